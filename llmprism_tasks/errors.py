@@ -1,0 +1,55 @@
+"""What can go wrong: each error says what was found, what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class LlmprismError(Exception):
+    """Base of all errors raised on purpose; its message has three parts.
+
+    Parameters
+    ----------
+    found : what was met, and where (file, position, window, table or setting)
+    expected : what would have been right
+    todo : what the reader can do about it
+
+    The parts stay readable as attributes, also after pickling (Airflow moves errors between processes).
+    """
+
+    def __init__(self, *, found: str, expected: str, todo: str) -> None:
+        self.found, self.expected, self.todo = found, expected, todo
+        super().__init__(f"{found}; expected {expected}. {todo}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.found, self.expected, self.todo)
+
+
+def _rebuild(kind: type[LlmprismError], found: str, expected: str, todo: str) -> LlmprismError:
+    return kind(found=found, expected=expected, todo=todo)
+
+
+class PermanentError(LlmprismError):
+    """Trying again with the same input cannot help."""
+
+
+class TransientError(LlmprismError):
+    """Trying again later may help."""
+
+
+class InputError(PermanentError):
+    """A file of flows or topology cannot be read at all, or lacks a required column."""
+
+
+class SettingsError(PermanentError):
+    """A setting is unknown, unparsable or out of its range."""
+
+
+class ContractError(PermanentError):
+    """Rows break the data contract: a stage's result, or a window that a critical expectation stopped."""
+
+
+class WarehouseBusy(TransientError):
+    """Another process held the warehouse for longer than the patience that was set."""
+
+
+class FlowsNotReady(TransientError):
+    """The window's flows have not arrived and its allowed lateness has not passed."""

@@ -1,0 +1,71 @@
+"""The plan: each stage's name, the tables it reads and writes. Scheduler, command line, docs and tests loop over it.
+
+Words: a *window* is a minute, a *step* a training iteration, a *stage* one of ours; a pipeline's is always `pp_stage`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One phase of the method: a pure function from the frames of `reads` to the frames of `writes`.
+
+    Attributes
+    ----------
+    name : the phase's name, also its module in `stages/`, its settings' section and its task in the DAG
+    reads : tables handed to the function, in this order, as keyword arguments of these names.
+        `flows` come with the look-back before the window, `topology` whole, all others for the window alone.
+    writes : tables the function returns, in this order, for the window alone
+    per_job : whether the stage can be run for some of the window's jobs at a time
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    per_job: bool = False
+
+    @property
+    def function(self) -> str:
+        """Where the pure function lives, as `module:name`."""
+        return f"llmprism_tasks.stages.{self.name}:{self.name}"
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members")),
+    Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
+    Stage(
+        "parallelism",
+        reads=("flows", "jobs", "job_members", "pair_steps"),
+        writes=("jobs", "pairs"),
+        per_job=True,
+    ),
+    Stage(
+        "timeline",
+        reads=("flows", "jobs", "job_members", "pairs"),
+        writes=("steps", "timeline"),
+        per_job=True,
+    ),
+    Stage(
+        "diagnosis",
+        reads=("flows", "topology", "jobs", "job_members", "pairs", "steps"),
+        writes=("diagnoses",),
+    ),
+)
+
+LANDED = ("flows", "flows_quarantine")
+DERIVED: tuple[str, ...] = tuple(dict.fromkeys(table for stage in STAGES for table in stage.writes))
+
+
+def stage_named(name: str) -> Stage:
+    """Return the stage of that name; KeyError if the plan has none."""
+    return {stage.name: stage for stage in STAGES}[name]
+
+
+def tables_after(name: str) -> tuple[str, ...]:
+    """Return the tables that only later stages write: what a rerun of this stage makes stale."""
+    names = [stage.name for stage in STAGES]
+    later = STAGES[names.index(name) + 1 :]
+    own = set(stage_named(name).writes)
+    return tuple(dict.fromkeys(table for stage in later for table in stage.writes if table not in own))

@@ -1,0 +1,214 @@
+"""Each table of the data contract: its columns, types, key and meaning; flows in IPFIX's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its SQL type, what it means, and whether a row may leave it NULL."""
+
+    name: str
+    type: str
+    meaning: str
+    optional: bool = False
+    ipfix: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its key is unique within it, and rows are stored and returned in the key's order."""
+
+    name: str
+    meaning: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+WINDOW = Column("window_start_ns", "BIGINT", "the window the row belongs to")
+JOB = Column("job_id", "VARCHAR", "the job, the same from window to window while half of its members stay")
+STEP = Column("step_index", "INTEGER", "the job's step, counted from 0 in each window; the same for all members")
+
+FLOW_COLUMNS = (
+    Column("flow_start_ns", "BIGINT", "first packet", ipfix="flowStartNanoseconds"),
+    Column("flow_end_ns", "BIGINT", "last packet, never before the first", ipfix="flowEndNanoseconds"),
+    Column("src_addr", "VARCHAR", "sending NIC", ipfix="sourceIPv4Address / sourceIPv6Address"),
+    Column("dst_addr", "VARCHAR", "receiving NIC", ipfix="destinationIPv4Address / destinationIPv6Address"),
+    Column("src_port", "INTEGER", "sending port", optional=True, ipfix="sourceTransportPort"),
+    Column("dst_port", "INTEGER", "receiving port", optional=True, ipfix="destinationTransportPort"),
+    Column("protocol", "INTEGER", "17 for RoCEv2, 6 for TCP", optional=True, ipfix="protocolIdentifier"),
+    Column("bytes", "BIGINT", "bytes of the record, above 0", ipfix="octetDeltaCount"),
+    Column("packets", "BIGINT", "packets of the record", optional=True, ipfix="packetDeltaCount"),
+    Column("switch_path", "VARCHAR[]", "switches crossed, in order; NULL when not known", optional=True),
+)
+
+TOPOLOGY_COLUMNS = (
+    Column("addr", "VARCHAR", "address of a GPU's NIC"),
+    Column("host", "VARCHAR", "the machine it is in"),
+    Column("gpu", "INTEGER", "index of the GPU in its host", optional=True),
+    Column("leaf_switch", "VARCHAR", "the switch it is cabled to", optional=True),
+    Column("pod", "VARCHAR", "the part of the fabric the leaf is in", optional=True),
+)
+
+TABLES: tuple[Table, ...] = (
+    Table(
+        "flows",
+        "the valid flow records, as landed",
+        ("window_start_ns",),
+        (WINDOW, *FLOW_COLUMNS),
+    ),
+    Table(
+        "flows_quarantine",
+        "every record that was not accepted, as it came",
+        ("window_start_ns", "source_file", "source_position"),
+        (
+            WINDOW,
+            Column("reason", "VARCHAR", "why, from a closed list (sources/flows.py)"),
+            Column("source_file", "VARCHAR", "the file it came in"),
+            Column("source_position", "BIGINT", "its record number in that file, from 1"),
+            Column("record", "VARCHAR", "the record as it came, as JSON text"),
+        ),
+    ),
+    Table(
+        "windows",
+        "what was done for a window",
+        ("window_start_ns",),
+        (
+            WINDOW,
+            Column("window_end_ns", "BIGINT", "the window's end, exclusive"),
+            Column("status", "VARCHAR", "landed, running, done, or stopped (a critical expectation failed)"),
+            Column("reason", "VARCHAR", "why it was stopped, or what was odd", optional=True),
+            Column("rows_read", "BIGINT", "records read for this window: landed and quarantined"),
+            Column("rows_landed", "BIGINT", "records accepted to flows"),
+            Column("rows_quarantined", "BIGINT", "records in flows_quarantine, duplicates among them"),
+            Column("rows_duplicate", "BIGINT", "how many of the quarantined were exact duplicates"),
+            Column("stage_ns", "VARCHAR", "run time of each stage, as a JSON object of nanoseconds"),
+            Column("software_version", "VARCHAR", "llmprism version that wrote the row"),
+        ),
+    ),
+    Table(
+        "validation_results",
+        "what each expectation observed",
+        ("window_start_ns", "expectation", "column"),
+        (
+            WINDOW,
+            Column("expectation", "VARCHAR", "the table and the expectation's name in its suite, joined by a dot"),
+            Column("column", "VARCHAR", "the column it is about; empty when about whole rows or the table"),
+            Column("severity", "VARCHAR", "critical stops the window, warning is recorded"),
+            Column("success", "BOOLEAN", "whether it held"),
+            Column("observed", "VARCHAR", "what was observed, as JSON text", optional=True),
+            Column("unexpected_count", "BIGINT", "rows that break it; NULL when it is not about rows", optional=True),
+        ),
+    ),
+    Table(
+        "jobs",
+        "the jobs seen in a window",
+        ("window_start_ns", "job_id"),
+        (
+            WINDOW,
+            JOB,
+            Column("kind", "VARCHAR", "training or other"),
+            Column("endpoints", "INTEGER", "GPU NICs in the job"),
+            Column("hosts", "INTEGER", "hosts in the job"),
+            Column("tp", "INTEGER", "tensor-parallel degree", optional=True),
+            Column("pp", "INTEGER", "pipeline-parallel degree", optional=True),
+            Column("dp", "INTEGER", "data-parallel degree", optional=True),
+            Column("confidence", "DOUBLE", "ratio, 0 to 1: how sure the row is"),
+        ),
+    ),
+    Table(
+        "job_members",
+        "the NICs of each job",
+        ("window_start_ns", "job_id", "addr"),
+        (WINDOW, JOB, Column("addr", "VARCHAR", "the NIC"), Column("host", "VARCHAR", "its host")),
+    ),
+    Table(
+        "pair_steps",
+        "a pair's flows divided into steps, before its kind is known",
+        ("window_start_ns", "job_id", "src_addr", "dst_addr", "step_index"),
+        (
+            WINDOW,
+            JOB,
+            Column("src_addr", "VARCHAR", "sending NIC"),
+            Column("dst_addr", "VARCHAR", "receiving NIC"),
+            STEP,
+            Column("start_ns", "BIGINT", "first flow's start"),
+            Column("end_ns", "BIGINT", "last flow's end"),
+            Column("flows", "BIGINT", "flow records"),
+            Column("bytes", "BIGINT", "their bytes"),
+            Column("distinct_sizes", "INTEGER", "different record sizes among them"),
+        ),
+    ),
+    Table(
+        "pairs",
+        "what each pair of NICs is to its job",
+        ("window_start_ns", "job_id", "src_addr", "dst_addr"),
+        (
+            WINDOW,
+            JOB,
+            Column("src_addr", "VARCHAR", "sending NIC"),
+            Column("dst_addr", "VARCHAR", "receiving NIC"),
+            Column("kind", "VARCHAR", "dp, pp, ep, cp, tp or other"),
+            Column("flows", "BIGINT", "flow records in the window"),
+            Column("bytes", "BIGINT", "their bytes"),
+            Column("distinct_sizes", "INTEGER", "different record sizes in a step, most frequent count"),
+            Column("confidence", "DOUBLE", "ratio, 0 to 1: how sure the kind is"),
+        ),
+    ),
+    Table(
+        "steps",
+        "training steps of each NIC, and of the job (addr NULL)",
+        ("window_start_ns", "job_id", "addr", "step_index"),
+        (
+            WINDOW,
+            JOB,
+            Column("addr", "VARCHAR", "the NIC; NULL for the job's own step", optional=True),
+            STEP,
+            Column("start_ns", "BIGINT", "where the previous step ended"),
+            Column("end_ns", "BIGINT", "end of the step's gradient synchronisation"),
+        ),
+    ),
+    Table(
+        "timeline",
+        "what each NIC did, when",
+        ("window_start_ns", "job_id", "addr", "start_ns", "phase", "peer"),
+        (
+            WINDOW,
+            JOB,
+            Column("addr", "VARCHAR", "the NIC"),
+            Column("start_ns", "BIGINT", "start of the phase"),
+            Column("end_ns", "BIGINT", "end of the phase, exclusive"),
+            Column("phase", "VARCHAR", "compute, pp_send, pp_recv, dp_sync, idle, other"),
+            Column("peer", "VARCHAR", "the other NIC; NULL for compute and idle", optional=True),
+            Column("bytes", "BIGINT", "bytes moved; 0 for compute and idle"),
+            STEP,
+        ),
+    ),
+    Table(
+        "diagnoses",
+        "what is wrong, and with whom",
+        ("window_start_ns", "job_id", "kind", "subject_type", "subject"),
+        (
+            WINDOW,
+            JOB,
+            Column("kind", "VARCHAR", "cross_step, cross_group, switch_level or straggler"),
+            Column("subject_type", "VARCHAR", "job, host, addr, switch, link, dp_group or pp_stage"),
+            Column("subject", "VARCHAR", "who"),
+            Column("start_ns", "BIGINT", "first step or flow it shows in"),
+            Column("end_ns", "BIGINT", "last step or flow it shows in"),
+            Column("score", "DOUBLE", "robust deviations from the peers or the past; 0 is normal"),
+            Column("severity", "DOUBLE", "ratio of time lost: 0.3 means steps take 1.3 times as long"),
+            Column("explanation", "VARCHAR", "one sentence with the numbers behind it"),
+        ),
+    ),
+)
+
+
+def table_named(name: str) -> Table:
+    """Return the table of that name; KeyError if the contract has none."""
+    return {table.name: table for table in TABLES}[name]
