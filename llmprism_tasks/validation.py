@@ -1,0 +1,164 @@
+"""A window's rows held against the suites of `expectations/`, as SQL inside the warehouse.
+
+One suite per table, named for it, in Great Expectations' own JSON. Each expectation has a name (in `meta`), a severity
+(`critical` stops the window, `warning` is recorded) and notes: why it should hold, and what to do if it does not.
+Its queries see a batch, and may see the window's rows of any table `t` of the contract as `window_t`.
+
+Great Expectations takes seconds to import, so only the functions here do it, in the one task that validates.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from llmprism_tasks.errors import ContractError
+from llmprism_tasks.frames import conform, empty
+from llmprism_tasks.tables import TABLES
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.windows import Window
+
+if TYPE_CHECKING:
+    from great_expectations.core import ExpectationValidationResult
+    from great_expectations.data_context import EphemeralDataContext
+
+SUITES = Path(__file__).resolve().parents[1] / "expectations"
+
+CRITICAL = "critical"
+
+
+def suite(table: str) -> dict[str, Any]:
+    """Return a table's suite, as Great Expectations' JSON has it.
+
+    Raises
+    ------
+    ContractError : there is no such suite, or an expectation of it has no name
+    """
+    path = SUITES / f"{table}.json"
+    if not path.is_file():
+        raise ContractError(
+            found=f"no suite {path.name}",
+            expected=f"one of {', '.join(sorted(file.stem for file in SUITES.glob('*.json')))}",
+            todo="Name a table that has a suite, or write one.",
+        )
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if not all(expectation.get("meta", {}).get("name") for expectation in loaded["expectations"]):
+        raise ContractError(
+            found=f"an expectation without a name in {path.name}",
+            expected='each expectation with "meta": {"name": …}',
+            todo="Name it: results are kept by that name.",
+        )
+    return loaded
+
+
+def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:
+    """Hold a window's rows of some tables against their suites, and record the results.
+
+    The rows stay in the warehouse: each expectation is a query over views of the window. The results replace the
+    window's earlier ones for these tables; those of other tables stay.
+
+    Returns
+    -------
+    the rows of `validation_results` for these tables, whether they hold or not
+
+    Raises
+    ------
+    WarehouseBusy : another process held the warehouse for too long
+    """
+    observed = _observe(warehouse, window, tables)
+    kept = store.read(warehouse, "validation_results", window).filter(
+        ~pl.col("expectation").str.split(".").list.first().is_in(list(tables))
+    )
+    store.replace(warehouse, window, {"validation_results": pl.concat([kept, observed])})
+    return observed
+
+
+def broken(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the results that stop a window: critical expectations that do not hold."""
+    return results.filter(~pl.col("success") & (pl.col("severity") == CRITICAL))
+
+
+def _observe(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:
+    """Run the suites in one read-only connection, so that all see the same state and wait for the lock once."""
+    suites = {table: suite(table) for table in tables}
+    context = _context()
+    with warehouse.reading() as connection:
+        connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
+        for table in TABLES:
+            connection.execute(
+                f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
+                f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
+            )
+        rows = [row for table in tables for row in _run(context, connection, window, suites[table])]
+    return conform(pl.DataFrame(rows, schema=empty("validation_results").schema), "validation_results")
+
+
+def _context() -> EphemeralDataContext:
+    """Return Great Expectations without usage reports, progress bars, folders for documents and talk in the log."""
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    import great_expectations as gx  # noqa: PLC0415 - it takes seconds to import
+    from great_expectations.data_context.types import base  # noqa: PLC0415 - as above
+
+    config = base.DataContextConfig(
+        store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars=base.ProgressBarsConfig(globally=False, metric_calculations=False),
+        analytics_enabled=False,
+    )
+    return gx.get_context(mode="ephemeral", project_config=config)
+
+
+def _run(
+    context: EphemeralDataContext, connection: Any, window: Window, table_suite: Mapping[str, Any]
+) -> Iterator[dict[str, object]]:
+    """Run one table's suite over its view of the window; yield a row of results for each expectation."""
+    import great_expectations as gx  # noqa: PLC0415 - it takes seconds to import
+    from sqlalchemy.pool import StaticPool  # noqa: PLC0415 - as above
+
+    from llmprism_tasks.warehouse import dialect  # noqa: PLC0415 - imports SQLAlchemy
+
+    table = table_suite["name"]
+    source = context.data_sources.add_sql(
+        table,
+        connection_string=dialect.URL,
+        create_temp_table=False,
+        kwargs={"creator": dialect.lend(connection), "poolclass": StaticPool},
+    )
+    batch = source.add_table_asset(table, table_name=f"window_{table}").add_batch_definition_whole_table("window")
+    added = context.suites.add(gx.ExpectationSuite(**table_suite))
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name=table, data=batch, suite=added))
+    outcome = definition.run(
+        expectation_parameters={"window_start_ns": window.start_ns, "window_end_ns": window.end_ns},
+        result_format="BASIC",
+    )
+    for result in outcome.results:
+        yield {"window_start_ns": window.start_ns, **_row(table, result)}
+
+
+def _row(table: str, result: ExpectationValidationResult) -> dict[str, object]:
+    """Return what `validation_results` keeps of one expectation's outcome."""
+    config, observed = result.expectation_config, dict(result.result)
+    count = observed.get("unexpected_count", 0 if "element_count" in observed else None)  # none is told of no rows
+    if config.type == "unexpected_rows_expectation":
+        count = observed.get("observed_value")
+    if not observed:  # it could not be evaluated: the reason is all there is to observe
+        observed = {"error": _error(result.exception_info)}
+    return {
+        "expectation": f"{table}.{config.meta['name']}",
+        "column": config.kwargs.get("column", ""),
+        "severity": config.severity.value,
+        "success": bool(result.success),
+        "observed": json.dumps(observed, default=str, sort_keys=True),
+        "unexpected_count": count,
+    }
+
+
+def _error(exception_info: Mapping[str, Any]) -> str:
+    """Return the messages of an expectation that could not be evaluated; a metric's are kept one level down."""
+    infos = [exception_info, *(info for info in exception_info.values() if isinstance(info, Mapping))]
+    return "; ".join(dict.fromkeys(str(info["exception_message"]) for info in infos if info.get("exception_message")))

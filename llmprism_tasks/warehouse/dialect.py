@@ -1,0 +1,72 @@
+"""The SQLAlchemy dialect that lets Great Expectations run its queries inside an open warehouse connection.
+
+`duckdb_engine` alone fails in three places: rows vanish because Great Expectations closes a connection before it
+fetches, reflection asks for a PostgreSQL catalog that DuckDB has not, and every engine opens the file anew although
+DuckDB gives it to one process at a time. So rows are fetched at once, columns come from DESCRIBE, and the engine
+borrows the connection that the warehouse's own patient door has opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import duckdb
+import duckdb_engine
+import sqlalchemy.types as sql
+from sqlalchemy.engine.cursor import FullyBufferedCursorFetchStrategy
+
+URL = "duckdb+llmprism://"
+
+TYPES: Mapping[str, type[sql.TypeEngine[Any]]] = {
+    "BIGINT": sql.BIGINT,
+    "INTEGER": sql.INTEGER,
+    "DOUBLE": sql.DOUBLE,
+    "BOOLEAN": sql.BOOLEAN,
+    "VARCHAR": sql.VARCHAR,
+}
+
+
+class _FetchedAtOnce(duckdb_engine.Dialect.execution_ctx_cls):  # type: ignore[misc]
+    """Fetch a query's rows as soon as it has run."""
+
+    def post_exec(self) -> None:
+        super().post_exec()
+        if self.cursor.description is not None and not self.isinsert:
+            self.cursor_fetch_strategy = FullyBufferedCursorFetchStrategy(
+                self.cursor, alternate_description=self.cursor.description, initial_buffer=self.cursor.fetchall()
+            )
+
+
+class LlmprismDialect(duckdb_engine.Dialect):  # type: ignore[misc]
+    """DuckDB for Great Expectations; registered as `duckdb.llmprism` by the package's entry point."""
+
+    name = "duckdb"
+    supports_statement_cache = False
+    execution_ctx_cls = _FetchedAtOnce
+
+    def get_columns(
+        self, connection: Any, table_name: str, schema: str | None = None, **_: Any
+    ) -> list[dict[str, Any]]:
+        """Return a table's or view's columns as SQLAlchemy's reflection wants them."""
+        quoted = ".".join(self.identifier_preparer.quote(part) for part in (schema, table_name) if part)
+        return [
+            {"name": name, "type": TYPES.get(kind, sql.NullType)(), "nullable": nullable == "YES", "default": None}
+            for name, kind, nullable, *_ in connection.exec_driver_sql(f"DESCRIBE {quoted}").fetchall()
+        ]
+
+    def get_pk_constraint(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """Return no primary key: NOT NULL is the only constraint that DuckDB and DuckLake share."""
+        return {"constrained_columns": [], "name": None}
+
+
+class _Borrowed(duckdb_engine.ConnectionWrapper):  # type: ignore[misc]
+    """A connection that its lender closes."""
+
+    def close(self) -> None:
+        """Leave the connection open."""
+
+
+def lend(connection: duckdb.DuckDBPyConnection) -> Callable[[], _Borrowed]:
+    """Return the `creator` with which an SQLAlchemy engine borrows an open connection instead of making its own."""
+    return lambda: _Borrowed(connection)
