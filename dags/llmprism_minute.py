@@ -1,0 +1,168 @@
+"""### LLMPrism, minute by minute
+
+Each minute's flow records become jobs, their layout, timelines and diagnoses. One run does one window: the minute
+before the run, `[start, end)` in UTC. What it writes depends on that window's flows and a fixed look-back alone, so
+windows may run in any order, again, or side by side, and the tables end the same.
+
+**The tasks** are the phases of the method. `await_flows` waits, without holding a worker, until the window's flows are
+there or `window.allowed_lateness_s` has passed; then the run goes on with what there is, and `windows.reason` says so.
+`landing` takes the records in, `validation` checks them, `recognition` finds the jobs; `step_division`, `parallelism`
+and `timeline` work on batches of jobs side by side; `diagnosis` names the culprits, `results_validation` checks all
+that was written, `finish` marks the window as done. Each table is an asset: schedule your own DAG on
+`llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
+
+**When a task fails**, its log ends with what was found, what was expected and what to do.
+
+- *A file cannot be read* (`InputError`): the tables are as they were. Mend or remove the file, then clear `landing`.
+- *A critical expectation does not hold* (`ContractError`): flows and quarantine are kept, `windows.status` is
+  `stopped`. See `llmprism sql "SELECT * FROM validation_results WHERE NOT success"`; after mending, clear the run.
+- *A setting is wrong* (`SettingsError`): `llmprism settings` lists each with its range and where its value came from.
+- *The warehouse is busy* (`WarehouseBusy`) and system errors are tried five more times, at growing intervals. If that
+  is not enough, see who holds the file (the message says), or run fewer windows at a time.
+
+Clearing a task or a whole run is always safe: a run replaces exactly its own window's rows.
+
+**Backfill.** `airflow backfill create --dag-id llmprism_minute --from-date 2026-05-01T04:00:00 --to-date
+2026-05-01T04:59:00 --max-active-runs 2` runs the windows that start from 04:00 to 04:59, both included. Add
+`--reprocess-behavior completed` to do finished windows again. Two at a time keep a DuckDB file busy; more only queue.
+
+**One window by hand.** Trigger the DAG with `window_start`, such as `2026-05-01T04:12Z`.
+
+**Settings** come from `LLMPRISM_*` variables of the workers (`LLMPRISM_PLACES__FLOWS`, for one) and from the TOML file
+that `LLMPRISM_SETTINGS` names.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+from airflow.sdk import (
+    DAG,
+    BaseOperator,
+    CronDataIntervalTimetable,
+    Param,
+    chain,
+    task,
+    task_group,
+)
+
+from llmprism_run import TRYING_AGAIN, assets, current_run
+from llmprism_tasks import plan
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class AwaitFlows(BaseOperator):
+    """Ask now and then whether the window can start, asleep in the triggerer between."""
+
+    def execute(self, context: Context, event: Any = None) -> dict[str, float]:
+        from llmprism_tasks import pipeline
+
+        window, settings = current_run()
+        wait_s = pipeline.seconds_to_wait(window, settings, now_ns=time.time_ns())
+        if wait_s > 0:
+            moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait_s)
+            self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute")
+        return {"seconds_after_window": round(time.time() - window.end_ns / 1e9, 3)}
+
+
+@task(outlets=assets(*plan.LANDED))
+def landing() -> dict[str, int]:
+    from llmprism_tasks import pipeline
+
+    return pipeline.land_window(*current_run())
+
+
+@task(outlets=assets("validation_results"))
+def validation() -> dict[str, int]:
+    from llmprism_tasks import pipeline
+
+    return pipeline.validate_landed(*current_run())
+
+
+@task
+def job_batches() -> list[list[str]]:
+    from llmprism_tasks import pipeline
+
+    return pipeline.job_batches(*current_run())
+
+
+def stage_task(stage: plan.Stage, jobs: Any = None) -> Any:
+    """Make the task of a stage of the plan, for some jobs or for the whole window.
+
+    Without jobs there are no batches, and their tasks are skipped: what comes after runs all the same.
+    """
+    label = "{{ task.op_kwargs['jobs'] | join(', ') }}" if stage.per_job else None
+
+    @task(
+        task_id=stage.name,
+        outlets=assets(*stage.writes),
+        map_index_template=label,
+        trigger_rule="all_success" if stage.per_job else "none_failed",
+    )
+    def run(jobs: list[str] | None) -> dict[str, int]:
+        from llmprism_tasks import pipeline
+
+        return pipeline.run_stage(stage.name, *current_run(), jobs=jobs)
+
+    return run(jobs=jobs)
+
+
+@task(outlets=assets("validation_results"))
+def results_validation() -> dict[str, int]:
+    from llmprism_tasks import pipeline
+
+    return pipeline.validate_results(*current_run())
+
+
+@task(outlets=assets("windows"))
+def finish() -> dict[str, int]:
+    from llmprism_tasks import pipeline
+
+    return pipeline.finish(*current_run())
+
+
+def each_batch(stages: list[plan.Stage]) -> list[Any]:
+    """Make one group of tasks of stages that work job by job, mapped over batches of jobs."""
+
+    @task_group
+    def each_batch(jobs: Any) -> None:
+        chain(*[stage_task(stage, jobs) for stage in stages])
+
+    batches = job_batches()
+    return [batches, each_batch.expand(jobs=batches)]
+
+
+def stage_tasks() -> list[Any]:
+    """Make the tasks of the plan, in its order."""
+    made: list[Any] = []
+    for per_job, neighbours in itertools.groupby(plan.STAGES, key=lambda stage: stage.per_job):
+        stages = list(neighbours)
+        made += each_batch(stages) if per_job else [stage_task(stage) for stage in stages]
+    return made
+
+
+with DAG(
+    "llmprism_minute",
+    schedule=CronDataIntervalTimetable("* * * * *", timezone="UTC"),
+    start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+    catchup=False,
+    max_active_runs=2,
+    default_args=TRYING_AGAIN,
+    params={
+        "window_start": Param(
+            None,
+            type=["null", "string"],
+            title="Window",
+            description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
+        )
+    },
+    tags=["llmprism"],
+    doc_md=__doc__,
+) as dag:
+    chain(AwaitFlows(task_id="await_flows"), landing(), validation(), *stage_tasks(), results_validation(), finish())
