@@ -66,6 +66,6 @@ def stage_named(name: str) -> Stage:
 def tables_after(name: str) -> tuple[str, ...]:
     """Return the tables that only later stages write: what a rerun of this stage makes stale."""
     names = [stage.name for stage in STAGES]
-    later = STAGES[names.index(name) + 1 :]
-    own = set(stage_named(name).writes)
-    return tuple(dict.fromkeys(table for stage in later for table in stage.writes if table not in own))
+    position = names.index(name) + 1
+    written = {table for stage in STAGES[:position] for table in stage.writes}
+    return tuple(dict.fromkeys(table for stage in STAGES[position:] for table in stage.writes if table not in written))

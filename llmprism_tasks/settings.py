@@ -55,7 +55,8 @@ class PlaceSettings:
     """Where flows and topology come from and where results go."""
 
     flows: str = text(
-        "flows", reason="a file, a folder, or a pattern with the window's start, such as flows/{window:%Y%m%dT%H%M}.parquet"
+        "flows",
+        reason="a file, a folder, or a pattern with the window's start, such as flows/{window:%Y%m%dT%H%M}.parquet",
     )
     topology: str = text("topology.csv", reason="the NIC table, CSV or Parquet")
     warehouse: str = text("llmprism.duckdb", reason="a DuckDB file, or a DuckLake as ducklake:…")
@@ -71,12 +72,29 @@ class WarehouseSettings:
 
 
 @dataclass(frozen=True)
+class BatchSettings:
+    """When the work on a window's jobs is divided among tasks."""
+
+    flows: int = number(
+        500_000,
+        unit="flows",
+        low=1,
+        high=1_000_000_000,
+        reason="a task costs half a second before it works; a batch's work (look-back included) should cost far more",
+    )
+    most: int = number(
+        4, unit="batches", low=1, high=1024, reason="more tasks than cores only queue; Airflow maps at most 1024"
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings, one section each; a stage is handed its own section."""
 
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    batches: BatchSettings = field(default_factory=BatchSettings)
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,10 @@ class Origin:
 
 
 def load(
-    *, file: Path | None = None, environment: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
 ) -> Settings:
     """Build settings from defaults, a TOML file, environment variables and overrides; the later wins.
 
@@ -111,7 +132,10 @@ def load(
 
 
 def load_with_origins(
-    *, file: Path | None = None, environment: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
 ) -> tuple[Settings, list[Origin]]:
     """Build settings as `load` does, and tell of each value where it came from."""
     given: dict[tuple[str, str], tuple[object, str]] = {}

@@ -79,9 +79,27 @@ def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.
     return observed
 
 
-def broken(results: pl.DataFrame) -> pl.DataFrame:
-    """Return the results that stop a window: critical expectations that do not hold."""
-    return results.filter(~pl.col("success") & (pl.col("severity") == CRITICAL))
+def stopping_error(window: Window, results: pl.DataFrame) -> ContractError | None:
+    """Return the error that stops a window when a critical expectation of its results does not hold, else None."""
+    broken = results.filter(~pl.col("success") & (pl.col("severity") == CRITICAL))
+    if broken.is_empty():
+        return None
+    names = broken["expectation"].to_list()
+    met = [
+        f"{name} ({observed if count is None else f'unexpected rows: {count}'})"
+        for name, observed, count in broken.select("expectation", "observed", "unexpected_count").iter_rows()
+    ]
+    return ContractError(
+        found=f"window {window} breaks {', '.join(met)}",
+        expected="every critical expectation to hold",
+        todo=" ".join(dict.fromkeys(_notes(name) for name in names)),
+    )
+
+
+def _notes(expectation: str) -> str:
+    """Return why an expectation should hold and what to do if it does not."""
+    table, _, name = expectation.partition(".")
+    return next(str(one["notes"]) for one in suite(table)["expectations"] if one["meta"]["name"] == name)
 
 
 def _observe(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:

@@ -1,0 +1,216 @@
+"""One window through the plan: land, check, read, derive, write. Scheduler and command line both call these functions.
+
+Each opens the warehouse for itself, reads, computes with nothing held, and writes in one transaction. So each may be
+killed and run again, and the tables end the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import polars as pl
+
+from llmprism_tasks.errors import ContractError
+from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.warehouse import landing, store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.windows import Window
+
+logger = logging.getLogger(__name__)
+
+
+def land_window(window: Window, settings: Settings) -> dict[str, int]:
+    """Land a window's flows, and those of its look-back that are not in the warehouse yet.
+
+    Returns
+    -------
+    how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
+    """
+    warehouse = _open(settings)
+    lateness_ns = settings.window.allowed_lateness_ns
+    landing.land_lookback(
+        warehouse,
+        window,
+        settings.places.flows,
+        lookback_windows=settings.window.lookback_windows,
+        lateness_ns=lateness_ns,
+    )
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
+
+
+def validate_landed(window: Window, settings: Settings) -> dict[str, int]:
+    """Check what was landed, before any stage reads it.
+
+    Returns
+    -------
+    how many expectations were `checked`, and how many of them are `broken` though not critical
+
+    Raises
+    ------
+    ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
+    """
+    return _validate(window, settings, (*LANDED, "windows"))
+
+
+def run_stage(name: str, window: Window, settings: Settings, *, jobs: Sequence[str] | None = None) -> dict[str, int]:
+    """Run one stage of the plan for a window: read its tables, derive, replace the window's rows.
+
+    Parameters
+    ----------
+    jobs : only these jobs of the window, if the plan has the stage `per_job`; the others' rows stay as they are
+
+    Returns
+    -------
+    rows written per table
+    """
+    stage = stage_named(name)
+    if jobs is not None and not stage.per_job:
+        raise ContractError(
+            found=f"stage {name} called for some jobs only",
+            expected="a stage that the plan has as per_job",
+            todo="Run it for the whole window.",
+        )
+    warehouse = _open(settings)
+    began = time.monotonic_ns()
+    frames = {table: _read(warehouse, table, window, settings, jobs) for table in stage.reads}
+    results = _function(stage)(**frames, window=window, settings=settings)
+    written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
+    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs)
+    store.record_window(warehouse, window, status="running", stage=name, elapsed_ns=time.monotonic_ns() - began)
+    rows = {table: frame.height for table, frame in written.items()}
+    logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
+    return rows
+
+
+def job_batches(window: Window, settings: Settings) -> list[list[str]]:
+    """Group a window's jobs into batches that are worth a task each.
+
+    Their number follows the flows that a stage reads (look-back included); a job's share of them is taken to be its
+    share of the endpoints. The largest jobs are dealt first, each to the batch with the fewest endpoints.
+
+    Returns
+    -------
+    job ids, batch by batch, every job in exactly one of them; empty when the window has no jobs
+    """
+    warehouse = _open(settings)
+    jobs = store.read(warehouse, "jobs", window).sort("endpoints", "job_id", descending=[True, False])
+    span = window.lookback(settings.window.lookback_windows)
+    flows = int(store.read(warehouse, "windows", span)["rows_landed"].sum())
+    number = min(max(flows // settings.batches.flows, 1), settings.batches.most, jobs.height)
+    batches: list[list[str]] = [[] for _ in range(number)]
+    endpoints = [0] * number
+    for job_id, members in jobs.select("job_id", "endpoints").iter_rows():
+        lightest = endpoints.index(min(endpoints))
+        batches[lightest].append(job_id)
+        endpoints[lightest] += members
+    return batches
+
+
+def validate_results(window: Window, settings: Settings) -> dict[str, int]:
+    """Check what the stages wrote; returns and raises as `validate_landed` does."""
+    return _validate(window, settings, DERIVED)
+
+
+def finish(window: Window, settings: Settings) -> dict[str, int]:
+    """Mark a window as done.
+
+    Returns
+    -------
+    how many `diagnoses` it ended with
+    """
+    warehouse = _open(settings)
+    store.record_window(warehouse, window, status="done")
+    return {"diagnoses": store.read(warehouse, "diagnoses", window).height}
+
+
+def run_window(window: Window, settings: Settings) -> None:
+    """Run everything for one window in this process, landing first."""
+    land_window(window, settings)
+    _derive(window, settings)
+
+
+def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None] | None = None) -> list[Window]:
+    """Run every window found in the flows, oldest first; a window that is stopped does not hold up the others.
+
+    Parameters
+    ----------
+    on_window : called before each window with the window, how many came before it, and how many there are
+
+    Returns
+    -------
+    the windows
+
+    Raises
+    ------
+    ContractError : windows were stopped; the others are done
+    """
+    windows = landing.land_all(
+        _open(settings),
+        settings.places.flows,
+        length_ns=settings.window.length_ns,
+        lateness_ns=settings.window.allowed_lateness_ns,
+    )
+    stopped: list[ContractError] = []
+    for number, window in enumerate(windows):
+        if on_window is not None:
+            on_window(window, number, len(windows))
+        try:
+            _derive(window, settings)
+        except ContractError as error:
+            logger.error("%s", error)
+            stopped.append(error)
+    if stopped:
+        first = stopped[0]
+        raise ContractError(
+            found=f"{len(stopped)} of {len(windows)} windows stopped, the first with: {first.found}",
+            expected=first.expected,
+            todo=first.todo,
+        )
+    return windows
+
+
+def _derive(window: Window, settings: Settings) -> None:
+    """Take a landed window to its end."""
+    validate_landed(window, settings)
+    for stage in STAGES:
+        run_stage(stage.name, window, settings)
+    validate_results(window, settings)
+    finish(window, settings)
+
+
+def _open(settings: Settings) -> Warehouse:
+    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+def _read(
+    warehouse: Warehouse, table: str, window: Window, settings: Settings, jobs: Sequence[str] | None
+) -> pl.DataFrame:
+    """Read one of a stage's tables as the plan promises it: flows with look-back, the topology whole."""
+    if table == "topology":
+        return read_topology(settings.places.topology)
+    span = window.lookback(settings.window.lookback_windows) if table == "flows" else window
+    return store.read(warehouse, table, span, jobs=jobs)
+
+
+def _function(stage: Stage) -> Callable[..., Sequence[pl.DataFrame]]:
+    module, _, name = stage.function.partition(":")
+    function: Callable[..., Sequence[pl.DataFrame]] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def _validate(window: Window, settings: Settings, tables: Sequence[str]) -> dict[str, int]:
+    """Run the suites of some tables; stop the window when a critical expectation is broken."""
+    from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy and Great Expectations, for this task only
+
+    warehouse = _open(settings)
+    results = validation.validate(warehouse, window, tables)
+    stopping = validation.stopping_error(window, results)
+    if stopping is not None:
+        store.record_window(warehouse, window, status="stopped", reason=stopping.found)
+        raise stopping
+    return {"checked": results.height, "broken": results.filter(~pl.col("success")).height}
