@@ -1,0 +1,286 @@
+"""The command `llmprism`: arguments in, pipeline or report called, exit code out.
+
+Exit codes: 0 done, 1 trying again cannot help, 2 wrong usage, 75 trying again later may help, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import datetime as dt
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from llmprism_tasks import __version__
+from llmprism_tasks.errors import InputError, LlmprismError, TransientError
+from llmprism_tasks.settings import Origin, Settings, load_with_origins
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console, RenderableType
+
+    from llmprism_tasks.warehouse.connect import Warehouse
+    from llmprism_tasks.windows import Window
+
+PERMANENT, TRY_LATER, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
+
+SIMULATION_START = "2026-01-01T00:00:00Z"
+"""Where simulated time starts unless told: fixed, so that the same seed gives the same files."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code, after saying on standard error what went wrong."""
+    arguments = _parser().parse_args(argv)
+    _log_to_stderr(verbose=arguments.verbose)
+    command: Callable[[argparse.Namespace], None] = arguments.command
+    try:
+        command(arguments)
+    except LlmprismError as error:
+        _say(f"llmprism: {error}")
+        return TRY_LATER if isinstance(error, TransientError) else PERMANENT
+    except KeyboardInterrupt:
+        _say("llmprism: interrupted. What was written so far is whole; the same command takes it to its end.")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="llmprism", description="Diagnose LLM training from network flow records.")
+    parser.add_argument("--version", action="version", version=f"llmprism {__version__}")
+    common = _common_options()
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (_add_analyze, _add_report, _add_sql, _add_settings, _add_simulate):
+        add(commands, common)
+    return parser
+
+
+def _common_options() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--settings", metavar="FILE", type=Path, help="TOML file with one table per section")
+    common.add_argument(
+        "--set",
+        metavar="SECTION.NAME=VALUE",
+        type=_assignment,
+        action="append",
+        default=[],
+        help="one setting; `llmprism settings` lists them",
+    )
+    common.add_argument("-v", "--verbose", action="store_true", help="tell what is being done")
+    return common
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_analyze(commands: Commands, common: argparse.ArgumentParser) -> None:
+    analyze = commands.add_parser("analyze", parents=[common], help="run every window found in a set of flows")
+    analyze.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
+    analyze.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    analyze.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    analyze.set_defaults(command=_analyze)
+
+
+def _add_report(commands: Commands, common: argparse.ArgumentParser) -> None:
+    report = commands.add_parser("report", parents=[common], help="show what was found")
+    report.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    report.add_argument("--format", choices=("text", "json"), default="text")
+    report.set_defaults(command=_report)
+
+
+def _add_sql(commands: Commands, common: argparse.ArgumentParser) -> None:
+    sql = commands.add_parser("sql", parents=[common], help="query the warehouse, waiting for its turn")
+    sql.add_argument("query", metavar="QUERY")
+    sql.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    sql.set_defaults(command=_sql)
+
+
+def _add_settings(commands: Commands, common: argparse.ArgumentParser) -> None:
+    settings = commands.add_parser("settings", parents=[common], help="show what would run, and where it comes from")
+    settings.add_argument("--check", action="store_true", help="say only whether they are right")
+    settings.add_argument("--format", choices=("table", "json"), default="table")
+    settings.set_defaults(command=_settings)
+
+
+def _add_simulate(commands: Commands, common: argparse.ArgumentParser) -> None:
+    simulate = commands.add_parser("simulate", parents=[common], help="write flows, topology and the truth")
+    simulate.add_argument("--out", metavar="DIR", type=Path, required=True)
+    simulate.add_argument("--scenario", metavar="NAME|FILE", default="demo", help="default: demo")
+    simulate.add_argument("--minutes", metavar="N", type=int, default=10, help="default: 10")
+    simulate.add_argument("--seed", metavar="N", type=int, default=0, help="default: 0")
+    simulate.add_argument(
+        "--start", metavar="TIME", type=_moment, default=SIMULATION_START, help=f"ISO 8601; default: {SIMULATION_START}"
+    )
+    simulate.set_defaults(command=_simulate)
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or "." not in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form section.name=value")
+    return name, value
+
+
+def _moment(text: str) -> dt.datetime:
+    """Read a moment; one without a time zone is UTC."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as {SIMULATION_START}") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
+    """Read the settings at this edge, once: file, environment, --set, and the options that name places."""
+    places = {
+        f"places.{name}": value
+        for name in ("flows", "topology", "warehouse")
+        if (value := getattr(arguments, name, None)) is not None
+    }
+    overrides = dict(arguments.set) | places
+    return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
+
+
+def _analyze(arguments: argparse.Namespace) -> None:
+    settings, _ = _load(arguments)
+    from llmprism_tasks import pipeline  # noqa: PLC0415 - brings Polars and DuckDB, which `--help` can do without
+
+    with _progress("landing") as on_window:
+        windows = pipeline.analyze(settings, on_window=on_window)
+    place = settings.places.warehouse
+    _console().print(f"{len(windows)} windows are in {place}. Next: llmprism report --warehouse {place}", markup=False)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.reports import summary, terminal  # noqa: PLC0415 - as above
+
+    found = summary.summarise(warehouse)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+    else:
+        _console().print(terminal.render(found))
+
+
+def _sql(arguments: argparse.Namespace) -> None:
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.warehouse import store  # noqa: PLC0415 - as above
+
+    rows = store.query(warehouse, arguments.query)
+    if arguments.format == "json":
+        sys.stdout.write(rows.write_json() + "\n")
+    elif arguments.format == "csv":
+        _write_csv(rows)
+    else:
+        _print_whole(_table(rows.columns, rows.iter_rows()))
+
+
+def _settings(arguments: argparse.Namespace) -> None:
+    _, origins = _load(arguments)
+    if arguments.check:
+        _console().print(f"All {len(origins)} settings are right.")
+    elif arguments.format == "json":
+        sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
+    else:
+        _print_whole(
+            _table(
+                ("setting", "value", "unit", "source", "reason"),
+                ((f"{one.section}.{one.name}", one.value, one.unit, one.source, one.reason) for one in origins),
+            )
+        )
+
+
+def _simulate(arguments: argparse.Namespace) -> None:
+    from llmprism_tasks import simulate  # noqa: PLC0415 - as above
+    from llmprism_tasks.windows import Window  # noqa: PLC0415
+
+    written = simulate.write_scenario(
+        arguments.out,
+        scenario=arguments.scenario,
+        minutes=arguments.minutes,
+        seed=arguments.seed,
+        start_ns=Window.starting(arguments.start, 1).start_ns,
+    )
+    sys.stdout.write(json.dumps(written, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
+    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
+    settings, _ = _load(arguments)
+    location = settings.places.warehouse
+    if not location.startswith("ducklake:") and not Path(location).is_file():
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the DuckDB file of an earlier `llmprism analyze`",
+            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+        )
+    from llmprism_tasks.warehouse.connect import open_warehouse  # noqa: PLC0415 - as above
+
+    return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+@contextlib.contextmanager
+def _progress(first: str) -> Iterator[Callable[[Window, int, int], None] | None]:
+    """Show progress while a person watches; gives the function to call with each window, or None."""
+    console = _console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(first, total=None)
+        yield lambda window, done, of: progress.update(task, description=str(window), completed=done, total=of)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def _say(message: str) -> None:
+    _console(stderr=True).print(message, markup=False, soft_wrap=True)
+
+
+def _table(columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> RenderableType:
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(Text(column))
+    for row in rows:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+    return table
+
+
+def _print_whole(table: RenderableType) -> None:
+    """Print a table; where no screen limits it, at its full width."""
+    console = _console()
+    if not console.is_terminal:
+        console.width = console.measure(table, options=console.options.update(width=100_000)).maximum
+    console.print(table)
+
+
+def _write_csv(rows: pl.DataFrame) -> None:
+    """Write rows as CSV; lists and structs, for which it has no form, as JSON text."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(rows.columns)
+    for row in rows.iter_rows():
+        writer.writerow([json.dumps(one, default=str) if isinstance(one, list | dict) else one for one in row])
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("llmprism_tasks").setLevel(logging.INFO if verbose else logging.WARNING)
