@@ -1,0 +1,40 @@
+# make demo    ten simulated minutes with trouble in them through a real Airflow, and the report
+# make up      Airflow with a live feed of simulated flows; then: make report, make latency, make down
+# make test    linter, type checker and every test
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: setup demo up down report latency test clean
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "Installing into .venv, about a minute the first time"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/python -m demo replay
+
+up: setup
+	@$(BIN)/python -m demo up
+
+down: setup
+	@$(BIN)/python -m demo down
+
+report: setup
+	@$(BIN)/python -m demo report
+
+latency: setup
+	@$(BIN)/python -m demo latency
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+clean:
+	rm -rf .venv .demo

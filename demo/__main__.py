@@ -1,0 +1,161 @@
+"""The commands behind `make demo`, `make up`, `make down` and `make latency`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.local_airflow import PROJECT, LocalAirflow, LocalAirflowError, attached, free_ports, running, started
+
+FOLDER = PROJECT / ".demo"
+DAG, FEED = "llmprism_minute", "llmprism_demo_feed"
+FIRST, LAST, MINUTES = "2026-05-01T04:00:00", "2026-05-01T04:09:00", 10
+console = Console(highlight=False)
+
+
+def replay() -> None:
+    """Simulate ten minutes, run each through Airflow, show what was found."""
+    if running(FOLDER) is not None:
+        raise LocalAirflowError("The demo's Airflow is running. Stop it first with: make down")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:5.0f} s[/]  {text}")
+
+    say("starting Airflow and simulating ten minutes of flows")
+    with started(FOLDER, scheduled=False) as airflow:
+        command(airflow, "llmprism", "simulate", "--out", ".", "--start", FIRST, "--minutes", str(MINUTES))
+        airflow.wait_until_ready(DAG)
+        say(f"Airflow is ready; a backfill of {DAG} from {FIRST} to {LAST}")
+        command(
+            airflow, "airflow", "backfill", "create", "--dag-id", DAG,
+            "--from-date", FIRST, "--to-date", LAST, "--max-active-runs", "2",
+        )  # fmt: skip
+        failed = follow(airflow, say)
+    if failed:
+        raise LocalAirflowError(
+            f"{len(failed)} of {MINUTES} runs failed: {', '.join(failed)}; see {FOLDER}/airflow/logs"
+        )
+    say("done: what the runs found")
+    command(airflow, "llmprism", "report", "--warehouse", "llmprism.duckdb", shown=True)
+
+
+def follow(airflow: LocalAirflow, say: Callable[[str], None]) -> list[str]:
+    """Tell of each backfill run when it ends; return the windows of those that failed."""
+    told: dict[str, str] = {}
+    while len(told) < MINUTES:
+        for run in runs(airflow, "backfill"):
+            window, state = run["data_interval_start"][:16], run["state"]
+            if state in {"success", "failed"} and window not in told:
+                told[window] = state
+                took = (moment(run["end_date"]) - moment(run["start_date"])).total_seconds()
+                say(f"window {window}Z: {state}, in {took:.1f} s")
+        time.sleep(0.5)
+    return [window for window, state in told.items() if state != "success"]
+
+
+def up() -> None:
+    """Start Airflow with a live feed, and say where it is and how to log in."""
+    if running(FOLDER) is None:
+        FOLDER.mkdir(exist_ok=True)
+        LocalAirflow(FOLDER, free_ports()).start(scheduled=True)
+        console.print("Airflow is starting; half a minute, more on a busy machine")
+    airflow = attached(FOLDER)
+    airflow.wait_until_ready(DAG, FEED)
+    user, password = airflow.login()
+    console.print(f"Airflow  [bold]{airflow.address}[/]  user [bold]{user}[/]  password [bold]{password}[/]")
+    console.print("A minute of simulated flows comes in each minute, and is diagnosed as it does.")
+    console.print("What was found: make report    How fast: make latency    Stop: make down")
+
+
+def down() -> None:
+    """Stop Airflow; its folder stays."""
+    if running(FOLDER) is not None:
+        attached(FOLDER).stop()
+    console.print(f"Stopped. Flows, warehouse and logs are still in {FOLDER.name}/")
+
+
+def report() -> None:
+    """Show what the runs have found so far."""
+    command(LocalAirflow(FOLDER, 0), "llmprism", "report", "--warehouse", "llmprism.duckdb", shown=True)
+
+
+def latency() -> None:
+    """Print, for each scheduled run, when after its window's end the diagnoses were written, and the median."""
+    airflow = attached(FOLDER)
+    table = Table(
+        "window (UTC)", "run", "started", "flows there", "diagnoses written", title="seconds after window's end"
+    )
+    delays = []
+    for run in runs(airflow, "scheduled"):
+        end = moment(run["data_interval_end"])
+        ended = {
+            task["task_id"]: (moment(task["end_date"]) - end).total_seconds()
+            for task in airflow.ask(f"dags/{DAG}/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"]
+            if task["state"] == "success"
+        }
+        started = (moment(run["start_date"]) - end).total_seconds() if run["start_date"] else None
+        times = (started, ended.get("await_flows"), ended.get("diagnosis"))
+        delays += [times[2]] if times[2] is not None else []
+        table.add_row(
+            run["data_interval_start"][:16], run["state"], *("" if value is None else f"{value:.1f}" for value in times)
+        )
+    console.print(table)
+    if delays:
+        console.print(f"median {statistics.median(delays):.1f} s, longest {max(delays):.1f} s, of {len(delays)} runs")
+
+
+def runs(airflow: LocalAirflow, kind: str) -> list[dict[str, Any]]:
+    """Return the minute DAG's last hundred runs of a kind (scheduled, backfill), the oldest first."""
+    newest_first: list[dict[str, Any]] = airflow.ask(
+        f"dags/{DAG}/dagRuns?run_type={kind}&order_by=-run_after&limit=100"
+    )["dag_runs"]
+    return newest_first[::-1]
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def command(airflow: LocalAirflow, *words: str, shown: bool = False) -> None:
+    """Run a command in Airflow's folder and environment; its output is shown if asked for, or if it fails."""
+    result = subprocess.run(
+        words,
+        env=airflow.environment(scheduled=False),
+        cwd=airflow.folder,
+        stdout=None if shown else subprocess.PIPE,
+        stderr=None if shown else subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        raise LocalAirflowError(f"{' '.join(words)} ended with {result.returncode}\n{result.stdout or ''}")
+
+
+def main() -> int:
+    commands: dict[str, Callable[[], None]] = {
+        "replay": replay, "up": up, "down": down, "report": report, "latency": latency,
+    }  # fmt: skip
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("command", choices=commands)
+    try:
+        commands[parser.parse_args().command]()
+    except LocalAirflowError as error:
+        console.print(f"[red]{error}[/]")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
