@@ -1,0 +1,215 @@
+"""Open a warehouse, a DuckDB file or a DuckLake, late and briefly, waiting for other processes with patience.
+
+A DuckDB file admits one writing process or several reading ones. So a connection is opened when there is something to
+read or write and closed right after; who finds the file taken tries again until its patience ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import duckdb
+
+from llmprism_tasks.errors import InputError, WarehouseBusy
+from llmprism_tasks.warehouse import schema
+from llmprism_tasks.warehouse.statements import quoted
+
+Result = TypeVar("Result")
+
+LAKE = "ducklake:"
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read ends in milliseconds, a window's write in some tenths
+CONFLICT_RETRIES = 5  # a DuckLake's commit may meet a writer on another host, whom no lock file keeps out
+HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """Where the tables are, and how long to wait for them.
+
+    Attributes
+    ----------
+    location : path of a DuckDB file, or `ducklake:` and the path of a DuckLake's catalog
+    lock_wait_s : patience with other processes, in seconds
+    """
+
+    location: str
+    lock_wait_s: float
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a read-only connection; keep it for no longer than the query takes.
+
+        Raises
+        ------
+        WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+        InputError : there is no warehouse, or the file is none
+        """
+        connection = _patiently(self, lambda: _connect(self.location, read_only=True))
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a connection within one transaction: committed at the end, rolled back on any exception.
+
+        Raises
+        ------
+        WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+        InputError : the file is no warehouse
+        """
+        with self._only_writer():
+            connection = _patiently(self, lambda: _connect(self.location, read_only=False))
+            try:
+                connection.begin()
+                try:
+                    yield connection
+                    connection.commit()
+                except BaseException:
+                    with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
+                        connection.rollback()
+                    raise
+            finally:
+                connection.close()
+
+    def write(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result:
+        """Do `work` within one transaction, and all of it again when another writer's commit came in between."""
+        for attempt in range(CONFLICT_RETRIES):
+            try:
+                with self.writing() as connection:
+                    return work(connection)
+            except duckdb.TransactionException:
+                time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4**attempt)
+        with self.writing() as connection:
+            return work(connection)
+
+    @contextmanager
+    def _only_writer(self) -> Iterator[None]:
+        """Keep other writers of a DuckLake out: a commit that deletes makes every other commit to the table fail."""
+        if not self.location.startswith(LAKE):
+            yield
+            return
+        lock = Path(self.location.removeprefix(LAKE) + ".lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with lock.open("a+", encoding="utf-8") as file:
+            _patiently(self, lambda: _lock(file.fileno(), lock))
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield  # closing the file frees the lock, and so does the end of the process
+
+
+class _LockTaken(Exception):
+    """Another process holds the lock file; its text names the process."""
+
+
+def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+    """Open a warehouse, create it if there is none, and bring its tables and views up to date.
+
+    Parameters
+    ----------
+    location : path of a DuckDB file, or `ducklake:` and the path of a catalog file, whose data go to a folder of the
+        same name ending in `.files`
+    lock_wait_s : patience with other processes, in seconds
+
+    Raises
+    ------
+    ContractError : the warehouse was written by a later llmprism
+    InputError : the location cannot be opened
+    WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+    """
+    warehouse = Warehouse(location, lock_wait_s)
+    path = Path(location.removeprefix(LAKE))
+    if path.exists():
+        with warehouse.reading() as connection:
+            if schema.is_current(connection, location):
+                return warehouse
+    path.parent.mkdir(parents=True, exist_ok=True)
+    warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
+    return warehouse
+
+
+def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    if not location.startswith(LAKE):
+        return duckdb.connect(location, read_only=read_only)
+    catalog = location.removeprefix(LAKE)
+    connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
+    try:
+        connection.execute(f"LOAD {quoted(_ducklake_extension())}")
+        mode = ", READ_ONLY" if read_only else ""
+        connection.execute(f"ATTACH {quoted(location)} AS lake (DATA_PATH {quoted(catalog + '.files/')}{mode})")
+        connection.execute("USE lake")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _ducklake_extension() -> Path:
+    """Return the extension that its wheel carries, so that nothing is downloaded."""
+    found = importlib.util.find_spec("duckdb_extension_ducklake")
+    if found is None or found.origin is None:
+        raise InputError(
+            found="no package duckdb_extension_ducklake",
+            expected="the DuckLake extension, to open a ducklake: warehouse",
+            todo="Install duckdb-extension-ducklake in the version of duckdb, or use a DuckDB file.",
+        )
+    return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
+
+
+def _lock(descriptor: int, lock: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = lock.read_text(encoding="utf-8") or "unknown"
+        raise _LockTaken(f"Conflicting lock is held in llmprism (PID {holder})") from error
+
+
+def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
+    """Try until it works or the warehouse's patience ends; pauses grow and are random, or waiters would march in step."""
+    began, pause = time.monotonic(), FIRST_PAUSE_S
+    while True:
+        try:
+            return attempt()
+        except (duckdb.IOException, duckdb.ConnectionException, _LockTaken) as error:
+            if not _is_taken(error):
+                raise _unreadable(warehouse, error) from error
+            waited = time.monotonic() - began
+            if waited >= warehouse.lock_wait_s:
+                raise _busy(warehouse, waited, error) from error
+        time.sleep(min(random.uniform(0.5, 1) * pause, warehouse.lock_wait_s))
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
+def _is_taken(error: Exception) -> bool:
+    text = str(error)
+    return isinstance(error, _LockTaken) or "Could not set lock on file" in text or "different configuration" in text
+
+
+def _busy(warehouse: Warehouse, waited: float, error: Exception) -> WarehouseBusy:
+    holder = HOLDER.search(str(error))
+    who = f"process {holder['pid']} ({holder['program']})" if holder else f"this process itself, {os.getpid()}"
+    return WarehouseBusy(
+        found=f"process {os.getpid()} waited {waited:.1f} s for the warehouse {warehouse.location}, held by {who}",
+        expected=f"the warehouse to be free within warehouse.lock_wait_s = {warehouse.lock_wait_s:g} s",
+        todo="Try again later, end the other process, or raise warehouse.lock_wait_s.",
+    )
+
+
+def _unreadable(warehouse: Warehouse, error: Exception) -> InputError:
+    return InputError(
+        found=f"warehouse {warehouse.location} that cannot be opened ({str(error).splitlines()[0]})",
+        expected="a DuckDB file, a DuckLake's catalog, or a path where one can be made",
+        todo="Check the path and its permissions; `llmprism analyze` makes a new warehouse.",
+    )

@@ -1,0 +1,215 @@
+"""Read a window's rows; replace a window's rows in one transaction. Every read and write of a table passes here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import duckdb
+import polars as pl
+
+from llmprism_tasks.errors import ContractError, InputError
+from llmprism_tasks.frames import conform, schema
+from llmprism_tasks.tables import FLOW_COLUMNS, Table, table_named
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.statements import identifier, statement
+from llmprism_tasks.windows import Window
+
+IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
+OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
+
+
+def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return a table's rows whose window starts within `span`, with the contract's columns and types.
+
+    Parameters
+    ----------
+    span : one window, or several as one long one (`Window.lookback`)
+    jobs : only the rows of these jobs; for `flows`, which know no job, those from or to a member that one of these
+        jobs has in the last window of `span`. Tables that know neither are returned whole.
+
+    Returns
+    -------
+    in the order of the key; `flows` by window, then start, addresses, ports and whatever else tells two flows apart
+    """
+    wanted = table_named(table)
+    conditions, values = [IN_SPAN], {"start_ns": span.start_ns, "end_ns": span.end_ns, "jobs": list(jobs or ())}
+    if jobs is None:
+        del values["jobs"]
+    elif "job_id" in wanted.column_names:
+        conditions.append(OF_JOBS)
+    elif table == "flows":
+        conditions.append(statement("flows_of_jobs"))
+    else:
+        del values["jobs"]
+    columns = ", ".join(map(identifier, wanted.column_names))
+    order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in _order(wanted))
+    query = f"SELECT {columns} FROM {identifier(table)} WHERE {' AND '.join(conditions)} ORDER BY {order}"
+    with warehouse.reading() as connection:
+        frame = _frame(connection.execute(query, values))
+    return frame.cast(dict(schema(wanted.columns)))
+
+
+def replace(
+    warehouse: Warehouse,
+    window: Window,
+    frames: Mapping[str, pl.DataFrame],
+    *,
+    clears: Sequence[str] = (),
+    jobs: Sequence[str] | None = None,
+    unless_landed: bool = False,
+) -> bool:
+    """Replace a window's rows in several tables, all in one transaction.
+
+    Parameters
+    ----------
+    frames : table to the window's new rows; a frame without rows leaves the window without rows
+    clears : further tables that lose the window's rows
+    jobs : delete only rows of these jobs, in all of these tables
+    unless_landed : do nothing when the warehouse has a row for the window in `windows` already
+
+    Returns
+    -------
+    whether the rows were replaced; False only with `unless_landed`
+
+    Raises
+    ------
+    ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
+    WarehouseBusy : another process held the warehouse for longer than its patience
+    """
+    incoming = {table: conform(frame, table) for table, frame in frames.items()}
+    for table, frame in incoming.items():
+        _check(table, frame, window)
+    touched = tuple(dict.fromkeys((*frames, *clears)))
+    if jobs is not None:
+        _check_jobs(touched)
+
+    def work(connection: duckdb.DuckDBPyConnection) -> bool:
+        if unless_landed and _has_rows(connection, "windows", window, None):
+            return False
+        for table in touched:
+            _delete(connection, table, window, jobs)
+        for table, frame in incoming.items():
+            _insert(connection, table, frame)
+        return True
+
+    return warehouse.write(work)
+
+
+def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
+    """Return what a user's own query finds, with the types DuckDB gives it; nothing can be written.
+
+    Raises
+    ------
+    InputError : the query is wrong, or would write
+    """
+    try:
+        with warehouse.reading() as connection:
+            return _frame(connection.execute(sql))
+    except duckdb.Error as error:
+        raise InputError(
+            found=f"a query that DuckDB refuses ({error})",
+            expected="one SELECT over the tables and views of the warehouse",
+            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists what there is.",
+        ) from error
+
+
+def record_window(
+    warehouse: Warehouse,
+    window: Window,
+    *,
+    status: str | None = None,
+    reason: str | None = None,
+    stage: str | None = None,
+    elapsed_ns: int | None = None,
+) -> None:
+    """Update a window's bookkeeping row; what is None stays as it is.
+
+    Parameters
+    ----------
+    stage, elapsed_ns : a stage and its run time in nanoseconds, which replaces an earlier one of that stage
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+    values = {
+        "start_ns": window.start_ns,
+        "status": status,
+        "reason": reason,
+        "stage": stage or "",
+        "elapsed_ns": elapsed_ns if stage else None,
+    }
+
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        if not _has_rows(connection, "windows", window, None):
+            raise ContractError(
+                found=f"no row in windows for window {window}",
+                expected="a window that was landed before it is worked on",
+                todo="Land the window first.",
+            )
+        connection.execute(statement("record_window"), values)
+
+    warehouse.write(work)
+
+
+def _order(table: Table) -> tuple[str, ...]:
+    """Return the columns that rows are ordered by: the key, and for flows, which have none, everything."""
+    if table.name != "flows":
+        return table.key
+    first = ("window_start_ns", "flow_start_ns", "src_addr", "dst_addr", "src_port", "dst_port", "bytes", "flow_end_ns")
+    return (*first, *(column.name for column in FLOW_COLUMNS if column.name not in first))
+
+
+def _check(table: str, frame: pl.DataFrame, window: Window) -> None:
+    strangers = frame.filter(pl.col("window_start_ns").ne_missing(window.start_ns))
+    empty = [
+        column.name for column in table_named(table).columns if not column.optional and frame[column.name].has_nulls()
+    ]
+    if strangers.height or empty:
+        raise ContractError(
+            found=f"{strangers.height} rows of other windows" if strangers.height else f"NULL in {', '.join(empty)}",
+            expected=f"rows of table {table} for window {window} only, with all required columns filled",
+            todo="This is a fault in the stage that made the rows; please report it.",
+        )
+
+
+def _check_jobs(tables: Sequence[str]) -> None:
+    without = [table for table in tables if "job_id" not in table_named(table).column_names]
+    if without:
+        raise ContractError(
+            found=f"tables {', '.join(without)}, which have no job_id, to be replaced for some jobs only",
+            expected="tables whose rows belong to jobs",
+            todo="Replace them for the whole window.",
+        )
+
+
+def _where(jobs: Sequence[str] | None) -> str:
+    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {OF_JOBS}")
+
+
+def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:
+    return {"start_ns": window.start_ns} | ({} if jobs is None else {"jobs": list(jobs)})
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> bool:
+    sql = f"SELECT 1 FROM {identifier(table)} WHERE {_where(jobs)} LIMIT 1"
+    return connection.execute(sql, _values(window, jobs)).fetchone() is not None
+
+
+def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> None:
+    """Delete only where there are rows: in a DuckLake a delete, even of nothing new, costs others their commits."""
+    if _has_rows(connection, table, window, jobs):
+        connection.execute(f"DELETE FROM {identifier(table)} WHERE {_where(jobs)}", _values(window, jobs))
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
+    if frame.is_empty():
+        return
+    connection.register("incoming_rows", frame.to_arrow())
+    connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
+    connection.unregister("incoming_rows")
+
+
+def _frame(result: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    frame = pl.from_arrow(result.to_arrow_table())
+    return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()

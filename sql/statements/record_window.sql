@@ -1,0 +1,9 @@
+-- Update the bookkeeping row of the window that starts at $start_ns; what is NULL stays as it is.
+UPDATE windows SET
+    status = coalesce($status, status),
+    reason = coalesce($reason, reason),
+    stage_ns = CASE
+        WHEN $elapsed_ns::BIGINT IS NULL THEN stage_ns
+        ELSE json_merge_patch(stage_ns, json_object($stage, $elapsed_ns::BIGINT))
+    END
+WHERE window_start_ns = $start_ns;

@@ -1,0 +1,14 @@
+-- One row per trouble and subject: what is wrong, and with whom.
+-- Grain: window_start_ns, job_id, kind, subject_type, subject.  From: flows, topology, jobs, pairs, steps.
+CREATE TABLE IF NOT EXISTS diagnoses (
+    window_start_ns BIGINT NOT NULL,  -- the window the row belongs to
+    job_id VARCHAR NOT NULL,          -- the job, the same from window to window while half of its members stay
+    kind VARCHAR NOT NULL,            -- cross_step, cross_group, switch_level or straggler
+    subject_type VARCHAR NOT NULL,    -- job, host, addr, switch, link, dp_group or pp_stage
+    subject VARCHAR NOT NULL,         -- who
+    start_ns BIGINT NOT NULL,         -- first step or flow it shows in
+    end_ns BIGINT NOT NULL,           -- last step or flow it shows in
+    score DOUBLE NOT NULL,            -- robust deviations from the peers or the past; 0 is normal
+    severity DOUBLE NOT NULL,         -- ratio of time lost: 0.3 means steps take 1.3 times as long
+    explanation VARCHAR NOT NULL      -- one sentence with the numbers behind it
+);
