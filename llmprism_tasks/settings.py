@@ -88,6 +88,147 @@ class BatchSettings:
 
 
 @dataclass(frozen=True)
+class MethodSettings:
+    """Which method runs."""
+
+    name: str = text(
+        "joint",
+        choices=("joint", "published"),
+        reason="joint reads all pairs of a job together; published is the paper's method, kept for comparison",
+    )
+
+
+@dataclass(frozen=True)
+class TrafficSettings:
+    """Which flows carry a job's data."""
+
+    control_bytes: int = number(
+        16_384,
+        unit="bytes",
+        low=0,
+        high=1_048_576,
+        reason="handshakes, scalars and ready messages stay below 4 KiB even when merged; the smallest activation seen has 64 KiB",
+    )
+
+
+@dataclass(frozen=True)
+class RhythmSettings:
+    """How the common period of pairs is found, and what counts as one of its steps."""
+
+    shortest_quiet_ms: float = number(
+        5.0,
+        unit="ms",
+        low=0.001,
+        high=1000,
+        reason="the coarsest common idle timeout; steps last 0.2 s and more, and are quiet for far longer",
+    )
+    quiet_ratio: float = number(
+        1.5, unit="ratio", low=1.01, high=100, reason="in captured DDP the quiet gap is 1.7 times the longest inside a burst"
+    )
+    byte_tolerance: float = number(
+        0.1, unit="ratio", low=0, high=1, reason="a step moves the same bytes; loss and retransmission change a few percent"
+    )
+    pace_tolerance: float = number(
+        0.25, unit="ratio", low=0, high=1, reason="healthy steps vary by up to 10 %, neighbours by more, parts of a step by far more"
+    )
+    same_period: float = number(
+        0.1, unit="ratio", low=0.001, high=1, reason="medians over a few steps of the same job differ by their jitter, up to 10 %"
+    )
+    period_support: float = number(
+        0.6, unit="ratio", low=0, high=1, reason="all NICs take part in a step; some pairs are too broken to show a period"
+    )
+    least_step: float = number(
+        0.5, unit="ratio", low=0, high=1, reason="of a typical step's bytes: the first weights' broadcast carries less, a step with losses more"
+    )
+    least_whole: float = number(
+        0.9, unit="ratio", low=0, high=1, reason="of a typical step's bytes: below it, a burst may be only the first part of its step"
+    )
+
+
+@dataclass(frozen=True)
+class RecognitionSettings:
+    """When clusters of NICs are one job."""
+
+    host_similarity: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="Jaccard similarity of host sets above which clusters are one job; rails of one job have the same hosts",
+    )
+    phase_tolerance: float = number(
+        0.01,
+        unit="ratio of the period",
+        low=0,
+        high=0.5,
+        reason="ends of one job's steps keep their distance within milliseconds; two jobs' drift apart by their jitter",
+    )
+    silent_periods: float = number(
+        1.5, unit="periods", low=0, high=10, reason="a pair silent for longer than its period, with room for jitter, has stopped"
+    )
+
+
+@dataclass(frozen=True)
+class ParallelismSettings:
+    """What tells the kinds of pairs apart."""
+
+    same_size: float = number(
+        0.02, unit="ratio", low=0, high=0.5, reason="headers and merged control messages change a tensor's size by less than 2 %"
+    )
+    one_size_share: float = number(
+        0.9, unit="ratio", low=0, high=1, reason="of a pair's bytes in one size: pipeline pairs have 1.0, gradient buckets at most 0.7"
+    )
+    pipeline_spread: float = number(
+        0.25,
+        unit="ratio of the period",
+        low=0,
+        high=1,
+        reason="micro-batches fill half of the step and more, one burst of equal buckets a tenth",
+    )
+    expert_spread: float = number(
+        0.5, unit="ratio of the period", low=0, high=1, reason="experts are called in every layer of every micro-batch"
+    )
+    expert_sizes: float = number(
+        0.5, unit="ratio", low=0, high=1, reason="different sizes per record: routers make every size new, schedules repeat theirs"
+    )
+    ring_share: float = number(
+        0.5, unit="ratio", low=0, high=1, reason="of a NIC's largest synchronised pair: rings of one collective carry equal bytes"
+    )
+
+
+@dataclass(frozen=True)
+class TimelineSettings:
+    """When a step is over."""
+
+    overdue: float = number(
+        1.25,
+        unit="ratio of a typical burst",
+        low=1,
+        high=10,
+        reason="a synchronisation that lasts longer than usual without its bytes has lost records, not time",
+    )
+
+
+@dataclass(frozen=True)
+class DiagnosisSettings:
+    """What is news. False alarms cost more than a late one."""
+
+    least_effect: float = number(
+        0.04, unit="ratio of the step", low=0, high=1, reason="below 4 % of step time normal jitter wins (METHOD, measured elsewhere)"
+    )
+    sigmas: float = number(
+        5.0, unit="robust deviations", low=1, high=100, reason="thousands of comparisons an hour: one false alarm in 100 job-hours at most"
+    )
+    least_steps: int = number(3, unit="steps", low=1, high=1000, reason="one slow step is chance, three in a row are a trouble")
+    persistence: float = number(
+        0.7, unit="ratio of the steps", low=0, high=1, reason="a trouble shows in most steps; jitter hits another rank each time"
+    )
+    slow_rate: float = number(
+        1.25, unit="ratio", low=1.01, high=100, reason="shared links make rates differ by a few percent; a degraded switch by half"
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings, one section each; a stage is handed its own section."""
 
@@ -95,6 +236,13 @@ class Settings:
     places: PlaceSettings = field(default_factory=PlaceSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
+    method: MethodSettings = field(default_factory=MethodSettings)
+    traffic: TrafficSettings = field(default_factory=TrafficSettings)
+    rhythm: RhythmSettings = field(default_factory=RhythmSettings)
+    recognition: RecognitionSettings = field(default_factory=RecognitionSettings)
+    parallelism: ParallelismSettings = field(default_factory=ParallelismSettings)
+    timeline: TimelineSettings = field(default_factory=TimelineSettings)
+    diagnosis: DiagnosisSettings = field(default_factory=DiagnosisSettings)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""Bursts: where a periodic series of transfers is quiet, and how long its period is.
+
+A training step repeats: it moves the same bytes every time, however long it takes. So a way to cut a series of transfers at
+its long gaps is right when the bursts between the cuts carry equal bytes at a steady pace; of the ways that are, the one
+with the clearest difference between the gaps that cut and those that do not is taken. Bytes stay equal where records
+are split or merged by the collector and where steps slow down, which makes them a surer sign than times or counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.methods.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+MOST_CANDIDATES = 24
+"""Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
+
+
+def quiet_gaps(
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    offsets: Integers,
+    *,
+    shortest_gap: float,
+    clearest_ratio: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+) -> tuple[Floats, Floats, Floats]:
+    """Find for each series the gap that separates its periodic bursts.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    shortest_gap : ns; shorter gaps are all alike
+    clearest_ratio : a gap cuts only if it is this many times longer than the longest that does not
+    byte_tolerance : relative difference that neighbouring bursts' bytes may typically have
+    pace_tolerance : relative difference that neighbouring periods may typically have
+
+    Returns
+    -------
+    threshold : ns, shape (series,): gaps above it cut; NaN where no way of cutting is periodic
+    period : ns, median time from one burst's end to the next; NaN likewise
+    clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
+    """
+    return _quiet_gaps(  # type: ignore[no-any-return]
+        starts,
+        ends,
+        sizes,
+        offsets,
+        float(shortest_gap),
+        float(clearest_ratio),
+        float(byte_tolerance),
+        float(pace_tolerance),
+    )
+
+
+def burst_numbers(starts: Integers, ends: Integers, offsets: Integers, threshold: Floats) -> Integers:
+    """Number the bursts of each series from 0: a transfer after a gap above the series' threshold begins the next.
+
+    Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
+    """
+    return _burst_numbers(starts, ends, offsets, threshold)  # type: ignore[no-any-return]
+
+
+@compiled
+def _gaps(starts, ends):  # type: ignore[no-untyped-def]
+    gaps = np.zeros(starts.size, dtype=np.float64)
+    latest = ends[0]
+    for i in range(1, starts.size):
+        gaps[i] = max(starts[i] - latest, 0)
+        latest = max(latest, ends[i])
+    return gaps
+
+
+@compiled
+def _typical_change(values):  # type: ignore[no-untyped-def]
+    """Median difference of neighbours over the median; infinite below three values, where nothing is typical."""
+    if values.size < 2:
+        return np.inf
+    middle = np.median(values)
+    if middle <= 0:
+        return np.inf
+    return np.median(np.abs(np.diff(values))) / middle
+
+
+@compiled
+def _bursts(ends, sizes, gaps, threshold):  # type: ignore[no-untyped-def]
+    count = 1 + np.sum(gaps > threshold)
+    burst_ends = np.zeros(count, dtype=np.float64)
+    burst_bytes = np.zeros(count, dtype=np.float64)
+    burst = 0
+    base = ends[0]
+    for i in range(gaps.size):
+        if gaps[i] > threshold:
+            burst += 1
+        burst_ends[burst] = max(burst_ends[burst], float(ends[i] - base))
+        burst_bytes[burst] += sizes[i]
+    return burst_ends, burst_bytes
+
+
+@compiled
+def _quiet_gaps(starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance):  # type: ignore[no-untyped-def]
+    series = offsets.size - 1
+    thresholds = np.full(series, np.nan)
+    periods = np.full(series, np.nan)
+    clarities = np.zeros(series)
+    for s in range(series):
+        low, high = offsets[s], offsets[s + 1]
+        if high - low < 4:
+            continue
+        gaps = _gaps(starts[low:high], ends[low:high])
+        ordered = np.sort(gaps[1:])[::-1]
+        ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
+        for rank in np.argsort(-ratios)[:MOST_CANDIDATES]:
+            ratio = ratios[rank]
+            if ratio < clearest_ratio:
+                break
+            if rank < 2:
+                continue
+            threshold = np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap))
+            burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
+            pace = np.diff(burst_ends)
+            if _typical_change(burst_bytes[1:-1]) > byte_tolerance or _typical_change(pace) > pace_tolerance:
+                continue
+            thresholds[s], periods[s], clarities[s] = threshold, np.median(pace), ratio
+            break
+        if np.isnan(thresholds[s]) and ordered[-1] > shortest_gap:
+            # No gap stands out because every transfer is a burst of its own.
+            pace = np.diff((ends[low:high] - ends[low]).astype(np.float64))
+            if (
+                _typical_change(sizes[low + 1 : high - 1].astype(np.float64)) <= byte_tolerance
+                and _typical_change(pace) <= pace_tolerance
+            ):
+                thresholds[s], periods[s], clarities[s] = ordered[-1] / 2, np.median(pace), ordered[-1] / shortest_gap
+    return thresholds, periods, clarities
+
+
+@compiled
+def _burst_numbers(starts, ends, offsets, threshold):  # type: ignore[no-untyped-def]
+    numbers = np.full(starts.size, -1, dtype=np.int64)
+    for s in range(offsets.size - 1):
+        low, high = offsets[s], offsets[s + 1]
+        if high == low or np.isnan(threshold[s]):
+            continue
+        gaps = _gaps(starts[low:high], ends[low:high])
+        burst = 0
+        for i in range(high - low):
+            if gaps[i] > threshold[s]:
+                burst += 1
+            numbers[low + i] = burst
+    return numbers
