@@ -257,7 +257,7 @@ def _table(columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> Render
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(Text(column))
     for row in rows:

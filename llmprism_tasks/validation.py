@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from llmprism_tasks import resources
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.frames import conform, empty
 from llmprism_tasks.tables import TABLES
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.data_context import EphemeralDataContext
 
-SUITES = Path(__file__).resolve().parents[1] / "expectations"
-
 CRITICAL = "critical"
 
 
@@ -40,11 +38,12 @@ def suite(table: str) -> dict[str, Any]:
     ------
     ContractError : there is no such suite, or an expectation of it has no name
     """
-    path = SUITES / f"{table}.json"
+    suites = resources.folder("expectations")
+    path = suites / f"{table}.json"
     if not path.is_file():
         raise ContractError(
             found=f"no suite {path.name}",
-            expected=f"one of {', '.join(sorted(file.stem for file in SUITES.glob('*.json')))}",
+            expected=f"one of {', '.join(sorted(file.stem for file in suites.glob('*.json')))}",
             todo="Name a table that has a suite, or write one.",
         )
     loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -120,8 +119,8 @@ def _observe(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.
 def _context() -> EphemeralDataContext:
     """Return Great Expectations without usage reports, progress bars, folders for documents and talk in the log."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    import great_expectations as gx  # noqa: PLC0415 - it takes seconds to import
-    from great_expectations.data_context.types import base  # noqa: PLC0415 - as above
+    import great_expectations as gx
+    from great_expectations.data_context.types import base
 
     config = base.DataContextConfig(
         store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
@@ -135,8 +134,7 @@ def _run(
     context: EphemeralDataContext, connection: Any, window: Window, table_suite: Mapping[str, Any]
 ) -> Iterator[dict[str, object]]:
     """Run one table's suite over its view of the window; yield a row of results for each expectation."""
-    import great_expectations as gx  # noqa: PLC0415 - it takes seconds to import
-    from sqlalchemy.pool import StaticPool  # noqa: PLC0415 - as above
+    import great_expectations as gx
 
     from llmprism_tasks.warehouse import dialect  # noqa: PLC0415 - imports SQLAlchemy
 
@@ -145,7 +143,7 @@ def _run(
         table,
         connection_string=dialect.URL,
         create_temp_table=False,
-        kwargs={"creator": dialect.lend(connection), "poolclass": StaticPool},
+        kwargs=dialect.borrowing(connection),
     )
     batch = source.add_table_asset(table, table_name=f"window_{table}").add_batch_definition_whole_table("window")
     added = context.suites.add(gx.ExpectationSuite(**table_suite))

@@ -8,13 +8,14 @@ borrows the connection that the warehouse's own patient door has opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import duckdb
 import duckdb_engine
 import sqlalchemy.types as sql
 from sqlalchemy.engine.cursor import FullyBufferedCursorFetchStrategy
+from sqlalchemy.pool import StaticPool
 
 URL = "duckdb+llmprism://"
 
@@ -67,6 +68,6 @@ class _Borrowed(duckdb_engine.ConnectionWrapper):  # type: ignore[misc]
         """Leave the connection open."""
 
 
-def lend(connection: duckdb.DuckDBPyConnection) -> Callable[[], _Borrowed]:
-    """Return the `creator` with which an SQLAlchemy engine borrows an open connection instead of making its own."""
-    return lambda: _Borrowed(connection)
+def borrowing(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """Return the options with which an SQLAlchemy engine borrows an open connection instead of making its own."""
+    return {"creator": lambda: _Borrowed(connection), "poolclass": StaticPool}
