@@ -1,0 +1,32 @@
+"""Fixtures for all tests. Airflow reads its home when it is imported, so that is set here, before anything else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+AIRFLOW_HOME = tempfile.mkdtemp(prefix="llmprism-airflow-")
+os.environ |= {
+    "AIRFLOW_HOME": AIRFLOW_HOME,
+    "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "GX_ANALYTICS_ENABLED": "false",
+}
+for name in [name for name in os.environ if name.startswith("LLMPRISM_")]:
+    del os.environ[name]  # a developer's own settings would change what is tested
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The top of the repository."""
+    return PROJECT

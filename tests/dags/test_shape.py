@@ -1,0 +1,103 @@
+"""What the DAGs promise before they run: pages, graph, retries, assets, and a parse that costs next to nothing."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmprism_tasks import plan
+from llmprism_tasks.errors import FlowsNotReady, InputError, SettingsError, WarehouseBusy
+
+HEAVY = ("duckdb", "great_expectations", "numba", "numpy", "pandas", "polars", "pyarrow")
+
+
+def test_every_dag_imports_and_nothing_else_is_taken_for_one(bag: Any) -> None:
+    assert not bag.import_errors
+    assert set(bag.dags) == {"llmprism_minute", "llmprism_demo_feed"}
+
+
+@pytest.mark.parametrize("module", ["llmprism_minute", "llmprism_demo_feed"])
+def test_parsing_loads_no_heavy_library(project: Path, module: str) -> None:
+    script = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=project / "dags", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_parsing_takes_less_than_half_a_second(bag: Any) -> None:
+    assert sum(stat.duration.total_seconds() for stat in bag.dagbag_stats) < 0.5
+
+
+@pytest.mark.parametrize("dag_id", ["llmprism_minute", "llmprism_demo_feed"])
+def test_each_has_a_page_that_says_what_to_do(bag: Any, dag_id: str) -> None:
+    page = bag.dags[dag_id].doc_md
+    assert "fails" in page
+    assert "airflow backfill create" in page
+
+
+def test_the_page_names_every_task(minute: Any) -> None:
+    for task_id in minute.task_ids:
+        assert f"`{task_id.removeprefix('each_batch.')}`" in minute.doc_md or task_id == "job_batches"
+
+
+def test_the_graph_is_the_plan(minute: Any) -> None:
+    expected = ["await_flows", "landing", "validation"]
+    for stage in plan.STAGES:
+        if stage.per_job and "job_batches" not in expected:
+            expected.append("job_batches")
+        expected.append(f"each_batch.{stage.name}" if stage.per_job else stage.name)
+    expected += ["results_validation", "finish"]
+
+    assert sorted(minute.task_ids) == sorted(expected)
+    edges = {(task.task_id, after) for task in minute.tasks for after in task.downstream_task_ids}
+    assert set(itertools.pairwise(expected)) <= edges
+
+
+def test_stages_that_work_job_by_job_are_mapped_over_batches(minute: Any) -> None:
+    from airflow.sdk.definitions.taskgroup import MappedTaskGroup
+
+    group = minute.task_group.children["each_batch"]
+    assert isinstance(group, MappedTaskGroup)
+    assert set(group.children) == {f"each_batch.{stage.name}" for stage in plan.STAGES if stage.per_job}
+
+
+def test_every_result_table_is_an_asset_of_the_tasks_that_write_it(minute: Any) -> None:
+    written = {task.task_id.rpartition(".")[2]: {asset.name for asset in task.outlets} for task in minute.tasks}
+    for stage in plan.STAGES:
+        assert written[stage.name] == {f"llmprism_{table}" for table in stage.writes}
+    assert written["landing"] == {"llmprism_flows", "llmprism_flows_quarantine"}
+    assert written["validation"] == written["results_validation"] == {"llmprism_validation_results"}
+    assert written["finish"] == {"llmprism_windows"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [(InputError, "fail"), (SettingsError, "fail"), (WarehouseBusy, "retry"), (FlowsNotReady, "retry")],
+)
+def test_every_task_tries_again_by_what_went_wrong(bag: Any, kind: type[Exception], action: str) -> None:
+    error = kind(found="this", expected="that", todo="Do so.")
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            assert task.retries == 5
+            assert task.retry_policy.evaluate(error, 1, task.retries).action.value == action
+
+
+def test_system_errors_are_tried_again_and_our_own_faults_are_not(minute: Any) -> None:
+    policy = minute.get_task("landing").retry_policy
+    assert policy.evaluate(OSError("no space left on device"), 1, 5).action.value == "retry"
+    assert policy.evaluate(KeyError("a fault of ours"), 1, 5).action.value == "fail"
+
+
+def test_runs_are_true_minutes_and_the_past_waits_for_a_backfill(minute: Any) -> None:
+    from airflow.sdk import CronDataIntervalTimetable
+
+    assert isinstance(minute.timetable, CronDataIntervalTimetable)
+    assert not minute.catchup
+    assert minute.max_active_runs == 2
+    assert all(task.pool == "default_pool" for task in minute.tasks)  # a pool that is not there would stop every run
