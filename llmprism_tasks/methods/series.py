@@ -1,0 +1,67 @@
+"""Many series of numbers laid end to end in one array: their offsets, their medians, their typical deviations.
+
+Series `i` of `values` is `values[offsets[i]:offsets[i + 1]]`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.errors import ContractError
+from llmprism_tasks.methods.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+SIGMA_PER_MAD = 1.4826
+"""Standard deviations per median absolute deviation, for a normal distribution: 1 / (quantile 0.75 of the normal)."""
+
+
+def as_series(values: npt.ArrayLike, offsets: npt.ArrayLike | None, *, nan_allowed: bool) -> tuple[Floats, Integers]:
+    """Check values and offsets and return them as contiguous arrays; without offsets, all values are one series.
+
+    Raises
+    ------
+    ContractError : values are not one-dimensional or not finite, or offsets do not divide them
+    """
+    checked = np.ascontiguousarray(values, dtype=np.float64)
+    if checked.ndim != 1:
+        raise _fault(f"values of shape {checked.shape}", "one dimension")
+    bounds = np.array([0, len(checked)]) if offsets is None else np.asarray(offsets)
+    bounds = np.ascontiguousarray(bounds, dtype=np.int64)
+    if bounds.ndim != 1 or not len(bounds) or bounds[0] or bounds[-1] != len(checked) or (np.diff(bounds) < 0).any():
+        raise _fault(f"offsets that do not divide {len(checked)} values", "offsets that rise from 0 to their number")
+    bad = np.isinf(checked) if nan_allowed else ~np.isfinite(checked)
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise _fault(f"value {checked[position]} at position {position}", "finite numbers (the log of 0 is not one)")
+    return checked, bounds
+
+
+def medians(values: Floats, offsets: Integers) -> Floats:
+    """Return the median of each series, leaving out NaN; NaN for a series with nothing else."""
+    return _medians(values, offsets)
+
+
+def sigmas(values: Floats, offsets: Integers) -> Floats:
+    """Return each series' standard deviation as its median absolute deviation tells it; up to half may be outliers."""
+    centres = np.repeat(medians(values, offsets), np.diff(offsets))
+    return SIGMA_PER_MAD * medians(np.abs(values - centres), offsets)
+
+
+@compiled
+def _medians(values: Floats, offsets: Integers) -> Floats:
+    result = np.full(len(offsets) - 1, np.nan)
+    for series in range(len(result)):
+        members = values[offsets[series] : offsets[series + 1]]
+        members = members[~np.isnan(members)]
+        if len(members):
+            result[series] = np.median(members)
+    return result
+
+
+def _fault(found: str, expected: str) -> ContractError:
+    return ContractError(
+        found=found, expected=expected, todo="This is a fault in the stage that made the series; please report it."
+    )
