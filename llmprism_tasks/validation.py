@@ -2,7 +2,9 @@
 
 One suite per table, named for it, in Great Expectations' own JSON. Each expectation has a name (in `meta`), a severity
 (`critical` stops the window, `warning` is recorded) and notes: why it should hold, and what to do if it does not.
-Its queries see a batch, and may see the window's rows of any table `t` of the contract as `window_t`.
+A query sees a batch, and may see the window's rows of any table `t` of the contract as `window_t`. It knows the window
+as `getvariable('window_start_ns')` and `getvariable('window_end_ns')`: handed to Great Expectations as a bound, a moment
+would become a float and be off by some hundred nanoseconds.
 
 Great Expectations takes seconds to import, so only the functions here do it, in the one task that validates.
 """
@@ -107,6 +109,7 @@ def _observe(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.
     context = _context()
     with warehouse.reading() as connection:
         connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
+        connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
         for table in TABLES:
             connection.execute(
                 f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
@@ -148,11 +151,7 @@ def _run(
     batch = source.add_table_asset(table, table_name=f"window_{table}").add_batch_definition_whole_table("window")
     added = context.suites.add(gx.ExpectationSuite(**table_suite))
     definition = context.validation_definitions.add(gx.ValidationDefinition(name=table, data=batch, suite=added))
-    outcome = definition.run(
-        expectation_parameters={"window_start_ns": window.start_ns, "window_end_ns": window.end_ns},
-        result_format="BASIC",
-    )
-    for result in outcome.results:
+    for result in definition.run(result_format="BASIC").results:
         yield {"window_start_ns": window.start_ns, **_row(table, result)}
 
 

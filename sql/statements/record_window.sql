@@ -1,7 +1,8 @@
--- Update the bookkeeping row of the window that starts at $start_ns; what is NULL stays as it is.
+-- Update the bookkeeping row of the window that starts at $start_ns; what is NULL stays as it is, but a window that is
+-- taken up again forgets why it was stopped.
 UPDATE windows SET
     status = coalesce($status, status),
-    reason = coalesce($reason, reason),
+    reason = CASE WHEN status = 'stopped' AND $status IS NOT NULL THEN $reason ELSE coalesce($reason, reason) END,
     stage_ns = CASE
         WHEN $elapsed_ns::BIGINT IS NULL THEN stage_ns
         ELSE json_merge_patch(stage_ns, json_object($stage, $elapsed_ns::BIGINT))

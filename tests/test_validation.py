@@ -1,0 +1,300 @@
+"""The suites of `expectations/`: sound rows pass, each expectation can fail, and the window is the batch."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from llmprism_tasks import __version__, frames, validation
+from llmprism_tasks.errors import ContractError, WarehouseBusy
+from llmprism_tasks.plan import DERIVED
+from llmprism_tasks.sources.flows import REASONS
+from llmprism_tasks.tables import TABLES
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.windows import Window
+
+WINDOW = Window(1_800_000_000_000_000_000, 60_000_000_000)
+START, END = WINDOW.start_ns, WINDOW.end_ns
+SUITES = tuple(table.name for table in TABLES if table.name != "validation_results")
+A, B = "10.0.0.1", "10.0.0.2"
+
+
+def sound(window: Window = WINDOW) -> dict[str, pl.DataFrame]:
+    """Return rows of every table for a small job of two NICs with two steps, as a healthy run would leave them."""
+    start, pair = window.start_ns, {"src_addr": A, "dst_addr": B}
+    step = [
+        {"step_index": 0, "start_ns": start, "end_ns": start + 10},
+        {"step_index": 1, "start_ns": start + 10, "end_ns": start + 20},
+    ]
+    flow = {
+        "flow_start_ns": start,
+        "flow_end_ns": start + 5,
+        **pair,
+        "src_port": 1,
+        "dst_port": 2,
+        "protocol": 17,
+        "bytes": 9000,
+        "packets": 3,
+    }
+    rows: dict[str, list[dict[str, object]]] = {
+        "flows": [flow | {"flow_start_ns": start + shift} for shift in range(4)],
+        "flows_quarantine": [{"reason": "no_bytes", "source_file": "f.csv", "source_position": 7, "record": "{}"}],
+        "windows": [
+            {"window_end_ns": window.end_ns, "status": "landed", "rows_read": 5, "rows_landed": 4}
+            | {"rows_quarantined": 1, "rows_duplicate": 1, "stage_ns": "{}", "software_version": __version__}
+        ],
+        "jobs": [{"kind": "training", "endpoints": 2, "hosts": 2, "tp": 1, "pp": 1, "dp": 2, "confidence": 0.9}],
+        "job_members": [{"addr": A, "host": "h1"}, {"addr": B, "host": "h2"}],
+        "pair_steps": [{**pair, **one, "flows": 2, "bytes": 18_000, "distinct_sizes": 1} for one in step],
+        "pairs": [{**pair, "kind": "dp", "flows": 4, "bytes": 36_000, "distinct_sizes": 1, "confidence": 1.0}],
+        "steps": [{"addr": addr, **one} for addr in (None, A, B) for one in step],
+        "timeline": [
+            {"addr": A, "step_index": 0, "start_ns": start, "end_ns": start + 4}
+            | {"phase": "compute", "peer": None, "bytes": 0},
+            {"addr": A, "step_index": 0, "start_ns": start + 4, "end_ns": start + 10}
+            | {"phase": "dp_sync", "peer": B, "bytes": 18_000},
+        ],
+        "diagnoses": [
+            {"kind": "cross_step", "subject_type": "addr", "subject": A, "start_ns": start, "end_ns": start + 10}
+            | {"score": 5.0, "severity": 0.3, "explanation": "1.3 times as long as its peers"}
+        ],
+    }  # fmt: skip
+    return {
+        table: pl.DataFrame(
+            [{"window_start_ns": start, "job_id": "j", "switch_path": None} | row for row in rows[table]],
+            schema=frames.empty(table).schema,
+        )
+        for table in rows
+    }
+
+
+@pytest.fixture(params=["w.duckdb", "ducklake:w.ducklake"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
+    monkeypatch.chdir(tmp_path)
+    return open_warehouse(request.param, lock_wait_s=20)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Warehouse:
+    return open_warehouse(str(tmp_path / "w.duckdb"), lock_wait_s=20)
+
+
+def failed(results: pl.DataFrame) -> list[str]:
+    return results.filter(~pl.col("success"))["expectation"].to_list()
+
+
+def changed(table: str, **values: object) -> Callable[[dict[str, pl.DataFrame]], pl.DataFrame]:
+    """Change columns in all rows of a table; a value is an expression or a constant."""
+    columns = {name: value if isinstance(value, pl.Expr) else pl.lit(value) for name, value in values.items()}
+    return lambda rows: rows[table].with_columns(**columns)
+
+
+def repeated(table: str, **values: object) -> Callable[[dict[str, pl.DataFrame]], pl.DataFrame]:
+    """Add changed copies of a table's rows."""
+    return lambda rows: pl.concat([rows[table], changed(table, **values)(rows)], how="vertical_relaxed")
+
+
+BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
+    "flows.counted": lambda rows: rows["flows"].head(3),
+    "flows.unique": changed("flows", flow_start_ns=START),
+    "flows.starts_in_window": repeated("flows", flow_start_ns=END, flow_end_ns=END + 5),
+    "flows.not_reversed": changed("flows", flow_end_ns=START - 1),
+    "flows.bytes": changed("flows", bytes=0),
+    "flows.two_ends": changed("flows", dst_addr=A),
+    "flows.short": changed("flows", flow_end_ns=END + 60_000_000_000),
+    "flows.packets": changed("flows", packets=9001),
+    "flows.ports": changed("flows", dst_port=65_536),
+    "flows.protocol": changed("flows", protocol=1),
+    "flows_quarantine.counted": lambda rows: rows["flows_quarantine"].clear(),
+    "flows_quarantine.key": repeated("flows_quarantine", record="another"),
+    "flows_quarantine.reason": changed("flows_quarantine", reason="dislike"),
+    "flows_quarantine.position": changed("flows_quarantine", source_position=0),
+    "windows.one_row": repeated("windows"),
+    "windows.adds_up": changed("windows", rows_read=6),
+    "windows.not_reversed": changed("windows", window_end_ns=START),
+    "windows.status": changed("windows", status="lost"),
+    "windows.refused_share": changed("windows", rows_duplicate=0),
+    "windows.duplicate_share": changed("windows", rows_duplicate=1),
+    "jobs.key": repeated("jobs"),
+    "jobs.kind": changed("jobs", kind="mining"),
+    "jobs.members": changed("jobs", hosts=1),
+    "jobs.endpoints": changed("jobs", endpoints=1),
+    "jobs.degrees": changed("jobs", pp=0),
+    "jobs.layout_fits": changed("jobs", tp=2),
+    "jobs.confidence": changed("jobs", confidence=1.1),
+    "job_members.key": repeated("job_members"),
+    "job_members.job": changed("job_members", job_id="k"),
+    "job_members.one_job": repeated("job_members", job_id="k"),
+    "pair_steps.key": repeated("pair_steps"),
+    "pair_steps.job": changed("pair_steps", job_id="k"),
+    "pair_steps.senders": changed("pair_steps", src_addr="10.9.9.9"),
+    "pair_steps.receivers": changed("pair_steps", dst_addr="10.9.9.9"),
+    "pair_steps.two_ends": changed("pair_steps", dst_addr=A),
+    "pair_steps.not_reversed": changed("pair_steps", start_ns=START + 30),
+    "pair_steps.ends_in_window": changed("pair_steps", end_ns=END),
+    "pair_steps.counts": changed("pair_steps", distinct_sizes=3),
+    "pairs.key": repeated("pairs", kind="pp"),
+    "pairs.job": changed("pairs", job_id="k"),
+    "pairs.senders": changed("pairs", src_addr="10.9.9.9"),
+    "pairs.receivers": changed("pairs", dst_addr="10.9.9.9"),
+    "pairs.two_ends": changed("pairs", dst_addr=A),
+    "pairs.kind": changed("pairs", kind="friends"),
+    "pairs.counts": changed("pairs", flows=0),
+    "pairs.confidence": changed("pairs", confidence=-0.1),
+    "steps.key": repeated("steps"),
+    "steps.job": changed("steps", job_id="k"),
+    "steps.members": changed("steps", addr=pl.when(pl.col("addr") == A).then(pl.lit("10.9.9.9")).otherwise("addr")),
+    "steps.not_reversed": changed("steps", start_ns=pl.col("end_ns")),
+    "steps.ends_in_window": changed("steps", end_ns=END),
+    "steps.joined": changed("steps", start_ns=pl.col("start_ns") - 1),
+    "steps.last_member": changed("steps", end_ns=pl.col("end_ns") + pl.col("addr").is_null()),
+    "timeline.key": repeated("timeline", end_ns=START + 11),
+    "timeline.job": changed("timeline", job_id="k"),
+    "timeline.members": changed("timeline", addr="10.9.9.9"),
+    "timeline.phase": changed("timeline", phase="coffee"),
+    "timeline.not_reversed": changed("timeline", end_ns=START - 1),
+    "timeline.bytes": changed("timeline", bytes=1),
+    "timeline.step": changed("timeline", step_index=9),
+    "diagnoses.key": repeated("diagnoses", score=6.0),
+    "diagnoses.job": changed("diagnoses", job_id="k"),
+    "diagnoses.kind": changed("diagnoses", kind="bad_mood"),
+    "diagnoses.subject_type": changed("diagnoses", subject_type="person"),
+    "diagnoses.subject": changed("diagnoses", subject="10.9.9.9"),
+    "diagnoses.not_reversed": changed("diagnoses", end_ns=START - 1),
+    "diagnoses.numbers": changed("diagnoses", score=math.nan),
+    "diagnoses.explained": changed("diagnoses", explanation=" "),
+}
+
+
+def test_sound_rows_hold_in_a_file_and_in_a_lake(warehouse: Warehouse) -> None:
+    store.replace(warehouse, WINDOW, sound() | {"windows": changed("windows", rows_read=5)(sound())})
+    results = validation.validate(warehouse, WINDOW, SUITES)
+    assert failed(results) == ["windows.duplicate_share"]  # one of five
+    assert results.height == len(BREAKING)
+    assert store.read(warehouse, "validation_results", WINDOW).equals(results)
+
+
+def test_an_empty_window_holds(warehouse: Warehouse) -> None:
+    nothing = changed("windows", rows_read=0, rows_landed=0, rows_quarantined=0, rows_duplicate=0)(sound())
+    store.replace(warehouse, WINDOW, {"windows": nothing})
+    results = validation.validate(warehouse, WINDOW, SUITES)
+    assert results["success"].all()
+    assert results["unexpected_count"].fill_null(0).sum() == 0
+
+
+@pytest.mark.parametrize("expectation", BREAKING)
+def test_each_expectation_can_fail(file: Warehouse, expectation: str) -> None:
+    table = expectation.partition(".")[0]
+    rows = sound()
+    store.replace(file, WINDOW, rows | {table: BREAKING[expectation](rows)})
+    results = validation.validate(file, WINDOW, [table])
+    assert expectation in failed(results)
+    assert "error" not in "".join(results["observed"])
+
+
+def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:
+    named = [f"{table}.{one['meta']['name']}" for table in SUITES for one in validation.suite(table)["expectations"]]
+    assert sorted(named) == sorted(BREAKING)
+    for table in SUITES:
+        for one in validation.suite(table)["expectations"]:
+            assert one["severity"] in ("critical", "warning")
+            assert len(one["notes"]) > 20
+
+
+def test_another_window_s_rows_are_not_seen(file: Warehouse) -> None:
+    before = WINDOW.shifted(-1)
+    rows = sound(before)
+    store.replace(file, before, rows | {"flows": rows["flows"].with_columns(bytes=pl.lit(0))})
+    store.replace(file, WINDOW, sound())
+    assert failed(validation.validate(file, WINDOW, ["flows"])) == []
+
+
+def test_results_replace_those_of_the_same_tables_only(file: Warehouse) -> None:
+    store.replace(file, WINDOW, sound())
+    validation.validate(file, WINDOW, ["flows", "jobs"])
+    store.replace(file, WINDOW, {"jobs": changed("jobs", kind="mining")(sound())})
+    validation.validate(file, WINDOW, ["jobs"])
+    kept = store.read(file, "validation_results", WINDOW)
+    assert failed(kept) == ["jobs.kind"]
+    assert kept["expectation"].is_unique().all()
+    assert kept["expectation"].str.starts_with("flows.").sum() == len(validation.suite("flows")["expectations"])
+
+
+def test_results_name_column_count_and_what_was_seen(file: Warehouse) -> None:
+    store.replace(file, WINDOW, sound() | {"flows": changed("flows", bytes=0)(sound())})
+    row = validation.validate(file, WINDOW, ["flows"]).row(
+        by_predicate=pl.col("expectation") == "flows.bytes", named=True
+    )
+    assert (row["column"], row["severity"], row["success"], row["unexpected_count"]) == ("bytes", "critical", False, 4)
+    assert json.loads(row["observed"])["partial_unexpected_list"] == [0, 0, 0, 0]
+
+
+def test_only_critical_failures_stop_and_say_what_to_do(file: Warehouse) -> None:
+    store.replace(file, WINDOW, sound() | {"flows": changed("flows", packets=9001)(sound())})
+    assert validation.stopping_error(WINDOW, validation.validate(file, WINDOW, ["flows"])) is None
+    store.replace(file, WINDOW, {"flows": changed("flows", packets=9001, bytes=0)(sound())})
+    error = validation.stopping_error(WINDOW, validation.validate(file, WINDOW, ["flows"]))
+    assert isinstance(error, ContractError)
+    assert str(WINDOW) in error.found
+    assert "flows.bytes (unexpected rows: 4)" in error.found
+    assert "flows.packets" not in error.found
+    assert "quarantine" in error.todo
+
+
+def test_the_suite_knows_every_reason_for_a_refusal() -> None:
+    reasons = next(
+        one for one in validation.suite("flows_quarantine")["expectations"] if one["meta"]["name"] == "reason"
+    )
+    assert set(reasons["kwargs"]["value_set"]) == set(REASONS)
+
+
+def test_a_table_without_suite_is_named() -> None:
+    with pytest.raises(ContractError, match=r"no suite weather\.json.*flows_quarantine"):
+        validation.suite("weather")
+
+
+def test_it_is_silent_and_leaves_no_folder(
+    file: Warehouse, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    store.replace(file, WINDOW, sound())
+    validation.validate(file, WINDOW, DERIVED)
+    assert capfd.readouterr() == ("", "")
+    assert list(temporary.iterdir()) == []
+
+
+HOLD = """
+import duckdb, sys, time
+connection = duckdb.connect(sys.argv[1])
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("patience_s", "held_s"), [(20.0, 1.0), (0.2, 5.0)])
+def test_it_waits_for_the_file_s_lock_like_everybody_else(file: Warehouse, patience_s: float, held_s: float) -> None:
+    store.replace(file, WINDOW, sound())
+    validation.validate(file, WINDOW, ["jobs"])  # what follows is then the wait, not the import
+    with subprocess.Popen([sys.executable, "-c", HOLD, file.location, str(held_s)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        began = time.monotonic()
+        impatient = Warehouse(file.location, patience_s)
+        if patience_s > held_s:
+            assert failed(validation.validate(impatient, WINDOW, ["jobs"])) == []
+            assert time.monotonic() - began > held_s / 2
+        else:
+            with pytest.raises(WarehouseBusy, match=str(holder.pid)):
+                validation.validate(impatient, WINDOW, ["jobs"])
+        holder.kill()
