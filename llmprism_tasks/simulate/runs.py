@@ -1,0 +1,162 @@
+"""A job's run: cycles in a row on the clock, each under the faults that are there when it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from llmprism_tasks.simulate.cycles import Cycles, JobModel, conditions, draw, run_cycles
+from llmprism_tasks.simulate.fabric import Indices, Reals
+from llmprism_tasks.simulate.scenario import Fault, Scenario
+
+PROBE_CYCLES = 8
+SPARE_CYCLES = 8
+SHORTEST = 0.97  # no cycle is this much shorter than the mean of the probe, for long
+
+Faults = tuple[Fault, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive cycles of a job.
+
+    Attributes
+    ----------
+    cycles : each under its own conditions
+    start_ns : when each cycle starts, and at last when the last one ends
+    faults : what each cycle suffers
+    pipeline_bps : rate of each pipeline queue pair in each cycle
+    """
+
+    model: JobModel
+    cycles: Cycles
+    start_ns: Indices
+    faults: tuple[Faults, ...]
+    pipeline_bps: Reals
+
+
+def straight_run(scenario: Scenario, model: JobModel, *, seed: int, start_ns: int, length_ns: int) -> Run:
+    """Run a job over a span; it began somewhat earlier, so that jobs don't keep step with each other."""
+    states = _States(scenario, model)
+    mean, phase_s = _rhythm(states, seed)
+    span_s = length_ns / 1e9 + phase_s
+    count = math.ceil(span_s / (SHORTEST * mean)) + SPARE_CYCLES
+    stacked = states.run(_rng(seed, model, "run", 0), count)
+    chosen = states.walk(stacked, -phase_s, loop_s=math.inf)
+    return _on_the_clock(states, stacked, chosen, start_ns - round(phase_s * 1e9))
+
+
+def loop_run(scenario: Scenario, model: JobModel, *, seed: int, loop: int) -> Run:
+    """Run a job through one loop of a feed without end: `loop` counts from the epoch.
+
+    Each loop draws new jitter and meets the same faults. So that the rhythm goes on from loop to loop, as many whole
+    cycles as fit are run, and what is left of the loop is spread evenly over them as a pause (well below 1 % of a
+    step); the last cycle ends exactly where the next loop's first begins.
+    """
+    states = _States(scenario, model)
+    mean, phase_s = _rhythm(states, seed)
+    loop_s = scenario.loop_minutes * 60.0
+    count = math.ceil(loop_s / (SHORTEST * mean)) + SPARE_CYCLES
+    full = states.run(_rng(seed, model, "loop", loop), count)
+    chosen = states.walk(full, -phase_s, loop_s=loop_s)
+    ends = np.cumsum(_lengths(full, chosen))
+    count = max(1, int(np.searchsorted(ends, loop_s, side="right")))
+    pause_s = 0.0
+    for _ in range(4):  # a pause may move a cycle across a fault's edge, and with it the pause
+        chosen = states.walk(full, -phase_s, loop_s=loop_s, pause_s=pause_s)[:count]
+        pause_s = (loop_s - float(_lengths(full, chosen).sum())) / count
+    stacked = states.run(_rng(seed, model, "loop", loop), count, pause_s=pause_s)
+    begin_ns = round((loop * loop_s - phase_s) * 1e9)
+    run = _on_the_clock(states, stacked, chosen, begin_ns)
+    last = round(((loop + 1) * loop_s - phase_s) * 1e9)
+    return dataclasses.replace(run, start_ns=np.append(run.start_ns[:-1], max(last, run.start_ns[-2] + 1)))
+
+
+def pick(part: Any, chosen: Indices, among: Indices) -> Any:
+    """Take `part[chosen[i], among[i]]` of every array in a (nested) dataclass."""
+    if isinstance(part, np.ndarray):
+        return part[chosen, among]
+    return type(part)(**{name: pick(value, chosen, among) for name, value in vars(part).items()})
+
+
+def cut(part: Any, cycles: Indices) -> Any:
+    """Take some cycles of every array in a (nested) dataclass."""
+    if isinstance(part, np.ndarray):
+        return part[cycles]
+    return type(part)(**{name: cut(value, cycles) for name, value in vars(part).items()})
+
+
+class _States:
+    """The few sets of faults a job ever meets; all cycles are timed under each, and each cycle takes its own."""
+
+    def __init__(self, scenario: Scenario, model: JobModel) -> None:
+        self.model = model
+        self._felt = tuple(fault for fault in scenario.faults if _feels(model, fault))
+        edges = {0.0} | {fault.start_s for fault in self._felt} | {fault.end_s for fault in self._felt}
+        self.sets: list[Faults] = list(dict.fromkeys([(), *(self.at(edge) for edge in sorted(edges))]))
+        self.conditions = [conditions(model, faults) for faults in self.sets]
+
+    def at(self, time_s: float) -> Faults:
+        return tuple(fault for fault in self._felt if fault.start_s <= time_s < fault.end_s)
+
+    def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0) -> Cycles:
+        """Time cycles under each set of faults, stacked along a new first axis, with the same jitter."""
+        jitter = draw(self.model, count, rng)
+        each = [run_cycles(self.model, state, jitter, pause_s) for state in self.conditions]
+        stacked: Cycles = _stack(each)
+        return stacked
+
+    def walk(self, stacked: Cycles, start_s: float, *, loop_s: float, pause_s: float = 0.0) -> Indices:
+        """Return which set of faults each cycle meets, cycle after cycle from a start relative to the scenario's."""
+        number = {faults: index for index, faults in enumerate(self.sets)}
+        lengths, time_s, chosen = stacked.length, start_s, []
+        for cycle in range(lengths.shape[1]):
+            chosen.append(number[self.at(max(time_s, 0.0) if loop_s == math.inf else time_s % loop_s)])
+            time_s += float(lengths[chosen[-1], cycle]) + pause_s
+        return np.array(chosen, dtype=np.int64)
+
+
+def _feels(model: JobModel, fault: Fault) -> bool:
+    if fault.kind == "slow_gpu":
+        return fault.job == model.job.name
+    paths = model.connections.rings.path + model.connections.pipeline.path
+    return any(fault.switch in path for path in paths)
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.stack(parts)
+    return type(parts[0])(**{name: _stack([getattr(part, name) for part in parts]) for name in vars(parts[0])})
+
+
+def _lengths(stacked: Cycles, chosen: Indices) -> Reals:
+    return np.asarray(stacked.length[chosen, np.arange(len(chosen))])
+
+
+def _rng(seed: int, model: JobModel, purpose: str, loop: int) -> np.random.Generator:
+    return np.random.default_rng([seed, loop, *f"{purpose} {model.job.name}".encode()])
+
+
+def _rhythm(states: _States, seed: int) -> tuple[float, float]:
+    """Return a healthy cycle's mean length, and how long before the run's start the job's first cycle began."""
+    rng = _rng(seed, states.model, "rhythm", 0)
+    mean = float(states.run(rng, PROBE_CYCLES).length[0].mean())
+    return mean, round(float(rng.random()) * mean, 9)
+
+
+def _on_the_clock(states: _States, stacked: Cycles, chosen: Indices, start_ns: int) -> Run:
+    count = np.arange(len(chosen))
+    cycles: Cycles = pick(stacked, chosen, count)
+    relative = np.rint(np.cumsum(cycles.length) * 1e9).astype(np.int64)
+    return Run(
+        model=states.model,
+        cycles=cycles,
+        start_ns=start_ns + np.append(0, relative),
+        faults=tuple(states.sets[index] for index in chosen),
+        pipeline_bps=np.stack([state.pipeline_bps for state in states.conditions])[chosen],
+    )

@@ -1,0 +1,285 @@
+"""A scenario: the fabric, the jobs on it, what goes wrong and how the collector sees it, read from a small TOML file.
+
+A file has a `[fabric]`, one `[[jobs]]` per tenant, any number of `[[faults]]` and an optional `[collector]`. What each
+key means, its unit and its range stand beside the fields below. All have defaults, but a job's `name` and `hosts`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.settings import number, text
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+NEVER = 1e9  # seconds; later than any run's end
+
+Section = TypeVar("Section")
+
+
+def indices(reason: str) -> Any:
+    """Declare a set of numbers, given as text such as `0-3,6` or as a list."""
+    return field(default=(), metadata={"unit": "indices", "reason": reason})
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A leaf-spine network; every host has one NIC per GPU, every leaf one link to every spine."""
+
+    hosts: int = number(4, unit="hosts", low=1, high=65536, reason="machines on the fabric, used or not")
+    gpus_per_host: int = number(8, unit="GPUs", low=1, high=64, reason="GPUs of a host, each with a NIC of its own")
+    leaves: str = text(
+        "rail",
+        choices=("rail", "top_of_rack"),
+        reason="rail: NICs of the same index share a leaf; top_of_rack: NICs of the same hosts do",
+    )
+    hosts_per_leaf: int = number(
+        4, unit="hosts", low=1, high=1024, reason="hosts cabled to one leaf, or group of rails"
+    )
+    spines: int = number(4, unit="switches", low=1, high=1024, reason="spine switches, each linked to every leaf")
+    link_gbps: float = number(400.0, unit="Gbit/s", low=1, high=10_000, reason="a NIC's rate, each way")
+    uplink_gbps: float = number(
+        1600.0, unit="Gbit/s", low=1, high=100_000, reason="rate of one leaf's link to one spine"
+    )
+
+    @property
+    def pods(self) -> int:
+        """Groups of hosts that share their leaves."""
+        return math.ceil(self.hosts / self.hosts_per_leaf)
+
+    def leaf(self, host: int, gpu: int) -> str:
+        """Return the leaf switch a NIC is cabled to."""
+        pod = host // self.hosts_per_leaf
+        return f"leaf-{pod * self.gpus_per_host + gpu if self.leaves == 'rail' else pod:03d}"
+
+    def spine(self, index: int) -> str:
+        return f"spine-{index:02d}"
+
+    @property
+    def switches(self) -> frozenset[str]:
+        leaves = {self.leaf(host, gpu) for host in range(self.hosts) for gpu in range(self.gpus_per_host)}
+        return frozenset(leaves | {self.spine(index) for index in range(self.spines)})
+
+
+@dataclass(frozen=True)
+class Job:
+    """A tenant training a dense transformer as Megatron-LM does, with ranks in its order: tp, then dp, then pp."""
+
+    name: str = text("", reason="the job's name in the truth")
+    model: str = text("dense", reason="a word for the model, for people")
+    hosts: tuple[int, ...] = indices("the hosts it runs on, in rank order")
+    gpus: tuple[int, ...] = indices("which GPUs of each host; all when empty")
+    tp: int = number(8, unit="GPUs", low=1, high=64, reason="tensor-parallel degree, always inside a host")
+    pp: int = number(1, unit="pp_stages", low=1, high=64, reason="pipeline-parallel degree")
+    dp: int = number(1, unit="replicas", low=1, high=4096, reason="data-parallel degree")
+    layers: int = number(32, unit="layers", low=1, high=1024, reason="transformer layers, split evenly over pp_stages")
+    hidden: int = number(4096, unit="elements", low=64, high=65536, reason="width of the model")
+    vocabulary: int = number(32_000, unit="tokens", low=1, high=1_000_000, reason="rows of the (untied) embeddings")
+    sequence: int = number(4096, unit="tokens", low=1, high=1_000_000, reason="tokens of a sample")
+    micro_batch: int = number(1, unit="samples", low=1, high=1024, reason="samples of a micro-batch")
+    micro_batches: int = number(
+        8, unit="micro-batches", low=1, high=1024, reason="micro-batches of a step, per replica"
+    )
+    forward_ms: float = number(100.0, unit="ms", low=0.01, high=1e6, reason="forward of a micro-batch on one pp_stage")
+    backward_ratio: float = number(2.0, unit="forwards", low=0.1, high=10, reason="backward computes twice as much")
+    overhead_ms: float = number(5.0, unit="ms", low=0, high=1e6, reason="host time between steps: data, logging")
+    sequence_parallel: str = text(
+        "yes", choices=("yes", "no"), reason="whether TP peers send a slice of the activations each"
+    )
+    gradient_sync: str = text(
+        "overlap", choices=("overlap", "after"), reason="buckets during the last backward, or all at once after it"
+    )
+    optimizer: str = text(
+        "distributed",
+        choices=("distributed", "replicated"),
+        reason="distributed: reduce-scatter, then all-gather of parameters; replicated: all-reduce",
+    )
+    bucket_parameters: int = number(
+        0, unit="parameters", low=0, high=10**11, reason="0 takes Megatron's rule, max(40 M, 1 M x dp)"
+    )
+
+    @property
+    def ranks(self) -> int:
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A slow GPU or a degraded switch; a job's step feels what is there when the step begins."""
+
+    kind: str = text("slow_gpu", choices=("slow_gpu", "degraded_switch"), reason="what goes wrong")
+    job: str = text("", reason="slow_gpu: the job")
+    rank: int = number(0, unit="rank", low=0, high=10**6, reason="slow_gpu: the job's rank")
+    switch: str = text("", reason="degraded_switch: the leaf or spine")
+    start_s: float = number(
+        0.0, unit="s", low=0, high=NEVER, reason="start, after the run's (in a feed: the loop's) start"
+    )
+    end_s: float = number(NEVER, unit="s", low=0, high=NEVER, reason="end, exclusive")
+    factor: float = number(
+        1.3, unit="ratio", low=0.01, high=100, reason="slow_gpu: on compute time, >= 1; degraded_switch: on rates, <= 1"
+    )
+
+
+@dataclass(frozen=True)
+class Collector:
+    """How packets become flow records."""
+
+    idle_timeout_ms: float = number(
+        1.0, unit="ms", low=0, high=1e4, reason="silence of a queue pair that ends a record"
+    )
+    retransmitted: float = number(0.0, unit="ratio", low=0, high=1, reason="records with packets sent twice")
+    lost: float = number(0.0, unit="ratio", low=0, high=1, reason="records that never arrive")
+    doubled: float = number(0.0, unit="ratio", low=0, high=1, reason="records that arrive twice")
+    skew_us: float = number(0.0, unit="us", low=0, high=1e6, reason="standard deviation of the leaf switches' clocks")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything a simulation needs but its seed and span."""
+
+    name: str
+    fabric: Fabric
+    jobs: tuple[Job, ...]
+    faults: tuple[Fault, ...] = ()
+    collector: Collector = Collector()
+    loop_minutes: int = 10
+
+
+def load_scenario(scenario: str) -> Scenario:
+    """Read a scenario by its name in `scenarios/` or by the path of its file.
+
+    Raises
+    ------
+    SettingsError : no such file, not TOML, an unknown key, a value out of its range, or parts that do not fit together
+    """
+    path = Path(scenario) if scenario.endswith(".toml") else SCENARIOS / f"{scenario}.toml"
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        known = ", ".join(sorted(file.stem for file in SCENARIOS.glob("*.toml")))
+        raise SettingsError(
+            found=f"scenario {scenario} that cannot be read ({error})",
+            expected=f"one of {known}, or the path of such a TOML file",
+            todo="Correct the name or the file.",
+        ) from error
+    return build_scenario(path.stem, content)
+
+
+def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
+    """Build a scenario from the content of its file, and check that its parts fit together."""
+    _known(name, content, {"fabric", "jobs", "faults", "collector", "loop_minutes"})
+    loop = content.get("loop_minutes", Scenario.loop_minutes)
+    if isinstance(loop, bool) or not isinstance(loop, int) or not 1 <= loop <= 1440:
+        raise _wrong(f"{name}: loop_minutes = {loop!r}", "a whole number of minutes from 1 to 1440")
+    built = Scenario(
+        name=name,
+        fabric=_section(Fabric, content.get("fabric", {}), f"{name}: fabric"),
+        jobs=tuple(_section(Job, raw, f"{name}: jobs[{i}]") for i, raw in _tables(content, "jobs")),
+        faults=tuple(_section(Fault, raw, f"{name}: faults[{i}]") for i, raw in _tables(content, "faults")),
+        collector=_section(Collector, content.get("collector", {}), f"{name}: collector"),
+        loop_minutes=loop,
+    )
+    full = tuple(
+        dataclasses.replace(job, gpus=job.gpus or tuple(range(built.fabric.gpus_per_host))) for job in built.jobs
+    )
+    built = dataclasses.replace(built, jobs=full)
+    _check_jobs(built)
+    _check_faults(built)
+    return built
+
+
+def _wrong(found: str, expected: str) -> SettingsError:
+    return SettingsError(found=found, expected=expected, todo="Correct the scenario file.")
+
+
+def _known(where: str, raw: object, names: set[str]) -> None:
+    if not isinstance(raw, Mapping):
+        raise _wrong(f"{where} = {raw!r}", "a table of keys")
+    for key in raw:
+        if key not in names:
+            raise _wrong(f"{where}: key {key}", f"one of {', '.join(sorted(names))}")
+
+
+def _tables(content: Mapping[str, Any], key: str) -> list[tuple[int, Any]]:
+    raw = content.get(key, [])
+    if not isinstance(raw, list):
+        raise _wrong(f"{key} = {raw!r}", f"tables written [[{key}]]")
+    return list(enumerate(raw))
+
+
+def _section(kind: type[Section], raw: Any, where: str) -> Section:
+    declared = {setting.name: setting for setting in fields(kind)}  # type: ignore[arg-type]
+    _known(where, raw, set(declared))
+    return kind(**{name: _value(f"{where}.{name} = {value!r}", declared[name], value) for name, value in raw.items()})
+
+
+def _value(where: str, setting: dataclasses.Field[Any], raw: Any) -> Any:
+    meta, default = setting.metadata, setting.default
+    if meta["unit"] == "indices":
+        return _indices(where, raw)
+    if isinstance(default, str):
+        choices = meta["choices"]
+        if not isinstance(raw, str) or (choices and raw not in choices):
+            raise _wrong(where, " or ".join(choices) or "text")
+        return raw
+    wanted = int if isinstance(default, int) else (int, float)
+    if isinstance(raw, bool) or not isinstance(raw, wanted) or not meta["low"] <= raw <= meta["high"]:
+        whole = "a whole number" if wanted is int else "a number"
+        raise _wrong(where, f"{whole} from {meta['low']:g} to {meta['high']:g} {meta['unit']}")
+    return int(raw) if wanted is int else float(raw)
+
+
+def _indices(where: str, raw: Any) -> tuple[int, ...]:
+    parts = raw.split(",") if isinstance(raw, str) else [str(part) for part in raw] if isinstance(raw, list) else []
+    try:
+        spans = [[int(end) for end in part.split("-")] for part in parts]
+        found = tuple(value for span in spans for value in range(span[0], span[-1] + 1))
+        usable = all(len(span) < 3 and span[0] <= span[-1] for span in spans) and len(set(found)) == len(found) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise _wrong(where, "different numbers, as text such as 0-3,6 or as a list")
+    return found
+
+
+def _check_jobs(scenario: Scenario) -> None:
+    fabric, taken, names = scenario.fabric, dict[tuple[int, int], str](), set[str]()
+    for job in scenario.jobs:
+        where = f"{scenario.name}: job {job.name!r}"
+        if not job.name or job.name in names:
+            raise _wrong(where, "a name of its own for each job")
+        names.add(job.name)
+        if len(job.hosts) * len(job.gpus) != job.ranks:
+            raise _wrong(
+                f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each", f"tp x pp x dp = {job.ranks} GPUs"
+            )
+        if len(job.gpus) % job.tp or job.layers % job.pp:
+            raise _wrong(where, "tp that divides its GPUs of a host, and pp that divides its layers")
+        for nic in ((host, gpu) for host in job.hosts for gpu in job.gpus):
+            if nic[0] >= fabric.hosts or nic[1] >= fabric.gpus_per_host:
+                raise _wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", "a GPU of the fabric")
+            if nic in taken:
+                raise _wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", f"a GPU that job {taken[nic]!r} does not use")
+            taken[nic] = job.name
+
+
+def _check_faults(scenario: Scenario) -> None:
+    ranks = {job.name: job.ranks for job in scenario.jobs}
+    for index, fault in enumerate(scenario.faults):
+        where = f"{scenario.name}: faults[{index}]"
+        if fault.end_s <= fault.start_s:
+            raise _wrong(f"{where} from {fault.start_s} s to {fault.end_s} s", "an end after its start")
+        if fault.kind == "slow_gpu" and not (
+            fault.rank < ranks.get(fault.job, 0) and fault.factor >= 1 and not fault.switch
+        ):
+            raise _wrong(f"{where}: {fault}", "a job, one of its ranks, no switch, and a factor of at least 1")
+        if fault.kind == "degraded_switch" and (
+            fault.switch not in scenario.fabric.switches or fault.factor > 1 or fault.job
+        ):
+            raise _wrong(f"{where}: {fault}", "a leaf or spine of the fabric, no job, and a factor of at most 1")

@@ -1,0 +1,115 @@
+"""The truth about a run, in the tables a scorer reads: jobs, pairs, steps, faults, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.simulate.connections import place, rank_of
+from llmprism_tasks.simulate.fabric import addr, host_name
+from llmprism_tasks.simulate.runs import Run
+from llmprism_tasks.simulate.scenario import Fault, Job, Scenario
+
+TIMES = {"start_ns": pl.Int64, "end_ns": pl.Int64}
+SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
+    "truth_jobs": {
+        "job": pl.String,
+        "addr": pl.String,
+        "host": pl.String,
+        **TIMES,
+        "kind": pl.String,
+        "visible": pl.Boolean,
+    },
+    "truth_pairs": {"job": pl.String, "src_addr": pl.String, "dst_addr": pl.String, "kind": pl.String},
+    "truth_steps": {"job": pl.String, "step": pl.Int64, **TIMES, "grad_end_ns": pl.Int64},
+    "truth_faults": {
+        "kind": pl.String,
+        "job": pl.String,
+        "subject_type": pl.String,
+        "subject": pl.String,
+        **TIMES,
+        "severity": pl.Float64,
+        "accept": pl.List(pl.String),
+    },
+}
+
+
+def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int) -> dict[str, pl.DataFrame]:
+    """Return the truth about `[start_ns, end_ns)`.
+
+    `truth_pairs` names what a pair carries: `dp`, `pp`, or `other` when it carries only the gradient norm. A step of
+    `truth_steps` ends when its parameters are gathered, its `grad_end_ns` is the end of the gradient synchronisation.
+    `truth_faults` has the faults some job met; `severity` is how many times slower the subject is, and `accept` names
+    all subjects that count as right.
+    """
+    rows = {
+        "truth_jobs": [row for run in runs for row in _members(run, start_ns, end_ns)],
+        "truth_pairs": [row for run in runs for row in _pairs(scenario, run)],
+        "truth_steps": [row for run in runs for row in _steps(run, start_ns, end_ns)],
+        "truth_faults": [row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)],
+    }
+    tables = {name: pl.DataFrame(rows[name], schema=schema, orient="row") for name, schema in SCHEMAS.items()}
+    layouts = [(j.name, j.dp, j.pp, j.tp, 1, 1, len(j.hosts), j.model) for j in scenario.jobs]
+    columns = ["job", "dp", "pp", "tp", "cp", "ep", "hosts", "model"]
+    return tables | {"layouts": pl.DataFrame(layouts, schema=columns, orient="row")}
+
+
+def _members(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
+    job, links = run.model.job, run.model.connections
+    visible = bool(len(links.rings) or len(links.pipeline))
+    places = [place(job, rank) for rank in range(job.ranks)]
+    return [(job.name, addr(*nic), host_name(nic[0]), start_ns, end_ns, "training", visible) for nic in places]
+
+
+def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
+    width, links = scenario.fabric.gpus_per_host, run.model.connections
+    kinds = {"dp": links.rings, "pp": links.pipeline, "other": links.scalars}
+    ends = {kind: set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True)) for kind, pairs in kinds.items()}
+    ends["other"] -= ends["dp"] | ends["pp"]
+    return [
+        (run.model.job.name, addr(*divmod(src, width)), addr(*divmod(dst, width)), kind)
+        for kind, pairs in ends.items()
+        for src, dst in sorted(pairs)
+    ]
+
+
+def _steps(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
+    """Return the steps that end in the span; a step is synchronised in its cycle and ends in the next."""
+    cycles, begin = run.cycles, run.start_ns
+    synced = begin[:-1] + np.rint(cycles.sync.end.max(axis=(1, 2, 3)) * 1e9).astype(np.int64)
+    gathered = np.maximum(cycles.updated, cycles.gather.end.max(axis=(1, 2, 3)))
+    done = begin[:-1] + np.rint(gathered * 1e9).astype(np.int64)
+    spans = [
+        (int(start), int(end), int(sync))
+        for start, end, sync in zip(done[:-1], done[1:], synced[:-1], strict=True)
+        if start_ns < end <= end_ns
+    ]
+    return [(run.model.job.name, step, *span) for step, span in enumerate(spans)]
+
+
+def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
+    """Return the fault as the jobs met it: from the first cycle that suffers it to the end of the last."""
+    met = [
+        (int(begin), int(end))
+        for run in runs
+        for begin, end, faults in zip(run.start_ns[:-1], run.start_ns[1:], run.faults, strict=True)
+        if fault in faults and begin < end_ns and end > start_ns
+    ]
+    if not met:
+        return []
+    span = (max(start_ns, min(begin for begin, _ in met)), min(end_ns, max(end for _, end in met)))
+    if fault.kind == "degraded_switch":
+        return [(fault.kind, None, "switch", fault.switch, *span, 1 / fault.factor, [f"switch:{fault.switch}"])]
+    job = next(run.model.job for run in runs if run.model.job.name == fault.job)
+    subject = addr(*place(job, fault.rank))
+    accept = [f"addr:{subject}", *_lock_step(job, fault.rank, subject)]
+    return [(fault.kind, job.name, "addr", subject, *span, fault.factor, accept)]
+
+
+def _lock_step(job: Job, rank: int, subject: str) -> list[str]:
+    """Return who cannot be told from a slow GPU: its TP peers, and its host."""
+    dp, pp = rank // job.tp % job.dp, rank // (job.tp * job.dp)
+    peers = [addr(*place(job, rank_of(job, tp, dp, pp))) for tp in range(job.tp)]
+    return [f"host:{host_name(place(job, rank)[0])}", *(f"addr:{peer}" for peer in peers if peer != subject)]
