@@ -3,7 +3,7 @@
 One suite per table, named for it, in Great Expectations' own JSON. Each expectation has a name (in `meta`), a severity
 (`critical` stops the window, `warning` is recorded) and notes: why it should hold, and what to do if it does not.
 A query sees a batch, and may see the window's rows of any table `t` of the contract as `window_t`. It knows the window
-as `getvariable('window_start_ns')` and `getvariable('window_end_ns')`: handed to Great Expectations as a bound, a moment
+as `getvariable('window_start_ns')` and `getvariable('window_end_ns')`: as a bound of Great Expectations, a moment
 would become a float and be off by some hundred nanoseconds.
 
 Great Expectations takes seconds to import, so only the functions here do it, in the one task that validates.

@@ -1,0 +1,127 @@
+"""Settings: defaults that fit their own ranges, layers in order, and errors that say what was found and expected."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.settings import Settings, load, load_with_origins
+
+SETTINGS = [
+    (section.name, setting)
+    for section in dataclasses.fields(Settings)
+    for setting in dataclasses.fields(getattr(Settings(), section.name))
+]
+NUMBERS = [(section, setting) for section, setting in SETTINGS if "low" in setting.metadata]
+
+
+def name_of(value: object) -> str:
+    return value.name if isinstance(value, dataclasses.Field) else str(value)
+
+
+def test_nothing_given_gives_the_defaults() -> None:
+    assert load() == Settings()
+
+
+@pytest.mark.parametrize(("section", "setting"), SETTINGS, ids=name_of)
+def test_each_setting_has_unit_and_reason_and_a_default_in_its_range(
+    section: str, setting: dataclasses.Field[Any]
+) -> None:
+    meta = setting.metadata
+    assert meta["unit"]
+    assert len(meta["reason"]) > 10
+    if "low" in meta:
+        assert meta["low"] <= setting.default <= meta["high"]
+    elif meta["choices"]:
+        assert setting.default in meta["choices"]
+
+
+@pytest.mark.parametrize(("section", "setting"), NUMBERS, ids=name_of)
+def test_both_ends_of_a_range_are_allowed_and_nothing_beyond(section: str, setting: dataclasses.Field[Any]) -> None:
+    low, high = setting.metadata["low"], setting.metadata["high"]
+    for value in (low, high):
+        assert (
+            getattr(getattr(load(overrides={f"{section}.{setting.name}": str(value)}), section), setting.name) == value
+        )
+    for value in (low - 1, high + 1):
+        with pytest.raises(SettingsError, match=f"{section}.{setting.name}"):
+            load(overrides={f"{section}.{setting.name}": str(value)})
+
+
+def test_the_later_layer_wins_and_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "llmprism.toml"
+    file.write_text('[window]\nlength_s = 10\nlookback_windows = 1\n[places]\nflows = "a"\n', encoding="utf-8")
+    settings, origins = load_with_origins(
+        file=file,
+        environment={
+            "LLMPRISM_WINDOW__LENGTH_S": "20",
+            "LLMPRISM_PLACES__FLOWS": "b",
+            "LLMPRISM_HOME": "/x",
+            "HOME": "/y",
+        },
+        overrides={"window.length_s": "30"},
+    )
+    assert (settings.window.length_s, settings.window.lookback_windows, settings.places.flows) == (30, 1, "b")
+    sources = {f"{one.section}.{one.name}": one.source for one in origins}
+    assert sources["window.length_s"] == "--set window.length_s"
+    assert sources["places.flows"] == "LLMPRISM_PLACES__FLOWS"
+    assert sources["window.lookback_windows"] == str(file)
+    assert sources["places.topology"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"window.lenght_s": "60"}, r"window\.lenght_s in --set window\.lenght_s.*llmprism settings.*spelling"),
+        ({"windows.length_s": "60"}, r"windows\.length_s"),
+        ({"window": "60"}, r"setting window\."),
+        ({"window.length_s": "a minute"}, r"'a minute' from --set.*from 1 to 3600 s, as int"),
+        ({"window.length_s": "1.5"}, r"'1\.5'.*as int"),
+        ({"window.length_s": ""}, r"as int"),
+        ({"warehouse.lock_wait_s": "nan"}, r"from 0 to 3600 s"),
+        ({"warehouse.lock_wait_s": "inf"}, r"from 0 to 3600 s"),
+        ({"method.name": "guess"}, r"'guess'.*joint or published"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_what_was_expected(overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        load(overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("window = ", "cannot be read"),
+        ("length_s = 60", r"setting length_s\."),
+        ('[window]\nlength_s = "60"', None),
+        ("[window]\nlength_s = true", "True"),
+        ("[window]\nlength_s = 60.5", "60.5"),
+        ("[places]\nflows = 7", "expected text"),
+    ],
+)
+def test_a_settings_file_is_held_to_the_same(tmp_path: Path, content: str, message: str | None) -> None:
+    file = tmp_path / "llmprism.toml"
+    file.write_text(content, encoding="utf-8")
+    if message is None:
+        assert load(file=file).window.length_s == 60
+    else:
+        with pytest.raises(SettingsError, match=message):
+            load(file=file)
+
+
+def test_a_missing_settings_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.toml that cannot be read"):
+        load(file=tmp_path / "none.toml")
+
+
+def test_an_error_keeps_its_parts_when_it_moves_between_processes() -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(overrides={"window.length_s": "0"})
+    moved = pickle.loads(pickle.dumps(raised.value))
+    assert type(moved) is SettingsError
+    assert (moved.found, moved.expected, moved.todo) == (raised.value.found, raised.value.expected, raised.value.todo)
