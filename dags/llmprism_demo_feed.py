@@ -37,7 +37,7 @@ with DAG(
     catchup=False,
     max_active_runs=2,
     default_args=TRYING_AGAIN,
-    params={"scenario": Param("demo", type="string"), "seed": Param(1, type="integer")},
+    params={"scenario": Param("demo", type="string"), "seed": Param(0, type="integer")},
     tags=["llmprism", "demo"],
     doc_md=__doc__,
 ) as dag:
