@@ -134,11 +134,27 @@ class RhythmSettings:
     same_period: float = number(
         0.1, unit="ratio", low=0.001, high=1, reason="medians over a few steps of the same job differ by their jitter, up to 10 %"
     )
+    least_support: float = number(
+        0.6, unit="ratio of the NICs", low=0, high=1, reason="all NICs take part in a step; some pairs are too broken to show it"
+    )
     period_support: float = number(
-        0.6, unit="ratio", low=0, high=1, reason="all NICs take part in a step; some pairs are too broken to show a period"
+        0.85,
+        unit="ratio of the best supported",
+        low=0,
+        high=1,
+        reason="a period seen by chance is shared by some pairs, the step's by about all",
+    )
+    period_persistence: float = number(
+        0.4, unit="ratio of the time", low=0, high=1, reason="micro-batches go on for most of a step, buckets for a tenth of it"
+    )
+    least_explained: float = number(
+        0.5, unit="ratio of the bytes", low=0, high=1, reason="a step's period moves most bytes; beside a part of it, the rest seems to come by chance"
+    )
+    steady_variation: float = number(
+        0.3, unit="ratio", low=0, high=10, reason="experts are called equally often in each step; buckets of one burst are not"
     )
     least_step: float = number(
-        0.5, unit="ratio", low=0, high=1, reason="of a typical step's bytes: the first weights' broadcast carries less, a step with losses more"
+        0.6, unit="ratio", low=0, high=1, reason="of a typical step's bytes: the first weights' broadcast carries less, a step with losses more"
     )
     least_whole: float = number(
         0.9, unit="ratio", low=0, high=1, reason="of a typical step's bytes: below it, a burst may be only the first part of its step"

@@ -30,7 +30,7 @@ def quiet_gaps(
     clearest_ratio: float,
     byte_tolerance: float,
     pace_tolerance: float,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Integers]:
     """Find for each series the gap that separates its periodic bursts.
 
     Parameters
@@ -48,6 +48,7 @@ def quiet_gaps(
     threshold : ns, shape (series,): gaps above it cut; NaN where no way of cutting is periodic
     period : ns, median time from one burst's end to the next; NaN likewise
     clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
+    bursts : how many bursts that makes; 0 where there is none
     """
     return _quiet_gaps(  # type: ignore[no-any-return]
         starts,
@@ -111,6 +112,7 @@ def _quiet_gaps(starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte
     thresholds = np.full(series, np.nan)
     periods = np.full(series, np.nan)
     clarities = np.zeros(series)
+    counts = np.zeros(series, dtype=np.int64)
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
         if high - low < 4:
@@ -130,6 +132,7 @@ def _quiet_gaps(starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte
             if _typical_change(burst_bytes[1:-1]) > byte_tolerance or _typical_change(pace) > pace_tolerance:
                 continue
             thresholds[s], periods[s], clarities[s] = threshold, np.median(pace), ratio
+            counts[s] = burst_ends.size
             break
         if np.isnan(thresholds[s]) and ordered[-1] > shortest_gap:
             # No gap stands out because every transfer is a burst of its own.
@@ -139,7 +142,8 @@ def _quiet_gaps(starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte
                 and _typical_change(pace) <= pace_tolerance
             ):
                 thresholds[s], periods[s], clarities[s] = ordered[-1] / 2, np.median(pace), ordered[-1] / shortest_gap
-    return thresholds, periods, clarities
+                counts[s] = high - low
+    return thresholds, periods, clarities, counts
 
 
 @compiled

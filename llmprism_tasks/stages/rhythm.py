@@ -27,11 +27,17 @@ def pair_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     Returns
     -------
     one row per pair, sorted: `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends a burst), `period_ns` (both NULL
-    without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `flows`, `bytes`
+    without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`,
+    `first_ns`, `last_ns` (first and last flow's start)
     """
     ordered = flows.sort(*PAIR, "flow_start_ns", "flow_end_ns", "bytes")
-    pairs = ordered.group_by(PAIR, maintain_order=True).agg(flows=pl.len(), bytes=pl.col("bytes").sum())
-    threshold, period, clarity = bursts.quiet_gaps(
+    pairs = ordered.group_by(PAIR, maintain_order=True).agg(
+        flows=pl.len(),
+        bytes=pl.col("bytes").sum(),
+        first_ns=pl.col("flow_start_ns").min(),
+        last_ns=pl.col("flow_start_ns").max(),
+    )
+    threshold, period, clarity, count = bursts.quiet_gaps(
         *_arrays(ordered),
         _offsets(pairs["flows"]),
         shortest_gap=settings.shortest_quiet_ms * 1e6,
@@ -43,24 +49,29 @@ def pair_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         threshold_ns=pl.Series(threshold).fill_nan(None),
         period_ns=pl.Series(period).fill_nan(None),
         clarity=pl.Series(clarity),
+        bursts=pl.Series(count),
     )
 
 
-def group_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Find each group's period: the longest that pairs touching most of its NICs agree on.
+def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Find each group's period: the longest of those that about the most of its NICs agree on.
 
     The longest, because pipeline pairs also repeat once per micro-batch; agreed on by most, because a NIC that does not
-    take part in it cannot be in the step.
+    take part in it cannot be in the step. A period that does not go on for most of the time (buckets of one burst), or
+    beside which most bytes follow none, is not the step's: better no steps than invented ones.
 
     Parameters
     ----------
+    flows : the flows that `rhythms` was found in
     rhythms : as `pair_rhythms` returns, with a column `group`
 
     Returns
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    periodic = rhythms.filter(pl.col("period_ns").is_not_null()).with_columns(
+    span = pl.col("last_ns").max().over("group") - pl.col("first_ns").min().over("group")
+    goes_on = pl.col("bursts") * pl.col("period_ns") >= settings.period_persistence * span
+    periodic = rhythms.filter(goes_on.fill_null(value=False)).with_columns(
         slot=(pl.col("period_ns").log() / np.log1p(settings.same_period)).floor().cast(pl.Int64)
     )
     ends = _ends(rhythms).group_by("group").agg(endpoints=pl.col("addr").n_unique())
@@ -70,13 +81,49 @@ def group_periods(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
         .group_by("group", "slot")
         .agg(supporters=pl.col("addr").n_unique(), period_ns=pl.col("period_ns").median())
         .join(ends, on="group")
-        .filter(pl.col("supporters") >= settings.period_support * pl.col("endpoints"))
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
     )
     longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()
     agreed = periodic.join(longest.select("group", around=pl.col("period_ns")), on="group").filter(
         _same_period("period_ns", "around", settings)
     )
-    return agreed.group_by("group").agg(pl.col("period_ns").median()).sort("group")
+    enough = _explained(flows, rhythms, periodic, longest, settings).filter(
+        pl.col("explained") >= settings.least_explained
+    )
+    return agreed.join(enough, on="group", how="semi").group_by("group").agg(pl.col("period_ns").median()).sort("group")
+
+
+def _explained(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return for each group the share of bytes that its period explains: `group`, `explained`.
+
+    It explains pairs that repeat with it, or faster, and those that send about as often in each period (experts, whose
+    bytes never repeat).
+    """
+    pairs = rhythms.join(periods.select("group", around=pl.col("period_ns")), on="group")
+    repeats = periodic.join(pairs.select(*PAIR, "around"), on=PAIR).filter(
+        pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period)
+    )
+    rest = pairs.join(repeats, on=PAIR, how="anti")
+    slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
+        *PAIR, ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor().alias("slot")
+    )
+    counts = slots.len().group_by(PAIR).agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
+    periods_of = (pl.col("last_ns") - pl.col("first_ns")) / pl.col("around")
+    mean = pl.col("total") / periods_of
+    steady = (
+        rest.join(counts, on=PAIR)
+        .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
+        .select(*PAIR)
+    )
+    known = pl.concat([repeats.select(*PAIR), steady]).with_columns(known=True)
+    return (
+        pairs.join(known, on=PAIR, how="left")
+        .group_by("group")
+        .agg(explained=pl.col("bytes").filter("known").sum() / pl.col("bytes").sum())
+    )
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -86,21 +133,22 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     )
 
 
-def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, since_ns: int, settings: RhythmSettings) -> pl.DataFrame:
     """Number the steps of each group and say to which of them each flow of its periodic pairs belongs.
 
     Parameters
     ----------
-    flows : bulk flows with `group`; flows of pairs not in `pairs` are left out
+    flows : bulk flows; those of pairs not in `pairs` are left out
     pairs : `src_addr`, `dst_addr`, `group`, `threshold_ns`, `group_period_ns`, `clarity`
+    since_ns : when the data begin
 
     Returns
     -------
-    the flows with `step`: counted from 0 in each group, in the order of time. Bursts that carry less than
+    the flows with `group` and `step`: counted from 0 in each group, in the order of time. Bursts that carry less than
     `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out, unless
     they are cut off by the beginning of the data.
     """
-    ordered = flows.join(pairs.select(*PAIR, "threshold_ns", "group_period_ns", "clarity"), on=PAIR).sort(
+    ordered = flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR).sort(
         *PAIR, "flow_start_ns", "flow_end_ns", "bytes"
     )
     counts = ordered.group_by(PAIR, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
@@ -113,11 +161,44 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSetting
             end_ns=pl.col("flow_end_ns").max(),
             bytes=pl.col("bytes").sum(),
             period_ns=pl.col("group_period_ns").first(),
+            threshold_ns=pl.col("threshold_ns").first(),
             clarity=pl.col("clarity").first(),
         )
     )
-    steps = _whole_steps(table, settings)
+    steps = _whole_steps(table, since_ns, settings)
     return numbered.join(steps, on=["group", *PAIR, "burst"]).drop("burst", "threshold_ns", "clarity")
+
+
+def of_jobs(
+    flows: pl.DataFrame, since_ns: int, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Number the steps of jobs by the flows of their periodic pairs.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id`
+    since_ns : when the data begin
+    pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their job's period
+
+    Returns
+    -------
+    as `flow_steps`, with `job_id` for `group`. Pairs that are named but too broken to show the period themselves are cut at
+    the gap typical of their job's others.
+    """
+    rhythms = pair_rhythms(flows, settings).join(flows.select(*PAIR, group="job_id").unique(), on=PAIR)
+    periods = group_periods(flows, rhythms, settings)
+    if pairs is None:
+        chosen = in_period(rhythms, periods, settings)
+    else:
+        named = rhythms.join(pairs, on=PAIR, how="semi")
+        typical = in_period(named, periods, settings).group_by("group").agg(
+            pl.col("threshold_ns").median().alias("typical_ns"), pl.col("group_period_ns").first()
+        )
+        fits = pl.col("period_ns").is_not_null() & _same_period("period_ns", "group_period_ns", settings)
+        chosen = named.join(typical, on="group").with_columns(
+            threshold_ns=pl.when(fits).then("threshold_ns").otherwise("typical_ns")
+        )
+    return flow_steps(flows.drop("job_id"), chosen, since_ns, settings).rename({"group": "job_id"})
 
 
 def _line_up(table: pl.DataFrame) -> pl.DataFrame:
@@ -137,11 +218,17 @@ def _line_up(table: pl.DataFrame) -> pl.DataFrame:
     return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
 
 
-def _whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _whole_steps(table: pl.DataFrame, since_ns: int, settings: RhythmSettings) -> pl.DataFrame:
     """Join beats that are parts of one step, drop those that are none, and number the rest."""
-    beats = table.group_by("group", "beat").agg(pl.col("bytes").sum(), pl.col("start_ns").min()).sort("group", "beat")
-    share = pl.col("bytes") / pl.col("bytes").median().over("group")
-    beats = beats.with_columns(share=share, first_ns=pl.col("start_ns").min().over("group"))
+    beats = (
+        table.group_by("group", "beat")
+        .agg(pl.col("bytes").sum(), pl.col("start_ns").min(), pl.col("threshold_ns").min())
+        .sort("group", "beat")
+        .with_columns(
+            share=pl.col("bytes") / pl.col("bytes").median().over("group"),
+            quiet_ns=pl.col("threshold_ns").min().over("group"),
+        )
+    )
     new = np.ones(beats.height, dtype=bool)
     group, part = beats["group"].to_numpy(), beats["share"].to_numpy()
     total = 0.0
@@ -152,11 +239,11 @@ def _whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
             total += part[i]
         else:
             total = part[i]
-    data_start = beats["first_ns"].min()
+    cut_off = pl.col("start_ns") - since_ns <= pl.col("quiet_ns")
     whole = (
         beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
         .with_columns(whole_share=pl.col("share").sum().over("whole"))
-        .filter((pl.col("whole_share") >= settings.least_step) | (pl.col("start_ns") <= data_start + settings.shortest_quiet_ms * 1e6))
+        .filter((pl.col("whole_share") >= settings.least_step) | cut_off)
         .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
     )
     return table.join(whole.select("group", "beat", "step"), on=["group", "beat"]).select("group", *PAIR, "burst", "step")

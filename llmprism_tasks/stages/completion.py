@@ -1,0 +1,104 @@
+"""Which steps are over, and in which window each of them ended.
+
+A step belongs to the window in which it ends, but a window's run does not see what comes after it. A burst that is under way
+at a window's edge is left to the next window; it is over when its bytes are complete, or when it lasts longer than
+usual without them. The next window applies the same rule to what was visible at the edge, so both agree on every
+step without knowing of each other.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.windows import Window
+
+
+def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+    """Return the steps of each NIC, those of the look-back included.
+
+    Parameters
+    ----------
+    numbered : flows with `job_id` and `step`, as `rhythm.of_jobs` returns
+
+    Returns
+    -------
+    sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`, `ended_before` (over before
+    the window began) and `ended` (over before the window's end)
+    """
+    seen_before = pl.col("flow_start_ns") < window.start_ns
+    steps = (
+        traffic.by_endpoint(numbered)
+        .group_by("job_id", "addr", "step")
+        .agg(
+            first_ns=pl.col("flow_start_ns").min(),
+            end_ns=pl.col("flow_end_ns").max(),
+            bytes=pl.col("bytes").sum(),
+            end_before_ns=pl.col("flow_end_ns").filter(seen_before).max(),
+            bytes_before=pl.col("bytes").filter(seen_before).sum(),
+        )
+        .with_columns(
+            typical_bytes=pl.col("bytes").median().over("job_id", "addr"),
+            typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("job_id", "addr"),
+        )
+    )
+    before = _over("end_before_ns", "bytes_before", window.start_ns, settings)
+    return (
+        steps.with_columns(ended_before=before.fill_null(value=False))
+        .with_columns(
+            ended=pl.col("ended_before") | _over("end_ns", "bytes", window.end_ns, settings),
+            end_ns=pl.when("ended_before").then("end_before_ns").otherwise("end_ns"),
+        )
+        .drop("end_before_ns", "bytes_before", "typical_bytes", "typical_ns")
+        .sort("job_id", "addr", "step")
+    )
+
+
+def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+    """Return the steps of each job: a step ends with its last member, and is over when it is over for all.
+
+    Members that took part in fewer than half of the steps are not waited for.
+    """
+    regular = endpoints.filter(
+        pl.len().over("job_id", "addr") * 2 >= pl.col("step").n_unique().over("job_id")
+    ).with_columns(expected=pl.col("addr").n_unique().over("job_id"))
+    steps = (
+        regular.group_by("job_id", "step")
+        .agg(
+            pl.col("first_ns").min(),
+            pl.col("end_ns").max(),
+            first_before_ns=pl.col("first_ns").filter(pl.col("first_ns") < window.start_ns).min(),
+            all_before=pl.col("ended_before").sum() >= pl.col("expected").first(),
+            all_now=pl.col("ended").sum() >= pl.col("expected").first(),
+            latest=pl.col("end_ns").max(),
+        )
+        .with_columns(typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("job_id"))
+    )
+    patience = pl.col("typical_ns") * settings.timeline.overdue
+    late_before = (pl.lit(window.start_ns) - pl.col("first_before_ns") > patience) & (pl.col("end_ns") < window.start_ns)
+    late_now = (pl.lit(window.end_ns) - pl.col("first_ns") > patience) & (pl.col("end_ns") < window.end_ns)
+    return (
+        steps.with_columns(ended_before=pl.col("all_before") | late_before.fill_null(value=False))
+        .with_columns(ended=pl.col("ended_before") | pl.col("all_now") | late_now)
+        .select("job_id", "step", "first_ns", "end_ns", "ended_before", "ended")
+        .sort("job_id", "step")
+    )
+
+
+def in_window(steps: pl.DataFrame) -> pl.Expr:
+    """Select the steps that ended in the window."""
+    del steps
+    return pl.col("ended") & ~pl.col("ended_before")
+
+
+def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return the step of each job that its window counts as 0: `job_id`, `base`."""
+    ended = pl.concat([frame.filter(in_window(frame)).select("job_id", "step") for frame in (endpoints, jobs)])
+    return ended.group_by("job_id").agg(base=pl.col("step").min())
+
+
+def _over(end: str, bytes_: str, edge_ns: int, settings: Settings) -> pl.Expr:
+    whole = pl.col(bytes_) >= settings.rhythm.least_whole * pl.col("typical_bytes")
+    overdue = pl.lit(edge_ns) - pl.col("first_ns") > settings.timeline.overdue * pl.col("typical_ns")
+    return (pl.col(end) < edge_ns) & (whole | overdue)
