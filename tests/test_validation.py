@@ -122,6 +122,7 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "windows.adds_up": changed("windows", rows_read=6),
     "windows.not_reversed": changed("windows", window_end_ns=START),
     "windows.status": changed("windows", status="lost"),
+    "windows.refused_most": changed("windows", rows_read=200, rows_quarantined=102),
     "windows.refused_share": changed("windows", rows_duplicate=0),
     "windows.duplicate_share": changed("windows", rows_duplicate=1),
     "jobs.key": repeated("jobs"),
