@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from capture import drop, places_in
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import BundleDagBag
@@ -34,10 +35,9 @@ def minute(bag: BundleDagBag) -> Any:
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for one test's flows, topology and warehouse, which the tasks' settings point to."""
-    monkeypatch.setenv("LLMPRISM_PLACES__FLOWS", str(tmp_path / "flows" / "{window:%Y%m%dT%H%M}.parquet"))
-    monkeypatch.setenv("LLMPRISM_PLACES__TOPOLOGY", str(tmp_path / "topology.csv"))
-    monkeypatch.setenv("LLMPRISM_PLACES__WAREHOUSE", str(tmp_path / "llmprism.duckdb"))
-    monkeypatch.setenv("LLMPRISM_DEMO_FOLDER", str(tmp_path))
+def capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small real capture, which the tasks' settings point to."""
+    drop(tmp_path)
+    for name, value in places_in(tmp_path).items():
+        monkeypatch.setenv(name, value)
     return tmp_path

@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
-import logging
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from capture import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
 
 from llmprism_tasks import pipeline
-from llmprism_tasks.settings import Settings, load
-from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import Window
 
 MINUTE = dt.timedelta(minutes=1)
-MINUTE_NS = 60_000_000_000
-CAPTURE = "dp2pp4_healthy"  # the smallest
-WINDOWS = [Window(minute * MINUTE_NS, MINUTE_NS) for minute in (29919505, 29919506, 29919507)]
-
-
-@pytest.fixture
-def capture(project: Path, places: Path) -> Path:
-    """The capture's flows, a file for each minute."""
-    source = project / "tests" / "data" / "real" / CAPTURE
-    (places / "topology.csv").write_bytes((source / "topology.csv").read_bytes())
-    (places / "flows").mkdir()
-    flows = pl.read_parquet(source / "flows.parquet")
-    for window in WINDOWS:
-        flows.filter(pl.col("flow_start_ns").is_between(window.start_ns, window.end_ns, closed="left")).write_parquet(
-            flows_file(places, window)
-        )
-    return places
-
-
-def flows_file(places: Path, window: Window) -> Path:
-    return places / "flows" / f"{window.start:%Y%m%dT%H%M}.parquet"
-
-
-def settings_of(places: Path, **environment: str) -> Settings:
-    return load(
-        environment={
-            "LLMPRISM_PLACES__FLOWS": str(places / "flows" / "{window:%Y%m%dT%H%M}.parquet"),
-            "LLMPRISM_PLACES__TOPOLOGY": str(places / "topology.csv"),
-            "LLMPRISM_PLACES__WAREHOUSE": str(places / "llmprism.duckdb"),
-        }
-        | environment
-    )
-
-
-def warehouse_of(places: Path) -> Warehouse:
-    return open_warehouse(str(places / "llmprism.duckdb"), lock_wait_s=10)
 
 
 def run(minute: Any, window: Window) -> Any:
     """One run of the DAG, as Airflow would make it for the window."""
     return minute.test(logical_date=window.start + MINUTE)
-
-
-def rows_of(warehouse: Warehouse, windows: list[Window]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """All tables, without run times, in the order of their keys."""
-    span = windows[-1].lookback(len(windows) - 1)
-    for table in TABLES:
-        rows = store.read(warehouse, table.name, span)
-        yield table.name, rows.drop("stage_ns", strict=False).sort(pl.exclude("switch_path"), nulls_last=False)
 
 
 def states(run_of_dag: Any) -> dict[str, str]:
@@ -81,21 +33,21 @@ def test_one_window_from_flows_to_diagnoses(minute: Any, capture: Path) -> None:
     assert done.state == "success", states(done)
     assert (done.data_interval_start, done.data_interval_end) == (WINDOWS[0].start, WINDOWS[0].start + MINUTE)
     assert set(states(done).values()) == {"success"}
-    (row,) = store.read(warehouse_of(capture), "windows", WINDOWS[0]).to_dicts()
+    (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[0]).to_dicts()
     assert (row["status"], row["reason"]) == ("done", None)
     assert row["rows_landed"] > 0
-    assert store.read(warehouse_of(capture), "jobs", WINDOWS[0]).height == 1
+    assert store.read(warehouse_in(capture), "jobs", WINDOWS[0]).height == 1
 
 
-def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture: Path, tmp_path: Path) -> None:
+def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture: Path) -> None:
     for window in reversed(WINDOWS):
         assert run(minute, window).state == "success"
-    straight = str(tmp_path / "analyze.duckdb")
-    assert pipeline.analyze(settings_of(capture, LLMPRISM_PLACES__WAREHOUSE=straight)) == WINDOWS
+    straight = str(capture / "straight.duckdb")
+    assert pipeline.analyze(settings_in(capture, LLMPRISM_PLACES__WAREHOUSE=straight)) == WINDOWS
 
-    expected = dict(rows_of(open_warehouse(straight, lock_wait_s=10), WINDOWS))
-    for table, rows in rows_of(warehouse_of(capture), WINDOWS):
-        assert rows.equals(expected[table]), table
+    expected = rows(warehouse_in(capture, "straight.duckdb"))
+    for table, found in rows(warehouse_in(capture)).items():
+        assert found.equals(expected[table]), table
     assert all(expected[table].height for table in ("flows", "windows", "jobs", "job_members", "steps", "timeline"))
 
 
@@ -103,7 +55,7 @@ def test_a_run_by_hand_takes_its_window_from_its_parameter(minute: Any, capture:
     done = minute.test(logical_date=None, run_conf={"window_start": f"{WINDOWS[1].start:%Y-%m-%dT%H:%MZ}"})
 
     assert done.state == "success", states(done)
-    assert store.read(warehouse_of(capture), "windows", WINDOWS[1])["status"].to_list() == ["done"]
+    assert store.read(warehouse_in(capture), "windows", WINDOWS[1])["status"].to_list() == ["done"]
 
 
 def test_an_unreadable_file_fails_landing_at_once_and_changes_nothing(
@@ -119,7 +71,7 @@ def test_an_unreadable_file_fails_landing_at_once_and_changes_nothing(
     said = capfd.readouterr().out + caplog.text
     assert f"InputError: {bad}" in said
     assert "Nothing was written" in said
-    assert store.read(warehouse_of(capture), "flows", WINDOWS[0]).is_empty()
+    assert store.read(warehouse_in(capture), "flows", WINDOWS[0]).is_empty()
 
 
 def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: Any, capture: Path) -> None:
@@ -128,7 +80,7 @@ def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: An
 
     assert done.state == "success", states(done)
     assert states(done)["each_batch.timeline"] in {"success", "skipped"}
-    (row,) = store.read(warehouse_of(capture), "windows", WINDOWS[2]).to_dicts()
+    (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[2]).to_dicts()
     assert (row["status"], row["rows_read"]) == ("done", 0)
     assert "not arrived" in row["reason"]
 
@@ -140,7 +92,7 @@ def test_a_window_with_neither_flows_nor_jobs_is_a_success(minute: Any, capture:
     assert done.state == "success", states(done)
     assert states(done)["each_batch.timeline"] == "skipped"
     assert states(done)["diagnosis"] == "success"
-    assert store.read(warehouse_of(capture), "diagnoses", empty).is_empty()
+    assert store.read(warehouse_in(capture), "diagnoses", empty).is_empty()
 
 
 def just_ended(monkeypatch: pytest.MonkeyPatch, patience_s: int) -> Window:
@@ -161,15 +113,14 @@ def test_a_run_waits_for_late_flows_then_goes_on_with_what_there_is(
 
     assert done.state == "success", states(done)
     assert (dt.datetime.now(dt.UTC) - began).total_seconds() > 3
-    (row,) = store.read(warehouse_of(capture), "windows", window).to_dicts()
+    (row,) = store.read(warehouse_in(capture), "windows", window).to_dicts()
     assert (row["status"], row["rows_read"]) == ("done", 0)
     assert "not arrived" in row["reason"]
 
 
 def test_a_run_goes_on_as_soon_as_late_flows_are_there(
-    minute: Any, capture: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    minute: Any, capture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level(logging.INFO)
     window = just_ended(monkeypatch, patience_s=120)
     flows = pl.read_parquet(flows_file(capture, WINDOWS[1]))
     shift = window.start_ns - WINDOWS[1].start_ns
@@ -180,5 +131,5 @@ def test_a_run_goes_on_as_soon_as_late_flows_are_there(
     arrival.join()
 
     assert done.state == "success", states(done)
-    (row,) = store.read(warehouse_of(capture), "windows", window).to_dicts()
+    (row,) = store.read(warehouse_in(capture), "windows", window).to_dicts()
     assert (row["status"], row["rows_read"], row["reason"]) == ("done", late.height, None)

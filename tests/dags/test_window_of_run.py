@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
-from pathlib import Path
 
 import pytest
 
+from llmprism_run import window_of_run
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.windows import Window
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "dags"))
-
-from llmprism_run import window_of_run
 
 MINUTE_NS = 60_000_000_000
 START = dt.datetime(2026, 5, 1, 4, 12, tzinfo=dt.UTC)
