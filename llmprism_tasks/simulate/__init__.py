@@ -14,7 +14,7 @@ Not modelled: packets and congestion, trees, interleaved pipelines, tied embeddi
 """
 
 from llmprism_tasks.simulate.scenario import Scenario, build_scenario, load_scenario
-from llmprism_tasks.simulate.writing import Simulation, simulate, write_minute, write_scenario
+from llmprism_tasks.simulate.writing import Simulation, simulate, simulate_minute, write_minute, write_scenario
 
 __all__ = [
     "Scenario",
@@ -22,6 +22,7 @@ __all__ = [
     "build_scenario",
     "load_scenario",
     "simulate",
+    "simulate_minute",
     "write_minute",
     "write_scenario",
 ]

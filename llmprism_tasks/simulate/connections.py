@@ -25,6 +25,11 @@ class Connections:
     pipeline: QueuePairs
     scalars: QueuePairs
 
+    @property
+    def tables(self) -> tuple[QueuePairs, ...]:
+        """All of them, in the order in which queue pairs are numbered."""
+        return self.rings, self.pipeline, self.scalars
+
 
 def place(job: Job, rank: int) -> tuple[int, int]:
     """Return a rank's host and GPU."""

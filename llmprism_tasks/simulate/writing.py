@@ -14,7 +14,7 @@ import polars as pl
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.frames import schema
 from llmprism_tasks.simulate.cycles import JobModel, job_model
-from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP, topology
+from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP, Indices, QueuePairs, topology
 from llmprism_tasks.simulate.records import HEADER_BYTES, Messages, collect, joined
 from llmprism_tasks.simulate.runs import Run, loop_run, straight_run
 from llmprism_tasks.simulate.scenario import Scenario, load_scenario
@@ -46,10 +46,10 @@ def simulate(scenario: Scenario, *, minutes: int, seed: int, start_ns: int) -> S
     ------
     SettingsError : fewer minutes than one, or a negative seed or start
     """
-    if minutes < 1 or seed < 0 or start_ns < 0:
+    if minutes < 1 or start_ns < 0:
         raise SettingsError(
-            found=f"a simulation of {minutes} minutes from {start_ns} ns with seed {seed}",
-            expected="at least one minute, and a start and a seed of at least 0",
+            found=f"a simulation of {minutes} minutes from {start_ns} ns",
+            expected="at least one minute, and a start of at least 0",
             todo="Correct the arguments.",
         )
     span = Window(start_ns, minutes * MINUTE_NS)
@@ -70,7 +70,7 @@ def simulate_minute(scenario: Scenario, *, window: Window, seed: int) -> pl.Data
     loop_ns = scenario.loop_minutes * MINUTE_NS
     models = _models(scenario, seed)
     # A job's loops start up to one step before the clock's, so the next loop may reach into this window.
-    loops = range((window.start_ns - MERGING_NS) // loop_ns, window.end_ns // loop_ns + 2)
+    loops = range(max(0, window.start_ns - MERGING_NS) // loop_ns, window.end_ns // loop_ns + 2)
     runs = [
         [
             run
@@ -141,6 +141,8 @@ def write_minute(folder: Path, *, scenario: str, window: Window, seed: int) -> P
 
 
 def _models(scenario: Scenario, seed: int) -> list[JobModel]:
+    if seed < 0:
+        raise SettingsError(found=f"seed {seed}", expected="a whole number of at least 0", todo="Correct the seed.")
     return [job_model(scenario, index, seed) for index in range(len(scenario.jobs))]
 
 
@@ -148,22 +150,21 @@ def _flows(
     scenario: Scenario, models: Sequence[JobModel], runs: Sequence[Sequence[Run]], span: Window, seed: int
 ) -> pl.DataFrame:
     """Collect the traffic of every job's runs, and keep the records that start in the span."""
-    tables = [table for m in models for table in (m.connections.rings, m.connections.pipeline, m.connections.scalars)]
-    sizes = np.cumsum([0, *(sum(len(table) for table in tables[i : i + 3]) for i in range(0, len(tables), 3))])
+    tables = [table for model in models for table in model.connections.tables]
+    sizes = [sum(len(table) for table in model.connections.tables) for model in models]
+    wide = (span.start_ns - MERGING_NS, span.end_ns)
     made = [
-        messages(run, first_queue_pair=int(first), span=(span.start_ns - MERGING_NS, span.end_ns), seed=seed)
-        for first, several in zip(sizes[:-1], runs, strict=True)
+        messages(run, first_queue_pair=sum(sizes[:job]), span=wide, seed=seed)
+        for job, several in enumerate(runs)
         for run in several
     ]
     paths = [path for table in tables for path in table.path]
     clocks = {leaf: _clock_ns(scenario, leaf, seed) for leaf in sorted({path[0] for path in paths})}
     ahead = np.array([clocks[path[0]] for path in paths], dtype=np.int64)
     records = collect(joined(made), scenario.collector, seed=seed, clock_ns=ahead)
-    records = records.take((records.start_ns >= span.start_ns) & (records.start_ns < span.end_ns))
-    every_src = np.concatenate([np.empty(0, dtype=np.int64), *(table.src for table in tables)])
-    every_dst = np.concatenate([np.empty(0, dtype=np.int64), *(table.dst for table in tables)])
-    every_port = np.concatenate([np.empty(0, dtype=np.int64), *(table.src_port for table in tables)])
-    return _frame(scenario, records, every_src, every_dst, every_port, paths)
+    return _frame(
+        scenario, records.take((records.start_ns >= span.start_ns) & (records.start_ns < span.end_ns)), tables, paths
+    )
 
 
 def _clock_ns(scenario: Scenario, switch: str, seed: int) -> int:
@@ -172,21 +173,20 @@ def _clock_ns(scenario: Scenario, switch: str, seed: int) -> int:
 
 
 def _frame(
-    scenario: Scenario,
-    records: Messages,
-    src: np.ndarray,
-    dst: np.ndarray,
-    port: np.ndarray,
-    paths: list[tuple[str, ...]],
+    scenario: Scenario, records: Messages, tables: Sequence[QueuePairs], paths: Sequence[tuple[str, ...]]
 ) -> pl.DataFrame:
-    nics = topology(scenario.fabric)["addr"]
-    which = records.queue_pair
+    """Give records the contract's columns, from the tables of queue pairs in the order of their numbers."""
+    nics, which = topology(scenario.fabric)["addr"], records.queue_pair
+
+    def of(name: str) -> Indices:
+        return np.concatenate([np.empty(0, dtype=np.int64), *(getattr(table, name) for table in tables)])[which]
+
     columns = {
         "flow_start_ns": records.start_ns,
         "flow_end_ns": records.end_ns,
-        "src_addr": nics.gather(src[which]),
-        "dst_addr": nics.gather(dst[which]),
-        "src_port": port[which],
+        "src_addr": nics.gather(of("src")),
+        "dst_addr": nics.gather(of("dst")),
+        "src_port": of("src_port"),
         "dst_port": np.full(len(records), ROCE_PORT),
         "protocol": np.full(len(records), UDP),
         "bytes": records.payload_bytes + HEADER_BYTES * records.packets,
