@@ -1,0 +1,204 @@
+"""A summary for the person on call: the worst first, a sentence each; then the jobs; then what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.constrain import Constrain
+from rich.table import Table
+from rich.text import Text
+
+Row = dict[str, Any]
+
+WIDTH = 100
+
+SUBJECTS = {
+    "addr": "GPU {subject}",
+    "host": "Host {subject}",
+    "switch": "Switch {subject}",
+    "link": "Link {subject}",
+    "dp_group": "Data-parallel group {subject}",
+    "pp_stage": "Pipeline stage {subject}",
+    "job": "Job {subject}",
+}
+
+FAULTS = {
+    "straggler": "holds up its job",
+    "cross_step": "has slow steps",
+    "cross_group": "is slower than the other groups of its job",
+    "switch_level": "slows the traffic through it",
+}
+
+ACTIONS = {
+    (
+        "straggler",
+        "addr",
+    ): "look at that GPU's clocks, temperature and errors, and at what else runs on {host}; if it lasts, "
+    "move the job off it.",
+    (
+        "straggler",
+        "host",
+    ): "look at the clocks, temperature and errors of its GPUs and at what else runs there; if it lasts, "
+    "move the job off it.",
+    ("switch_level", "switch"): "look at its ports' errors, speeds and queues; if it lasts, drain it.",
+    ("switch_level", "link"): "look at both ports' errors and speeds; if it lasts, take it out of routing.",
+}
+"""What to do next, where flows can tell: a device was named."""
+
+MOST = 12
+"""Troubles shown: who has more has one cause that the report cannot name, or reads the JSON."""
+
+LASTS = 2
+"""Windows a trouble must have been seen in before an action is advised: one slow minute may be chance."""
+
+
+def render(summary: Row) -> RenderableType:
+    """Return a report of a `summarise` value, at most 100 columns wide; nothing in it needs colour to be understood."""
+    if summary["span"] is None:
+        return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
+    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
+    troubles = summary["troubles"]
+    for number, trouble in enumerate(troubles[:MOST], 1):
+        parts += [Text(), _trouble(number, trouble)]
+    if len(troubles) > MOST:
+        parts += [Text(), Text(f"And {len(troubles) - MOST:,} lesser ones: llmprism report --format json lists all.")]
+    if summary["jobs"]:
+        parts += [Text(), _jobs(summary["jobs"])]
+    return _wide(Group(*parts, Text(), *_windows(summary["windows"])))
+
+
+def _wide(renderable: RenderableType) -> RenderableType:
+    return Constrain(renderable, WIDTH)
+
+
+def _heading(summary: Row) -> Text:
+    start, end = summary["span"]["start"], summary["span"]["end"]
+    until = end[11:16] if start[:10] == end[:10] else f"{end[:10]} {end[11:16]}"
+    gpus = sum(job["endpoints"] for job in summary["jobs"])
+    when = f"{start[:10]} {start[11:16]} to {until} UTC"
+    what = f"{_count(len(summary['jobs']), 'job')} on {_count(gpus, 'GPU')}" if summary["jobs"] else "no jobs"
+    return Text.assemble(("llmprism", "bold"), f"  {when}, {what}")
+
+
+def _verdict(summary: Row) -> Text:
+    troubles, done = summary["troubles"], summary["windows"]["status"].get("done", 0)
+    if troubles:
+        now = sum(trouble["goes_on"] for trouble in troubles)
+        if len(troubles) == 1:
+            still = "still there in the last window." if now else "over by the last window."
+        else:
+            still = f"{now} of them still there in the last window." if now else "all over by the last window."
+        return Text(f"{_count(len(troubles), 'trouble')}, {still}", "bold")
+    if not done:
+        return Text("Nothing can be said: no window was run to its end.", "bold")
+    if not summary["jobs"]:
+        return Text(f"No job was seen in {_count(done, 'window')}, so there was nothing to diagnose.", "bold")
+    return Text(f"Nothing is wrong: no trouble was found in {_count(done, 'window')}.", "bold green")
+
+
+def _trouble(number: int, trouble: Row) -> RenderableType:
+    """Lay out a trouble: its number and, beside it, who and how bad, when, the numbers behind it, and what to do."""
+    lines: list[RenderableType] = [
+        Text.assemble((_headline(trouble), "bold"), (f": {_loss(trouble)}", "bold red")),
+        Text(_when(trouble), "dim"),
+        Text(trouble["explanation"]),
+    ]
+    for also in trouble["also"]:
+        elsewhere = "" if also["job_id"] == trouble["job_id"] else f" (job {also['job_id']})"
+        lines.append(_label("Also", f"{_headline(also)}{elsewhere}: {_loss(also)}."))
+    action = ACTIONS.get((trouble["kind"], trouble["subject_type"]))
+    if action is not None:
+        advice = action.format(host=trouble["host"] or "its host")
+        lines.append(
+            _label("Next", advice if trouble["windows"] >= LASTS else "wait for a second window, one may be chance.")
+        )
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", width=3)
+    grid.add_column(ratio=1)
+    grid.add_row(Text(str(number), "bold"), Group(*lines))
+    return grid
+
+
+def _label(label: str, text: str) -> Text:
+    return Text.assemble((f"{label}: ", "bold"), text)
+
+
+def _headline(trouble: Row) -> str:
+    subject = SUBJECTS.get(trouble["subject_type"], "{subject_type} {subject}").format(**trouble)
+    where = f" on {trouble['host']}" if trouble["host"] else ""
+    return f"{subject}{where} {FAULTS.get(trouble['kind'], trouble['kind'].replace('_', ' '))}"
+
+
+def _loss(trouble: Row) -> str:
+    severity = trouble["peak_severity"]
+    return "the loss is not known" if severity is None else f"steps up to {1 + severity:.2f} times as long"
+
+
+def _when(trouble: Row) -> str:
+    first, last = trouble["first_seen"], trouble["last_seen"]
+    day = "" if first[:10] == last[:10] else f"{last[:10]} "
+    until = f"still at {day}{last[11:19]}" if trouble["goes_on"] else f"until {day}{last[11:19]}"
+    windows = _count(trouble["windows"], "window")
+    return f"Job {trouble['job_id']}, since {first[:10]} {first[11:19]}, {until} UTC; in {windows}"
+
+
+def _jobs(jobs: list[Row]) -> RenderableType:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True)
+    for name in ("job", "GPUs", "hosts", "layout", "steps", "median", "95 %", "sure"):
+        table.add_column(name, justify="right" if name not in ("job", "layout") else "left", no_wrap=name != "job")
+    table.add_column("where", ratio=1, overflow="fold")
+    for job in jobs:
+        ended = "" if job["seen_last"] else f", last seen {job['last_window'][11:16]}"
+        table.add_row(
+            Text(job["job_id"], overflow="fold"),
+            f"{job['endpoints']:,}",
+            f"{job['hosts']:,}",
+            _layout(job),
+            f"{job['steps']:,}",
+            _duration(job["median_step_s"]),
+            _duration(job["p95_step_s"]),
+            "" if job["confidence"] is None else f"{job['confidence']:.0%}",
+            Text(job["host_names"] + ended),
+        )
+    return table
+
+
+def _layout(job: Row) -> str:
+    if job["kind"] != "training":
+        return "no training"
+    degrees = [f"{name}{job[name]}" for name in ("tp", "pp", "dp") if job[name] is not None]
+    return " ".join(degrees) or "unknown"
+
+
+def _windows(windows: Row) -> list[RenderableType]:
+    """Return the bookkeeping in one line, and one more for each thing in it that is not as it should be."""
+    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(windows["status"].items()))
+    run = "" if windows["median_run_s"] is None else f" in {_duration(windows['median_run_s'])} each"
+    records = f"{windows['read']:,} records: {windows['landed']:,} landed, {windows['quarantined']:,} quarantined"
+    lines = [f"{_count(windows['all'], 'window')} ({statuses}){run}; {records}."]
+    if windows["reasons"]:
+        lines.append("Quarantined: " + ", ".join(f"{n:,} {reason}" for reason, n in windows["reasons"].items()) + ".")
+    if not windows["add_up"]:
+        lines.append(
+            "The records do not add up: landed and quarantined are not what was read. See view window_bookkeeping."
+        )
+    if windows["expectations_broken"]:
+        lines.append(
+            f"{_count(windows['expectations_broken'], 'expectation')} did not hold; see table validation_results."
+        )
+    lines += [f"Stopped: {one['window'][:16].replace('T', ' ')} UTC, {one['reason']}" for one in windows["stopped"]]
+    return [Text(line) for line in lines]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 99.995 else f"{seconds:.0f} s"
