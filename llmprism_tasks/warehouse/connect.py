@@ -110,7 +110,7 @@ class Warehouse:
             yield  # closing the file frees the lock, and so does the end of the process
 
 
-class _LockTaken(Exception):
+class _LockTakenError(Exception):
     """Another process holds the lock file; its text names the process."""
 
 
@@ -173,16 +173,16 @@ def _lock(descriptor: int, lock: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = lock.read_text(encoding="utf-8") or "unknown"
-        raise _LockTaken(f"Conflicting lock is held in llmprism (PID {holder})") from error
+        raise _LockTakenError(f"Conflicting lock is held in llmprism (PID {holder})") from error
 
 
 def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
-    """Try until it works or the warehouse's patience ends; pauses grow and are random, or waiters would march in step."""
+    """Try until it works or patience ends; pauses grow and are random, or those who wait would march in step."""
     began, pause = time.monotonic(), FIRST_PAUSE_S
     while True:
         try:
             return attempt()
-        except (duckdb.IOException, duckdb.ConnectionException, _LockTaken) as error:
+        except (duckdb.IOException, duckdb.ConnectionException, _LockTakenError) as error:
             if not _is_taken(error):
                 raise _unreadable(warehouse, error) from error
             waited = time.monotonic() - began
@@ -194,7 +194,9 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
 
 def _is_taken(error: Exception) -> bool:
     text = str(error)
-    return isinstance(error, _LockTaken) or "Could not set lock on file" in text or "different configuration" in text
+    return (
+        isinstance(error, _LockTakenError) or "Could not set lock on file" in text or "different configuration" in text
+    )
 
 
 def _busy(warehouse: Warehouse, waited: float, error: Exception) -> WarehouseBusy:

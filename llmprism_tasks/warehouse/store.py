@@ -46,7 +46,7 @@ def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] 
     query = f"SELECT {columns} FROM {identifier(table)} WHERE {' AND '.join(conditions)} ORDER BY {order}"
     with warehouse.reading() as connection:
         frame = _frame(connection.execute(query, values))
-    return frame.cast(dict(schema(wanted.columns)))
+    return frame.cast(schema(wanted.columns))
 
 
 def replace(

@@ -1,0 +1,137 @@
+"""A pattern of file names with the window's start in it, such as `flows/{window:%Y%m%dT%H%M}*.parquet`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+import glob
+import re
+import string
+from dataclasses import dataclass
+
+from llmprism_tasks.errors import InputError
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+
+FIELD = "window"
+MAGIC = "*?["
+DIRECTIVE = re.compile(r"%(.)")
+DIGITS = {
+    "Y": 4,
+    "m": 2,
+    "d": 2,
+    "j": 3,
+    "H": 2,
+    "M": 2,
+    "S": 2,
+}  # what a name may tell of a time, and in how many digits
+UNITS_S = {"S": 1, "M": 60, "H": 3600, "d": 86_400, "j": 86_400}  # finest first
+MARK = "\ue000"  # stands for a piece of time in a name while the rest is turned from glob to regular expression
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a pattern's names look like.
+
+    Attributes
+    ----------
+    text : as the user wrote it
+    unit_ns : what the finest part of the time in a name tells apart, in nanoseconds
+    wildcard : a glob that matches the names of all times
+    expression : matches a name and gives the digits of its time, one group for each of `directives`
+    """
+
+    text: str
+    unit_ns: int
+    wildcard: str
+    expression: re.Pattern[str]
+    directives: tuple[str, ...]
+
+    @staticmethod
+    def is_one(flows: str) -> bool:
+        """Tell whether a source of flows is a pattern."""
+        return "{" + FIELD in flows
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Read a pattern.
+
+        Raises
+        ------
+        InputError : it does not tell a time to the day or finer, in numbers
+        """
+        literal, directives = "", []
+        try:
+            for before, field, spec, conversion in string.Formatter().parse(text):
+                literal += before
+                if field is not None:
+                    if field != FIELD or conversion or not spec:
+                        raise ValueError(f"a field {field!r} without a time's format")
+                    literal += DIRECTIVE.sub(lambda match: MARK if match[1] != "%" else "%", spec)
+                    directives += [sign for sign in DIRECTIVE.findall(spec) if sign != "%"]
+            if unknown := [sign for sign in directives if sign not in DIGITS]:
+                raise ValueError(f"%{unknown[0]}")
+            if "Y" not in directives or not ("j" in directives or {"m", "d"} <= set(directives)):
+                raise ValueError("no day")
+        except ValueError as error:
+            raise InputError(
+                found=f"pattern of flows {text}, with {error}",
+                expected="the window's start in numbers, to the day or finer, such as {window:%Y%m%dT%H%M}",
+                todo="Correct places.flows (--flows).",
+            ) from error
+        unit_s = next(unit for sign, unit in UNITS_S.items() if sign in directives)
+        expression = fnmatch.translate(literal)
+        for sign in directives:
+            expression = expression.replace(MARK, rf"(\d{{{DIGITS[sign]}}})", 1)
+        wildcard = re.sub(f"{MARK}+", "*", literal)
+        return cls(text, unit_s * NANOSECONDS_PER_SECOND, wildcard, re.compile(expression), tuple(directives))
+
+    def everywhere(self, length_ns: int) -> dict[str, Window]:
+        """Return all files whose names fit, and the span that each name promises."""
+        return self._spans(matching(self.wildcard), length_ns)
+
+    def near(self, interval: Window, length_ns: int, lateness_ns: int) -> dict[str, Window]:
+        """Return the files that may hold records of an interval: their span, with the lateness around it, meets it."""
+        reach = lateness_ns + max(length_ns, self.unit_ns)
+        first = (interval.start_ns - reach) // self.unit_ns * self.unit_ns
+        names = {
+            self.text.format(window=_moment(ns)) for ns in range(first, interval.end_ns + lateness_ns, self.unit_ns)
+        }
+        paths = [path for name in names for path in matching(name)]
+        return {
+            path: span
+            for path, span in self._spans(paths, length_ns).items()
+            if span.start_ns - lateness_ns < interval.end_ns and span.end_ns + lateness_ns > interval.start_ns
+        }
+
+    def _spans(self, paths: list[str], length_ns: int) -> dict[str, Window]:
+        spans = {path: self._span(path, length_ns) for path in paths}
+        return {path: span for path, span in spans.items() if span is not None}
+
+    def _span(self, path: str, length_ns: int) -> Window | None:
+        """Return what a name promises: the window of its time or, when it tells no more, the whole hour or day."""
+        match = self.expression.match(path)
+        if match is None:
+            return None
+        told: dict[str, int] = {}
+        for sign, digits in zip(self.directives, match.groups(), strict=True):
+            if told.setdefault(sign, int(digits)) != int(digits):
+                return None
+        try:
+            moment = dt.datetime(told["Y"], told.get("m", 1), told.get("d", 1), tzinfo=dt.UTC) + dt.timedelta(
+                days=told["j"] - 1 if "m" not in told and "j" in told else 0,
+                hours=told.get("H", 0),
+                minutes=told.get("M", 0),
+                seconds=told.get("S", 0),
+            )
+        except (ValueError, OverflowError):
+            return None
+        return Window(Window.starting(moment, length_ns).start_ns, max(length_ns, self.unit_ns))
+
+
+def matching(wildcard: str) -> list[str]:
+    """Return the paths that a glob matches, absolute or not; `**` stands for any depth, as it does in a shell."""
+    return glob.glob(wildcard, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def _moment(time_ns: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(time_ns // NANOSECONDS_PER_SECOND, tz=dt.UTC)

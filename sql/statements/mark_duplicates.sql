@@ -1,0 +1,46 @@
+-- Give every copy but the first of records that are equal in all columns the reason `duplicate`.
+-- Suspects by hash first: the exact comparison is dear, and most landings have no duplicate at all.
+WITH hashed AS (
+    SELECT
+        rowid AS row_number,
+        hash(
+            flow_start_ns, flow_end_ns, src_addr, dst_addr, src_port, dst_port, protocol, bytes, packets, switch_path
+        ) AS fingerprint
+    FROM staged
+    WHERE reason IS NULL
+),
+
+suspects AS (
+    SELECT fingerprint FROM hashed GROUP BY fingerprint HAVING count(*) > 1
+),
+
+copies AS (
+    SELECT
+        staged.rowid AS row_number,
+        row_number() OVER (
+            PARTITION BY
+                staged.flow_start_ns, staged.flow_end_ns, staged.src_addr, staged.dst_addr, staged.src_port,
+                staged.dst_port, staged.protocol, staged.bytes, staged.packets, staged.switch_path
+            ORDER BY staged.file, staged.source_position
+        ) AS copy
+    FROM staged
+    INNER JOIN hashed ON staged.rowid = hashed.row_number
+    WHERE hashed.fingerprint IN (SELECT fingerprint FROM suspects)
+)
+
+UPDATE staged SET
+    reason = 'duplicate',
+    record = to_json({
+        'flow_start_ns': flow_start_ns,
+        'flow_end_ns': flow_end_ns,
+        'src_addr': src_addr,
+        'dst_addr': dst_addr,
+        'src_port': src_port,
+        'dst_port': dst_port,
+        'protocol': protocol,
+        'bytes': bytes,
+        'packets': packets,
+        'switch_path': switch_path
+    })
+FROM copies
+WHERE staged.rowid = copies.row_number AND copies.copy > 1
