@@ -12,8 +12,8 @@ from llmprism_tasks.simulate.scenario import Collector
 
 PACKET_BYTES = 4096  # payload of a full RoCEv2 packet
 HEADER_BYTES = 58  # Ethernet, IPv4, UDP, InfiniBand base transport header and checks
-RESENT_PACKETS = 300  # a go-back-N retransmission repeats what was in flight
-_NAMED_STREAMS = {"start": 1, "end": 2, "resent": 3, "lost": 4, "doubled": 5}
+RESENT_PACKETS = 300  # a go-back-N retransmission repeats what was in flight, at most this
+_NAMED_STREAMS = {"start": 1, "end": 2, "resent": 3, "lost": 4, "doubled": 5, "in flight": 6}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,10 @@ def _imperfect(records: Messages, collector: Collector, seed: int, clock_ns: Ind
     def struck(stream: str, share: float) -> NDArray[np.bool_]:
         return noise(seed, stream, records.queue_pair, records.start_ns) < share
 
-    again = np.where(struck("resent", collector.retransmitted), np.minimum(records.packets, RESENT_PACKETS), 0)
+    in_flight = 1 + np.floor(RESENT_PACKETS * noise(seed, "in flight", records.queue_pair, records.start_ns)).astype(
+        int
+    )
+    again = np.where(struck("resent", collector.retransmitted), np.minimum(records.packets, in_flight), 0)
     per_packet = -(-records.payload_bytes // records.packets)
     ahead = clock_ns[records.queue_pair]
     seen = Messages(
