@@ -42,10 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         command(arguments)
     except LlmprismError as error:
-        _say(f"llmprism: {error}")
+        _tell(f"llmprism: {error}", stderr=True)
         return TRY_LATER if isinstance(error, TransientError) else PERMANENT
     except KeyboardInterrupt:
-        _say("llmprism: interrupted. What was written so far is whole; the same command takes it to its end.")
+        _tell(
+            "llmprism: interrupted. What was written so far is whole; the same command takes it to its end.",
+            stderr=True,
+        )
         return INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -151,17 +154,17 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
 
 def _analyze(arguments: argparse.Namespace) -> None:
     settings, _ = _load(arguments)
-    from llmprism_tasks import pipeline  # noqa: PLC0415 - brings Polars and DuckDB, which `--help` can do without
+    from llmprism_tasks import pipeline
 
     with _progress("landing") as on_window:
         windows = pipeline.analyze(settings, on_window=on_window)
     place = settings.places.warehouse
-    _console().print(f"{len(windows)} windows are in {place}. Next: llmprism report --warehouse {place}", markup=False)
+    _tell(f"{len(windows)} windows are in {place}. Next: llmprism report --warehouse {place}")
 
 
 def _report(arguments: argparse.Namespace) -> None:
     warehouse = _existing_warehouse(arguments)
-    from llmprism_tasks.reports import summary, terminal  # noqa: PLC0415 - as above
+    from llmprism_tasks.reports import summary, terminal
 
     found = summary.summarise(warehouse)
     if arguments.format == "json":
@@ -172,7 +175,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 def _sql(arguments: argparse.Namespace) -> None:
     warehouse = _existing_warehouse(arguments)
-    from llmprism_tasks.warehouse import store  # noqa: PLC0415 - as above
+    from llmprism_tasks.warehouse import store
 
     rows = store.query(warehouse, arguments.query)
     if arguments.format == "json":
@@ -186,7 +189,7 @@ def _sql(arguments: argparse.Namespace) -> None:
 def _settings(arguments: argparse.Namespace) -> None:
     _, origins = _load(arguments)
     if arguments.check:
-        _console().print(f"All {len(origins)} settings are right.")
+        _tell(f"All {len(origins)} settings are right.")
     elif arguments.format == "json":
         sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
     else:
@@ -199,17 +202,20 @@ def _settings(arguments: argparse.Namespace) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
-    from llmprism_tasks import simulate  # noqa: PLC0415 - as above
-    from llmprism_tasks.windows import Window  # noqa: PLC0415
+    from llmprism_tasks import simulate
+    from llmprism_tasks.windows import Window
 
-    written = simulate.write_scenario(
-        arguments.out,
-        scenario=arguments.scenario,
-        minutes=arguments.minutes,
-        seed=arguments.seed,
-        start_ns=Window.starting(arguments.start, 1).start_ns,
-    )
-    sys.stdout.write(json.dumps(written, indent=2, ensure_ascii=False, default=str) + "\n")
+    with _progress("simulating"):
+        written = simulate.write_scenario(
+            arguments.out,
+            scenario=arguments.scenario,
+            minutes=arguments.minutes,
+            seed=arguments.seed,
+            start_ns=Window.starting(arguments.start, 1).start_ns,
+        )
+    counts = ", ".join(f"{count} {what}" for what, count in written.items())
+    places = f"--flows {arguments.out / 'flows'} --topology {arguments.out / 'topology.csv'}"
+    _tell(f"{counts} are in {arguments.out}. Next: llmprism analyze {places}")
 
 
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
@@ -222,7 +228,7 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
             expected="the DuckDB file of an earlier `llmprism analyze`",
             todo="Name it with --warehouse, or run `llmprism analyze` first.",
         )
-    from llmprism_tasks.warehouse.connect import open_warehouse  # noqa: PLC0415 - as above
+    from llmprism_tasks.warehouse.connect import open_warehouse
 
     return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)
 
@@ -234,7 +240,7 @@ def _progress(first: str) -> Iterator[Callable[[Window, int, int], None] | None]
     if not console.is_terminal:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -243,19 +249,19 @@ def _progress(first: str) -> Iterator[Callable[[Window, int, int], None] | None]
 
 
 def _console(*, stderr: bool = False) -> Console:
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
 
 
-def _say(message: str) -> None:
-    _console(stderr=True).print(message, markup=False, soft_wrap=True)
+def _tell(message: str, *, stderr: bool = False) -> None:
+    _console(stderr=stderr).print(message, markup=False, soft_wrap=True)
 
 
 def _table(columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> RenderableType:
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:

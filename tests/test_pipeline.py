@@ -1,0 +1,340 @@
+"""A window through the plan: in any order, again, in batches, killed midway, and the tables end the same.
+
+The flows are two captured training runs, moved to begin together, the second to addresses of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from llmprism_tasks import pipeline
+from llmprism_tasks.errors import ContractError
+from llmprism_tasks.plan import DERIVED, LANDED, STAGES
+from llmprism_tasks.settings import Settings, load
+from llmprism_tasks.tables import TABLES
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.landing import windows_in
+from llmprism_tasks.windows import Window
+
+REAL = Path(__file__).parent / "data" / "real"
+WINDOW_S, LOOKBACK = 30, 2
+
+Tables = dict[str, pl.DataFrame]
+
+
+def moved(name: str, start_ns: int, network: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return a capture's flows and topology, begun at another time and in another network."""
+    flows = pl.read_parquet(REAL / name / "flows_coarse.parquet")
+    shift = start_ns - flows["flow_start_ns"].min()
+    address = pl.col("src_addr", "dst_addr").str.replace("10.0.", network, literal=True)
+    times = pl.col("flow_start_ns", "flow_end_ns") + shift
+    topology = pl.read_csv(REAL / name / "topology.csv").with_columns(
+        pl.col("addr").str.replace("10.0.", network, literal=True),
+        pl.format("{}-{}", pl.lit(name), "host").alias("host"),
+    )
+    return flows.with_columns(address, times), topology
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with flows.parquet and topology.csv."""
+    folder = tmp_path_factory.mktemp("flows")
+    start_ns = Window.containing(1_795_000_000_000_000_000, WINDOW_S * 1_000_000_000).end_ns + 5_000_000_000
+    parts = [moved("dp2pp4_healthy", start_ns, "10.1."), moved("ddp4_healthy", start_ns, "10.2.")]
+    pl.concat([flows for flows, _ in parts]).sort("flow_start_ns").write_parquet(folder / "flows.parquet")
+    pl.concat([topology for _, topology in parts]).write_csv(folder / "topology.csv")
+    return folder
+
+
+def settings_for(place: Path, warehouse: str | Path, **overrides: str) -> Settings:
+    return load(
+        overrides={
+            "places.flows": str(place / "flows.parquet"),
+            "places.topology": str(place / "topology.csv"),
+            "places.warehouse": str(warehouse),
+            "window.length_s": str(WINDOW_S),
+            "window.lookback_windows": str(LOOKBACK),
+        }
+        | {name.replace("__", "."): value for name, value in overrides.items()}
+    )
+
+
+@pytest.fixture
+def settings(place: Path, tmp_path: Path) -> Settings:
+    return settings_for(place, tmp_path / "w.duckdb")
+
+
+def opened(settings: Settings) -> Warehouse:
+    return open_warehouse(settings.places.warehouse, lock_wait_s=30)
+
+
+def tables(settings: Settings, window: Window | None = None) -> Tables:
+    """Return everything in the warehouse, or a window's part of it, but for run times."""
+    where = "" if window is None else f"WHERE window_start_ns = {window.start_ns}"
+    found = {
+        table.name: store.query(opened(settings), f"SELECT * FROM {table.name} {where} ORDER BY ALL")
+        for table in TABLES
+    }
+    return found | {"windows": found["windows"].drop("stage_ns")}
+
+
+def differing(one: Tables, other: Tables) -> list[str]:
+    return [name for name in one if not one[name].equals(other[name])]
+
+
+def bookkeeping(settings: Settings, window: Window) -> dict[str, object]:
+    return store.read(opened(settings), "windows", window).row(0, named=True)
+
+
+@pytest.fixture(scope="module")
+def windows(place: Path) -> list[Window]:
+    return windows_in(None, str(place / "flows.parquet"), WINDOW_S * 1_000_000_000)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """What `analyze` leaves."""
+    settings = settings_for(place, tmp_path_factory.mktemp("undisturbed") / "w.duckdb")
+    pipeline.analyze(settings)
+    return tables(settings)
+
+
+def test_the_undisturbed_run_finds_two_jobs_and_every_table_has_rows(
+    undisturbed: Tables, windows: list[Window]
+) -> None:
+    assert undisturbed["windows"]["status"].unique().to_list() == ["done"]
+    assert undisturbed["windows"].height == len(windows)
+    assert undisturbed["jobs"].group_by("window_start_ns").len()["len"].max() == 2
+    assert [name for name in DERIVED if name != "diagnoses" and undisturbed[name].is_empty()] == []
+
+
+@pytest.mark.parametrize(
+    "order",
+    [lambda windows: windows, lambda windows: windows[::-1], lambda windows: [*windows[::2], *windows]],
+    ids=["in order", "in reverse", "some of them twice"],
+)
+def test_windows_run_one_by_one_end_like_analyze(
+    settings: Settings, windows: list[Window], undisturbed: Tables, order: Callable[[list[Window]], list[Window]]
+) -> None:
+    for window in order(windows):
+        pipeline.run_window(window, settings)
+    assert differing(tables(settings), undisturbed) == []
+
+
+def test_analyze_again_changes_nothing(settings: Settings, windows: list[Window], undisturbed: Tables) -> None:
+    seen: list[tuple[Window, int, int]] = []
+    for _ in range(2):
+        assert pipeline.analyze(settings, on_window=lambda *told: seen.append(told)) == windows
+    assert seen[: len(windows)] == [(window, number, len(windows)) for number, window in enumerate(windows)]
+    assert differing(tables(settings), undisturbed) == []
+
+
+def test_a_lake_ends_like_a_file(place: Path, tmp_path: Path, windows: list[Window], undisturbed: Tables) -> None:
+    settings = settings_for(place, f"ducklake:{tmp_path / 'w.ducklake'}")
+    window = windows[2]
+    pipeline.run_window(window, settings)
+    assert differing(tables(settings, window), part(undisturbed, window)) == []
+
+
+def part(whole: Tables, window: Window) -> Tables:
+    return {name: frame.filter(pl.col("window_start_ns") == window.start_ns) for name, frame in whole.items()}
+
+
+def test_batches_of_jobs_end_like_all_at_once(settings: Settings, windows: list[Window], undisturbed: Tables) -> None:
+    window = windows[2]
+    settings = dataclasses.replace(settings, batches=dataclasses.replace(settings.batches, flows=1))
+    pipeline.land_window(window, settings)
+    pipeline.validate_landed(window, settings)
+    pipeline.run_stage("recognition", window, settings)
+    batches = pipeline.job_batches(window, settings)
+    assert [len(batch) for batch in batches] == [1, 1]
+    for stage in STAGES[1:]:
+        for batch in reversed(batches) if stage.per_job else [None]:
+            pipeline.run_stage(stage.name, window, settings, jobs=batch)
+    pipeline.validate_results(window, settings)
+    pipeline.finish(window, settings)
+    assert differing(tables(settings, window), part(undisturbed, window)) == []
+
+
+def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
+    settings: Settings, windows: list[Window], undisturbed: Tables
+) -> None:
+    window = windows[2]
+    pipeline.run_window(window, settings)
+    pipeline.run_stage("step_division", window, settings)
+    after = tables(settings, window)
+    assert [name for name in DERIVED if after[name].is_empty()] == ["pairs", "steps", "timeline", "diagnoses"]
+    assert bookkeeping(settings, window)["status"] == "running"
+    for stage in STAGES[2:]:
+        pipeline.run_stage(stage.name, window, settings)
+    pipeline.validate_results(window, settings)
+    pipeline.finish(window, settings)
+    assert differing(tables(settings, window), part(undisturbed, window)) == []
+
+
+def test_few_flows_are_one_batch_and_no_jobs_none(settings: Settings, windows: list[Window]) -> None:
+    pipeline.land_window(windows[1], settings)
+    assert pipeline.job_batches(windows[1], settings) == []
+    pipeline.run_stage("recognition", windows[1], settings)
+    (batch,) = pipeline.job_batches(windows[1], settings)
+    assert len(batch) == 2
+
+
+def test_a_stage_that_needs_all_jobs_refuses_some(settings: Settings, windows: list[Window]) -> None:
+    with pytest.raises(ContractError, match="diagnosis called for some jobs only"):
+        pipeline.run_stage("diagnosis", windows[0], settings, jobs=["j"])
+
+
+def test_an_empty_window_succeeds_without_rows(settings: Settings, windows: list[Window]) -> None:
+    empty = windows[0].shifted(-1)
+    pipeline.run_window(empty, settings)
+    row = bookkeeping(settings, empty)
+    assert (row["status"], row["reason"], row["rows_read"]) == ("done", None, 0)
+    found = tables(settings)
+    assert [name for name in (*LANDED, *DERIVED) if found[name].height] == []
+    assert found["validation_results"]["success"].all()
+
+
+def test_run_times_are_kept_for_each_stage(settings: Settings, windows: list[Window]) -> None:
+    pipeline.run_window(windows[0], settings)
+    times = json.loads(str(bookkeeping(settings, windows[0])["stage_ns"]))
+    assert {stage.name for stage in STAGES} <= set(times)
+    assert min(times.values()) > 0
+
+
+def test_a_broken_critical_expectation_stops_its_window_before_recognition(place: Path, tmp_path: Path) -> None:
+    refused = pl.read_parquet(place / "flows.parquet").with_columns(
+        bytes=pl.when(pl.int_range(pl.len()) % 10 < 6).then(0).otherwise("bytes")
+    )
+    second = refused.filter(
+        pl.col("flow_start_ns") >= Window.containing(refused["flow_start_ns"].max(), 30_000_000_000).start_ns
+    )
+    (tmp_path / "flows").mkdir()
+    second.write_parquet(tmp_path / "flows" / "bad.parquet")
+    first = pl.read_parquet(place / "flows.parquet").filter(pl.col("flow_start_ns") < second["flow_start_ns"].min())
+    first.write_parquet(tmp_path / "flows" / "good.parquet")
+    settings = settings_for(place, tmp_path / "w.duckdb", places__flows=str(tmp_path / "flows"))
+    with pytest.raises(ContractError, match=r"1 of \d windows stopped.*windows\.refused_most.*Correct the export"):
+        pipeline.analyze(settings)
+    bad = Window.containing(second["flow_start_ns"].min(), WINDOW_S * 1_000_000_000)
+    row = bookkeeping(settings, bad)
+    assert row["status"] == "stopped"
+    assert "windows.refused_most" in str(row["reason"])
+    found = tables(settings, bad)
+    assert found["flows"].height == row["rows_landed"] > 0
+    assert found["flows_quarantine"].height == row["rows_quarantined"] > 0
+    assert [name for name in DERIVED if found[name].height] == []
+    before = store.read(opened(settings), "windows", bad.shifted(-1))
+    assert before["status"].to_list() == ["done"]
+
+
+def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
+    settings: Settings, windows: list[Window], undisturbed: Tables
+) -> None:
+    window = windows[2]
+    pipeline.land_window(window, settings)
+    flows = store.read(opened(settings), "flows", window)
+    store.replace(opened(settings), window, {"flows": flows.with_columns(dst_addr="src_addr")})
+    with pytest.raises(ContractError, match=r"flows\.two_ends"):
+        pipeline.validate_landed(window, settings)
+    assert bookkeeping(settings, window)["status"] == "stopped"
+    pipeline.run_window(window, settings)
+    assert bookkeeping(settings, window)["reason"] is None
+    assert differing(tables(settings, window), part(undisturbed, window)) == []
+
+
+KILLED_AT_A_CALL = """
+import os, signal, sys
+from llmprism_tasks import pipeline
+from llmprism_tasks.settings import load
+from llmprism_tasks.windows import Window
+
+file, function, calls, start_ns, length_ns = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+
+def watch(frame, event, argument):
+    global calls
+    if event == "call" and frame.f_code.co_name == function and frame.f_code.co_filename.endswith(file):
+        calls -= 1
+        if calls == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+settings = load(environment=os.environ)
+sys.setprofile(watch)
+pipeline.run_window(Window(start_ns, length_ns), settings)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "calls"),
+    [
+        ("warehouse/store.py", "_insert", 2),  # inside the landing of the look-back: flows, but no bookkeeping yet
+        ("pipeline.py", "run_stage", 1),  # landed and validated, nothing derived
+        ("pipeline.py", "run_stage", 4),  # between two stages
+        ("stages/timeline.py", "timeline", 1),  # while a stage computes
+        ("pipeline.py", "validate_results", 1),  # all derived, nothing checked
+    ],
+)
+def test_killed_anywhere_a_rerun_ends_like_an_undisturbed_run(
+    settings: Settings, windows: list[Window], undisturbed: Tables, file: str, function: str, calls: int
+) -> None:
+    killed_then_again(settings, windows[2], (file, function, calls))
+    assert differing(tables(settings, windows[2]), part(undisturbed, windows[2])) == []
+
+
+@pytest.mark.parametrize("location", ["w.duckdb", "ducklake:w.ducklake"])
+def test_killed_inside_a_stage_s_write_nothing_of_it_is_there(
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    windows: list[Window],
+    undisturbed: Tables,
+    location: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings, window = settings_for(place, location), windows[2]
+    pipeline.run_window(window, settings)
+    before = tables(settings, window)
+
+    def after_the_kill() -> None:
+        found = tables(settings, window)
+        assert found["jobs"].is_empty()  # the landing cleared them, and recognition's write was undone
+        assert found["job_members"].is_empty()
+        assert found["flows"].equals(before["flows"])
+
+    # The landing inserts into three tables and its validation into one; the sixth would be recognition's members.
+    killed_then_again(settings, window, ("warehouse/store.py", "_insert", 6), after_the_kill)
+    assert differing(tables(settings, window), before) == []
+    assert differing(before, part(undisturbed, window)) == []
+
+
+def killed_then_again(
+    settings: Settings, window: Window, where: tuple[str, str, int], after_the_kill: Callable[[], None] | None = None
+) -> None:
+    """Run a window in a process that is killed at some call, look at what is there, and run the window again."""
+    variables = {
+        f"LLMPRISM_{section}__{name}".upper(): str(getattr(getattr(settings, section), name))
+        for section, name in (
+            *(("places", name) for name in ("flows", "topology", "warehouse")),
+            ("window", "length_s"),
+            ("window", "lookback_windows"),
+        )
+    }
+    file, function, calls = where
+    arguments = [file, function, str(calls), str(window.start_ns), str(window.length_ns)]
+    command = [sys.executable, "-c", KILLED_AT_A_CALL, *arguments]
+    killed = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    if after_the_kill is not None:
+        after_the_kill()
+    pipeline.run_window(window, settings)
