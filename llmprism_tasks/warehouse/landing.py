@@ -21,6 +21,7 @@ from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year must not make millions of empty windows
 STALE = (*DERIVED, "validation_results")  # what a window that starts over loses
+NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
 
 
 def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
@@ -43,7 +44,7 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
     """
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
     with staging(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=window) as staged:
-        _write(warehouse, window, staged)
+        _write(warehouse, window, staged, arrived=flows_arrived(window, flows))
         return asdict(staged.counts(window))
 
 
@@ -67,7 +68,8 @@ def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_
         placed = staged.placed()
         for earlier in absent:
             if earlier.start_ns in placed:
-                _write(warehouse, earlier, staged, unless_landed=True)
+                arrived = sources.arrived(earlier, flows) is not False
+                _write(warehouse, earlier, staged, arrived=arrived, unless_landed=True)
 
 
 def land_all(warehouse: Warehouse, flows: str, *, length_ns: int, lateness_ns: int) -> list[Window]:
@@ -81,7 +83,8 @@ def land_all(warehouse: Warehouse, flows: str, *, length_ns: int, lateness_ns: i
     with staging(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
         windows = _windows(staged, length_ns)
         for window in windows:
-            _write(warehouse, window, staged)
+            arrived = sources.arrived(window, flows)
+            _write(warehouse, window, staged, arrived=window != windows[-1] if arrived is None else arrived)
     return windows
 
 
@@ -121,13 +124,15 @@ def _windows(staged: Staging, length_ns: int) -> list[Window]:
     return windows
 
 
-def _write(warehouse: Warehouse, window: Window, staged: Staging, *, unless_landed: bool = False) -> None:
+def _write(
+    warehouse: Warehouse, window: Window, staged: Staging, *, arrived: bool, unless_landed: bool = False
+) -> None:
     counts = staged.counts(window)
     row = {
         "window_start_ns": window.start_ns,
         "window_end_ns": window.end_ns,
         "status": "landed",
-        "reason": None,
+        "reason": None if arrived else NOT_ARRIVED,
         "rows_read": counts.read,
         "rows_landed": counts.landed,
         "rows_quarantined": counts.quarantined,

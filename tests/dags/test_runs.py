@@ -82,7 +82,7 @@ def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: An
     assert states(done)["each_batch.timeline"] in {"success", "skipped"}
     (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[2]).to_dicts()
     assert (row["status"], row["rows_read"]) == ("done", 0)
-    assert "not arrived" in row["reason"]
+    assert "not all have arrived" in row["reason"]
 
 
 def test_a_window_with_neither_flows_nor_jobs_is_a_success(minute: Any, capture: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_run_waits_for_late_flows_then_goes_on_with_what_there_is(
     assert (dt.datetime.now(dt.UTC) - began).total_seconds() > 3
     (row,) = store.read(warehouse_in(capture), "windows", window).to_dicts()
     assert (row["status"], row["rows_read"]) == ("done", 0)
-    assert "not arrived" in row["reason"]
+    assert "not all have arrived" in row["reason"]
 
 
 def test_a_run_goes_on_as_soon_as_late_flows_are_there(
