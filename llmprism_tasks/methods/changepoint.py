@@ -56,8 +56,8 @@ def robust_prior(
 ) -> Prior:
     """Learn a prior for each series from its own median and median absolute deviation.
 
-    It fits series of which more than half is alike, such as the logarithms of the intervals between a pair's flows,
-    where most lie inside a step and few between steps. Where the large are as many as the small, give a `Prior`.
+    It fits series nearly all of which is alike, such as the logarithms of the intervals between a pair's flows where a
+    step has many. With a large one in every four the deviation is that of the mixture and hides them: give a `Prior`.
 
     Parameters
     ----------

@@ -9,6 +9,10 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 
 FONT_FROM_AFAR = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+LINE_CLIP = re.compile(
+    r' clip-path="url\(#llmprism-line-\d+\)"|<clipPath id="llmprism-line-\d+">.*?</clipPath>\s*', re.DOTALL
+)
+"""Lines are cut to the height of a font that may not be there; of another one, underscores would be lost."""
 
 
 def save_svg(renderable: RenderableType, path: Path, *, title: str = "llmprism report", width: int = 100) -> None:
@@ -18,4 +22,6 @@ def save_svg(renderable: RenderableType, path: Path, *, title: str = "llmprism r
     """
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(renderable)
-    path.write_text(FONT_FROM_AFAR.sub("", console.export_svg(title=title, unique_id="llmprism")), encoding="utf-8")
+    console.print()  # the picture ends with the last line's box, and that cuts underscores too
+    drawn = console.export_svg(title=title, unique_id="llmprism")
+    path.write_text(LINE_CLIP.sub("", FONT_FROM_AFAR.sub("", drawn)), encoding="utf-8")
