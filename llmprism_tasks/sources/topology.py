@@ -1,0 +1,73 @@
+"""The NIC table: which address is a GPU's NIC, in which host, on which leaf switch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from llmprism_tasks.errors import InputError
+from llmprism_tasks.frames import schema
+from llmprism_tasks.tables import TOPOLOGY_COLUMNS
+
+SCHEMA = schema(TOPOLOGY_COLUMNS)
+NAMES = tuple(column.name for column in TOPOLOGY_COLUMNS)
+REQUIRED = tuple(column.name for column in TOPOLOGY_COLUMNS if not column.optional)
+
+
+def read_topology(path: str) -> pl.DataFrame:
+    """Read the NIC table from CSV or Parquet.
+
+    Returns
+    -------
+    `addr`, `host`, `gpu`, `leaf_switch`, `pod`, one row per NIC, sorted by `addr`; optional columns that the file lacks
+    are NULL, columns that the contract does not know are left out
+
+    Raises
+    ------
+    InputError : there is no such file, it cannot be read, lacks a required column or value, names an address twice, or
+        gives a GPU an index that is no whole number. All of it is refused: a wrong NIC table makes wrong jobs.
+    """
+    raw = _raw(path)
+    missing = [name for name in REQUIRED if name not in raw.columns]
+    if missing:
+        found = f"{path}, header: no column {', '.join(missing)}, only {', '.join(raw.columns) or 'nothing'}"
+        raise _error(found, f"the columns {', '.join(REQUIRED)}")
+    text = raw.select(
+        pl.col(name).cast(pl.String, strict=False).str.strip_chars().replace("", None)
+        if name in raw.columns
+        else pl.lit(None, pl.String).alias(name)
+        for name in NAMES
+    )
+    whole = pl.col("gpu").str.replace(r"\.0+$", "").cast(pl.Int32, strict=False)
+    _refuse(path, text, pl.any_horizontal(pl.col(*REQUIRED).is_null()), f"{' and '.join(REQUIRED)} in every row")
+    _refuse(
+        path, text, pl.col("gpu").is_not_null() & whole.is_null(), "gpu as the GPU's whole-numbered index in its host"
+    )
+    _refuse(path, text, ~pl.col("addr").is_first_distinct(), "each addr once")
+    return text.with_columns(whole).cast(SCHEMA).sort("addr")
+
+
+def _raw(path: str) -> pl.DataFrame:
+    if not Path(path).is_file():
+        raise _error(f"no file {path}", "the NIC table, as CSV or Parquet")
+    try:
+        if path.lower().endswith(".parquet"):
+            return pl.read_parquet(path)
+        return pl.read_csv(path, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise _error(f"{path}, a file that cannot be read ({reason})", "a whole CSV or Parquet file") from error
+
+
+def _refuse(path: str, rows: pl.DataFrame, wrong: pl.Expr, expected: str) -> None:
+    """Raise for the first wrong row; rows are counted from 1, after the header."""
+    bad = rows.with_row_index("row", offset=1).filter(wrong)
+    if bad.height:
+        values = ", ".join(f"{name}={bad[0, name] or ''}" for name in NAMES)
+        others = f" and {bad.height - 1} more rows" if bad.height > 1 else ""
+        raise _error(f"{path}, row {bad[0, 'row']}{others}: {values}", expected)
+
+
+def _error(found: str, expected: str) -> InputError:
+    return InputError(found=found, expected=expected, todo="Check places.topology (--topology) and correct the file.")
