@@ -37,7 +37,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
     Stage(
         "parallelism",
-        reads=("flows", "jobs", "job_members", "pair_steps"),
+        reads=("flows", "topology", "jobs", "job_members"),
         writes=("jobs", "pairs"),
         per_job=True,
     ),

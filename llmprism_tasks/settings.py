@@ -191,6 +191,9 @@ class ParallelismSettings:
     same_size: float = number(
         0.02, unit="ratio", low=0, high=0.5, reason="headers and merged control messages change a tensor's size by less than 2 %"
     )
+    least_presence: float = number(
+        0.5, unit="ratio of the steps", low=0, high=1, reason="what comes in fewer steps (start-up, a checkpoint) is not the layout's"
+    )
     one_size_share: float = number(
         0.9, unit="ratio", low=0, high=1, reason="of a pair's bytes in one size: pipeline pairs have 1.0, gradient buckets at most 0.7"
     )
@@ -204,8 +207,15 @@ class ParallelismSettings:
     expert_spread: float = number(
         0.5, unit="ratio of the period", low=0, high=1, reason="experts are called in every layer of every micro-batch"
     )
+    expert_records: int = number(
+        8, unit="records per step", low=1, high=1000, reason="two calls a layer, forward and backward: four layers at least"
+    )
     expert_sizes: float = number(
-        0.5, unit="ratio", low=0, high=1, reason="different sizes per record: routers make every size new, schedules repeat theirs"
+        0.5,
+        unit="ratio of the records",
+        low=0,
+        high=1,
+        reason="sizes not met in most other steps: a router makes every size anew, a schedule repeats its own",
     )
     ring_share: float = number(
         0.5, unit="ratio", low=0, high=1, reason="of a NIC's largest synchronised pair: rings of one collective carry equal bytes"

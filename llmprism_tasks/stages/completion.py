@@ -86,15 +86,38 @@ def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl
     )
 
 
-def in_window(steps: pl.DataFrame) -> pl.Expr:
-    """Select the steps that ended in the window."""
-    del steps
-    return pl.col("ended") & ~pl.col("ended_before")
+IN_WINDOW = pl.col("ended") & ~pl.col("ended_before")
+"""Selects the steps that ended in the window."""
+
+
+def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Say to which step each flow belongs: the first that its sender has not ended before the flow starts.
+
+    Parameters
+    ----------
+    flows : with `job_id`
+    endpoints, jobs : as `endpoint_steps` and `job_steps` return; a sender without steps of its own goes by its job's
+
+    Returns
+    -------
+    flows with `step`, NULL for those after the last step, in order of their starts
+    """
+    ordered = flows.sort("flow_start_ns", "flow_end_ns", *("src_addr", "dst_addr"), "bytes")
+    own = endpoints.select("job_id", "end_ns", "step", src_addr="addr").sort("end_ns")
+    common = jobs.select("job_id", "end_ns", "step").sort("end_ns")
+    silent = ~pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
+    joined = [
+        ordered.filter(chosen).join_asof(
+            steps, left_on="flow_start_ns", right_on="end_ns", by=by, strategy="forward", check_sortedness=False
+        )
+        for chosen, steps, by in ((~silent, own, ["job_id", "src_addr"]), (silent, common, ["job_id"]))
+    ]
+    return pl.concat(joined).drop("end_ns").sort("flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes")
 
 
 def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Return the step of each job that its window counts as 0: `job_id`, `base`."""
-    ended = pl.concat([frame.filter(in_window(frame)).select("job_id", "step") for frame in (endpoints, jobs)])
+    ended = pl.concat([frame.filter(IN_WINDOW).select("job_id", "step") for frame in (endpoints, jobs)])
     return ended.group_by("job_id").agg(base=pl.col("step").min())
 
 

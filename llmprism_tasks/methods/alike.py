@@ -1,0 +1,37 @@
+"""Numbers that are the same up to a tolerance: sizes of one tensor that headers make differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Floats, Integers
+
+
+def classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
+    """Number the classes of alike values in each series, from 0.
+
+    A class begins at its smallest value and holds all up to `1 + tolerance` times that, so it never drifts: a chain of
+    values each a little larger than the last makes many classes.
+
+    Parameters
+    ----------
+    values : shape (n,), each series in ascending order, >= 0
+    offsets : shape (series + 1,): series i holds the values `offsets[i]` to `offsets[i + 1]`
+    tolerance : ratio, >= 0
+    """
+    return _classes(values, offsets, tolerance)
+
+
+@compiled
+def _classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
+    numbers = np.zeros(len(values), np.int64)
+    for series in range(len(offsets) - 1):
+        number, smallest = 0, 0.0
+        for i in range(offsets[series], offsets[series + 1]):
+            if i == offsets[series]:
+                smallest = values[i]
+            elif values[i] > smallest * (1 + tolerance):
+                number, smallest = number + 1, values[i]
+            numbers[i] = number
+    return numbers
