@@ -1,0 +1,308 @@
+"""Bursts are found by their equal bytes, however their records are split and whenever they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism_tasks.methods.bursts import burst_numbers, quiet_gaps
+
+MS = 1_000_000
+SHORTEST, RATIO, BYTES, PACE = 5.0 * MS, 1.5, 0.1, 0.25
+T0 = 1_760_000_000_000_000_000  # a real epoch time: differences of such numbers must not pass through floats
+
+
+class Series(NamedTuple):
+    """Transfers of one series; times in ns."""
+
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[float, float, int]]) -> Series:
+        """Build from (start, end, bytes), times in ms."""
+        ordered = sorted(rows)
+        times = [np.array([T0 + round(row[i] * MS) for row in ordered], dtype=np.int64) for i in (0, 1)]
+        return cls(*times, np.array([row[2] for row in ordered], dtype=np.int64))
+
+
+class Found(NamedTuple):
+    """What `quiet_gaps` says of one series, in ms."""
+
+    threshold: float
+    period: float
+    clarity: float
+    bursts: int
+
+
+def find(*several: Series) -> list[Found]:
+    offsets = np.cumsum([0, *(len(series.starts) for series in several)]).astype(np.int64)
+    columns = [np.concatenate([np.empty(0, np.int64), *(series[i] for series in several)]) for i in range(3)]
+    threshold, period, clarity, bursts = quiet_gaps(
+        *columns,
+        offsets,
+        shortest_gap=SHORTEST,
+        clearest_ratio=RATIO,
+        byte_tolerance=BYTES,
+        pace_tolerance=PACE,
+    )
+    return [Found(t / MS, p / MS, c, int(b)) for t, p, c, b in zip(threshold, period, clarity, bursts, strict=True)]
+
+
+def numbers(series: Series, threshold_ms: float) -> list[int]:
+    offsets = np.array([0, len(series.starts)])
+    return burst_numbers(series.starts, series.ends, offsets, np.array([threshold_ms * MS])).tolist()
+
+
+def steps(
+    begins: Sequence[float], *, length: float = 100, parts: int = 8, total: int = 8_000_000
+) -> list[tuple[float, float, int]]:
+    """Return bursts of equal parts, back to back, at the given times."""
+    part = length / parts
+    return [(begin + i * part, begin + (i + 1) * part, total // parts) for begin in begins for i in range(parts)]
+
+
+def is_none(found: Found) -> bool:
+    return bool(np.isnan(found.threshold) and np.isnan(found.period)) and found.clarity == 0 and found.bursts == 0
+
+
+def test_nothing_is_no_series() -> None:
+    assert find() == []
+    empty = np.empty(0, np.int64)
+    assert burst_numbers(empty, empty, np.array([0]), np.empty(0)).tolist() == []
+
+
+@pytest.mark.parametrize("transfers", [0, 1, 2, 3])
+def test_too_few_transfers_have_no_period(transfers: int) -> None:
+    series = Series.of([(1000 * i, 1000 * i + 10, 100) for i in range(transfers)])
+    assert is_none(find(series)[0])
+    assert numbers(series, float("nan")) == [-1] * transfers
+
+
+def test_four_equal_transfers_are_the_fewest_that_show_a_period() -> None:
+    (found,) = find(Series.of([(1000 * i, 1000 * i + 10, 100) for i in range(4)]))
+    assert found.bursts == 4
+    assert found.period == 1000
+
+
+def test_transfers_without_gaps_have_no_period() -> None:
+    assert is_none(find(Series.of([(10 * i, 10 * i + 10, 100) for i in range(50)]))[0])
+
+
+def test_equal_transfers_at_equal_gaps_are_each_a_burst() -> None:
+    (found,) = find(Series.of([(1000 * i, 1000 * i + 10, 100) for i in range(50)]))
+    assert (found.bursts, found.period) == (50, 1000)
+
+
+@pytest.mark.parametrize(("gap", "bursts"), [(4.9, 0), (5.1, 50)])
+def test_gaps_up_to_the_shortest_are_none(gap: float, bursts: int) -> None:
+    (found,) = find(Series.of([((10 + gap) * i, (10 + gap) * i + 10, 100) for i in range(50)]))
+    assert found.bursts == bursts
+
+
+@pytest.mark.parametrize(("quiet", "bursts"), [(140, 0), (160, 10)])
+def test_a_gap_must_stand_out_from_those_that_do_not_cut(quiet: float, bursts: int) -> None:
+    """Three records of different sizes, 100 ms apart, and then a quiet time of 1.4 or 1.6 times as much."""
+    rows = [
+        ((200 + quiet) * step + 100 * i + at, (200 + quiet) * step + 100 * i + at, size)
+        for step in range(10)
+        for i, (at, size) in enumerate([(0, 100), (0, 700), (0, 2000)])
+    ]
+    assert find(Series.of(rows))[0].bursts == bursts
+
+
+@pytest.mark.parametrize(("change", "found"), [(0.09, True), (0.12, False)])
+def test_bursts_carry_equal_bytes_within_the_tolerance(change: float, found: bool) -> None:
+    rows = [
+        (begin, end, round(size * (1 + change * (step % 2))))
+        for step in range(21)
+        for begin, end, size in steps([1000 * step])
+    ]
+    assert is_none(find(Series.of(rows))[0]) is not found
+
+
+@pytest.mark.parametrize(("change", "found"), [(0.24, True), (0.27, False)])
+def test_bursts_come_at_a_steady_pace_within_the_tolerance(change: float, found: bool) -> None:
+    """Neighbouring periods differ by the change, around 1,000 ms."""
+    periods = [1000 * (1 + change / 2 * (-1) ** step) for step in range(21)]
+    series = Series.of(steps(np.cumsum(periods).tolist()))
+    assert is_none(find(series)[0]) is not found
+
+
+def test_sizes_that_never_repeat_have_no_period() -> None:
+    sizes = np.random.default_rng(1).integers(1000, 1_000_000, 40).tolist()
+    assert is_none(find(Series.of([(1000 * i, 1000 * i + 10, size) for i, size in enumerate(sizes)]))[0])
+
+
+splits = st.lists(
+    st.lists(st.tuples(st.integers(1, 1000), st.floats(0, 4.9)), min_size=1, max_size=12), min_size=4, max_size=12
+)
+
+
+@given(splits, st.floats(30, 5000))
+def test_bursts_are_found_whatever_the_records_they_are_split_into(
+    several: list[list[tuple[int, float]]], quiet: float
+) -> None:
+    """Each burst lasts 60 ms and moves 10 MB, in records and pauses of its own; the shortest gap is longer than any."""
+    rows: list[tuple[float, float, int]] = []
+    for burst, parts in enumerate(several):
+        begin = burst * (60 + quiet)
+        total, busy = sum(share for share, _ in parts), 60 - sum(pause for _, pause in parts[1:])
+        at = begin
+        for i, (share, pause) in enumerate(parts):
+            at += pause if i else 0
+            end = at + busy * share / total
+            rows.append((at, end, 10_000_000 * share // total))
+            at = end
+    series = Series.of(rows)
+    (found,) = find(series)
+    expected = [burst for burst, parts in enumerate(several) for _ in parts]
+    assert found.bursts == len(several)
+    assert found.period == pytest.approx(60 + quiet, abs=1e-5)
+    assert 4.9 < found.threshold < quiet
+    assert numbers(series, found.threshold) == expected
+
+
+@given(st.integers(0, 10**9), st.integers(2, 40), st.integers(5, 30))
+def test_a_burst_may_be_split_with_wide_pauses(seed: int, parts: int, count: int) -> None:
+    """Records come in another number, size and order in every step; their pauses reach half of the quiet time."""
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[float, float, int]] = []
+    for burst in range(count):
+        cuts = np.sort(rng.uniform(0, 200, rng.integers(1, parts + 1)))
+        cuts[-1] = 200
+        shares = np.diff(np.concatenate([[0], cuts]))
+        ends = 1000 * burst + cuts * rng.uniform(0.99, 1)
+        rows += [(end - 1, end, int(1e5 * share) + 1) for end, share in zip(ends, shares, strict=True)]
+    (found,) = find(Series.of(rows))
+    assert found.bursts == count
+    assert found.period == pytest.approx(1000, rel=0.01)
+
+
+def test_reduce_scatter_and_all_gather_in_turn_are_one_step() -> None:
+    """Both move the same bytes, but the pace between them limps: short, long, short, long."""
+    begins = [1000 * step + offset for step in range(20) for offset in (0, 250)]
+    (found,) = find(Series.of(steps(begins)))
+    assert (found.bursts, found.period) == (20, 1000)
+
+
+def test_a_record_may_start_before_the_last_one_ended() -> None:
+    """Two queue pairs: the quiet time counts from the latest end, not from the last record's."""
+    rows = [(1000 * i, 1000 * i + 400, 900) for i in range(10)] + [
+        (1000 * i + 10, 1000 * i + 20, 100) for i in range(10)
+    ]
+    (found,) = find(Series.of(rows))
+    assert (found.bursts, found.period) == (10, 1000)
+    assert found.threshold < 600
+
+
+@pytest.mark.parametrize("pauses", [1, 2, 3])
+def test_checkpoints_do_not_swallow_the_steps_between_them(pauses: int) -> None:
+    """Pauses of 20 s after every eighth step stand out more than the step's own gaps."""
+    begins = np.cumsum([20_000 if step and step % 8 == 0 else 1000 for step in range(8 * pauses + 6)]).tolist()
+    (found,) = find(Series.of(steps(begins)))
+    assert found.bursts == len(begins)
+    assert found.period == 1000
+
+
+def test_steps_that_become_slower_stay_steps() -> None:
+    begins = np.cumsum([1000] * 16 + [2000] * 14).tolist()
+    (found,) = find(Series.of(steps(begins)))
+    assert (found.bursts, found.period) == (30, 1000)
+
+
+def test_a_broken_burst_among_whole_ones_changes_nothing() -> None:
+    rows = steps(range(0, 20_000, 1000))
+    del rows[51:56]  # five of the seventh step's eight records are lost
+    (found,) = find(Series.of(rows))
+    assert (found.bursts, found.period) == (20, 1000)
+
+
+def test_series_do_not_see_each_other() -> None:
+    several = [
+        Series.of(steps(range(0, 20_000, 1000))),
+        Series.of([]),
+        Series.of([(0, 1, 5)]),
+        Series.of(steps(range(0, 30_000, 3000))),
+    ]
+    together = find(*several)
+    alone = [find(series)[0] for series in several]
+    assert [(f.bursts, f.clarity) for f in together] == [(f.bursts, f.clarity) for f in alone]
+    assert [f.bursts for f in together] == [20, 0, 0, 10]
+
+
+jittered = st.builds(
+    lambda seed, count, limp: Series.of(
+        steps(
+            [
+                begin + offset
+                for begin in np.cumsum(np.random.default_rng(seed).uniform(900, 1100, count)).tolist()
+                for offset in ((0, 200) if limp else (0,))
+            ]
+        )
+    ),
+    st.integers(0, 10**6),
+    st.integers(2, 30),
+    st.booleans(),
+)
+
+
+@given(jittered, st.integers(-(10**17), 10**18))
+def test_when_it_happens_does_not_matter(series: Series, shift: int) -> None:
+    moved = Series(series.starts + shift, series.ends + shift, series.sizes)
+    assert str(find(moved)) == str(find(series))
+
+
+@given(jittered, st.integers(2, 50))
+def test_slower_training_with_longer_quiet_times_has_the_same_bursts(series: Series, factor: int) -> None:
+    """All gaps that count are above the shortest, so a slower copy is judged alike."""
+    slow = Series(T0 + (series.starts - T0) * factor, T0 + (series.ends - T0) * factor, series.sizes)
+    (found,), (slowly,) = find(series), find(slow)
+    assert slowly.bursts == found.bursts
+    assert slowly.period == pytest.approx(found.period * factor, nan_ok=True)
+    if found.bursts:
+        assert numbers(slow, slowly.threshold) == numbers(series, found.threshold)
+
+
+@given(jittered, st.integers(1, 1000))
+def test_the_unit_of_bytes_does_not_matter(series: Series, factor: int) -> None:
+    scaled = series._replace(sizes=series.sizes * factor)
+    assert str(find(scaled)) == str(find(series))
+
+
+@given(jittered)
+def test_a_second_look_at_the_same_series_says_the_same(series: Series) -> None:
+    assert str(find(series, series)) == str(find(series) * 2)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 1e3), st.integers(1, 10**9)), max_size=30), st.floats(0, 1e4))
+def test_bursts_are_numbered_from_0_without_holes_and_part_at_long_gaps(
+    rows: list[tuple[float, float, int]], threshold: float
+) -> None:
+    series = Series.of([(start, start + length, size) for start, length, size in rows])
+    found = numbers(series, threshold)
+    assert sorted(set(found)) == list(range(len(set(found))))
+    for i in range(1, len(found)):
+        gap = max(series.starts[i] - series.ends[:i].max(), 0)
+        assert found[i] - found[i - 1] == int(gap > threshold * MS)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 1e3), st.integers(1, 10**9)), max_size=40))
+def test_what_is_found_holds_together(rows: list[tuple[float, float, int]]) -> None:
+    """Whatever the series: a threshold comes with a period, at least four bursts, and cuts into that many."""
+    series = Series.of([(start, start + length, size) for start, length, size in rows])
+    (found,) = find(series)
+    if is_none(found):
+        return
+    assert found.threshold > 0
+    assert found.period > 0
+    assert found.clarity >= 1
+    assert found.bursts >= 4
+    assert len(set(numbers(series, found.threshold))) == found.bursts
