@@ -40,17 +40,21 @@ def parallelism(
     Returns
     -------
     jobs : the same jobs with `tp`, `pp`, `dp` where the data say
-    pairs : pairs that sent in the window; `flows` and `bytes` count what they sent in it, `kind` is judged over the look-back
+    pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and `bytes` count
+        what they sent in it, `kind` is judged over the look-back
     """
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
     kinds = pair_kinds(bulk, flows, window, settings)
     present = inside.filter(pl.col("window_start_ns") == window.start_ns)
+    laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
     pairs = (
         present.group_by(PAIR)
         .agg(flows=pl.len(), bytes=pl.col("bytes").sum())
+        .join(laid, on=PAIR, how="full", coalesce=True)
         .join(kinds, on=PAIR, how="left")
         .with_columns(
+            pl.col("flows", "bytes").fill_null(0),
             window_start_ns=pl.lit(window.start_ns),
             kind=pl.col("kind").fill_null("other"),
             distinct_sizes=pl.col("distinct_sizes").fill_null(0),

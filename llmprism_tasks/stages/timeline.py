@@ -1,0 +1,180 @@
+"""Timeline reconstruction: flows and pairs -> each NIC's steps, and what it did in them.
+
+LLMPrism (arXiv 2505.00342), stage 4: the end of a burst of data-parallel flows ends a step; pipeline and data-parallel flows
+are placed in it, and what is left is computing or waiting.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks import frames
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import completion, rhythm, traffic
+from llmprism_tasks.windows import Window
+
+NIC = ["job_id", "addr"]
+PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
+"""What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
+
+
+def timeline(
+    *,
+    flows: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Reconstruct the steps that ended in the window.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back
+    jobs, job_members, pairs : the window's; pairs of kind `dp` end the steps
+
+    Returns
+    -------
+    steps : of each NIC with data-parallel traffic, and of each job (`addr` NULL)
+    timeline : of the same NICs and steps, without gaps: messages of one pair that overlap are one row, gradient
+        synchronisation with one peer is one row, and between them it is `compute` before the NIC sends and `idle` before it receives
+    """
+    del jobs
+    inside = traffic.inside_jobs(flows, job_members)
+    bulk = traffic.bulk(inside, settings.traffic)
+    synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
+    if bulk.is_empty() or synchronising.is_empty():
+        return frames.empty("steps"), frames.empty("timeline")
+    since_ns = int(flows["flow_start_ns"].min())  # type: ignore[arg-type]
+    numbered = rhythm.of_jobs(bulk, since_ns, settings.rhythm, pairs=synchronising)
+    endpoints = completion.endpoint_steps(numbered, window, settings)
+    own, common = step_spans(endpoints, completion.job_steps(endpoints, window, settings), inside)
+    steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
+    rows = phases(bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), own)
+    return tuple(  # type: ignore[return-value]
+        frames.conform(frame.with_columns(window_start_ns=pl.lit(window.start_ns)), table)
+        for table, frame in (("steps", steps), ("timeline", rows))
+    )
+
+
+def step_spans(
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, inside: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Give the steps that ended in the window a start and an index.
+
+    Parameters
+    ----------
+    endpoints, job_steps : as `completion` returns them
+    inside : all flows between members of jobs, for the start of a first step
+
+    Returns
+    -------
+    steps of NICs (`job_id`, `addr`, `step_index`, `start_ns`, `end_ns`) and of jobs (without `addr`)
+    """
+    base = completion.first_indices(endpoints, job_steps)
+    first = traffic.by_endpoint(inside).group_by(NIC).agg(first_ns=pl.col("flow_start_ns").min())
+    spans = []
+    for steps, key, earliest in (
+        (endpoints, NIC, first),
+        (job_steps, ["job_id"], first.group_by("job_id").agg(pl.col("first_ns").min())),
+    ):
+        previous = pl.col("end_ns").shift().over(key, order_by="step")
+        spans.append(
+            steps.drop("first_ns")
+            .with_columns(start_ns=previous)
+            .filter(completion.IN_WINDOW)
+            .join(earliest, on=key)
+            .join(base, on="job_id")
+            .select(
+                *key,
+                step_index=pl.col("step") - pl.col("base"),
+                start_ns=pl.col("start_ns").fill_null(pl.min_horizontal("first_ns", pl.col("end_ns") - 1)),
+                end_ns="end_ns",
+            )
+        )
+    return spans[0], spans[1]
+
+
+def phases(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Place flows in the steps of both their ends, and fill what is between them.
+
+    Parameters
+    ----------
+    flows : with `job_id` and `kind`
+    steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
+
+    Returns
+    -------
+    rows of the timeline
+    """
+    events = _merged(_placed(flows, steps))
+    step = [*NIC, "step_index"]
+    busy = events.sort(*step, "start_ns", "end_ns").with_columns(
+        free_ns=pl.max_horizontal(
+            pl.col("end_ns").cum_max().shift().over(step).fill_null(pl.col("step_start_ns")), "step_start_ns"
+        )
+    )
+    between = (
+        busy.filter(pl.col("free_ns") < pl.col("start_ns"))
+        .sort("start_ns", "own")
+        .group_by(*step, "free_ns")
+        .agg(end_ns=pl.col("start_ns").first(), own=pl.col("own").last())
+        .select(
+            *step,
+            start_ns="free_ns",
+            end_ns="end_ns",
+            phase=pl.when("own").then(pl.lit("compute")).otherwise(pl.lit("idle")),
+            peer=pl.lit(None, dtype=pl.String),
+            bytes=pl.lit(0, dtype=pl.Int64),
+        )
+    )
+    return pl.concat([events.select(between.columns), between])
+
+
+def _placed(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Cut flows to the step of each end in which they start."""
+    spans = steps.rename({"start_ns": "step_start_ns", "end_ns": "step_end_ns"}).sort("step_end_ns")
+    sender, receiver = (
+        pl.col("kind").replace_strict({kind: names[i] for kind, names in PHASES.items()}, default="other")
+        for i in (0, 1)
+    )
+    return (
+        traffic.by_endpoint(flows)
+        .sort("flow_start_ns")
+        .join_asof(
+            spans, left_on="flow_start_ns", right_on="step_end_ns", by=NIC, strategy="forward", check_sortedness=False
+        )
+        .filter(pl.col("flow_end_ns") > pl.col("step_start_ns"))
+        .select(
+            *NIC,
+            "peer",
+            "step_index",
+            "step_start_ns",
+            "bytes",
+            phase=pl.when("sends").then(sender).otherwise(receiver),
+            own=pl.col("sends") | (pl.col("kind") == "dp"),
+            start_ns=pl.max_horizontal("flow_start_ns", "step_start_ns"),
+            end_ns=pl.min_horizontal("flow_end_ns", "step_end_ns"),
+        )
+    )
+
+
+def _merged(events: pl.DataFrame) -> pl.DataFrame:
+    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer."""
+    key = [*NIC, "step_index", "phase", "peer"]
+    apart = pl.col("start_ns") > pl.col("end_ns").cum_max().shift().over(key)
+    return (
+        events.sort(*key, "start_ns", "end_ns")
+        .with_columns(apart=apart.fill_null(value=False) & (pl.col("phase") != "dp_sync"))
+        .with_columns(message=pl.col("apart").cast(pl.Int64).cum_sum().over(key))
+        .group_by(*key, "message")
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("bytes").sum(),
+            pl.col("own").any(),
+            pl.col("step_start_ns").first(),
+        )
+        .drop("message")
+    )
