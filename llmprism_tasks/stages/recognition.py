@@ -46,7 +46,8 @@ def recognition(
     members = clusters(working, topology)
     steps = _step_ends(bulk, working, members, int(flows["flow_start_ns"].min()), settings)  # type: ignore[arg-type]
     members = members.join(_tenants(members, steps, settings.recognition), on="cluster")
-    return _tables(members, steps, bulk, window)
+    rhythmic = members.join(steps, on="cluster", how="semi")["job"]
+    return tables(members, rhythmic, bulk, window)
 
 
 def working_pairs(rhythms: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
@@ -115,16 +116,24 @@ def _drift_apart(left: pl.DataFrame | None, right: pl.DataFrame | None, settings
     return bool(np.median(spread) > settings.phase_tolerance)
 
 
-def _tables(
-    members: pl.DataFrame, steps: pl.DataFrame, bulk: pl.DataFrame, window: Window
+def tables(
+    members: pl.DataFrame, training: pl.Series, linking: pl.DataFrame, window: Window
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    periodic = members.join(steps.select("cluster").unique(), on="cluster", how="semi").select("job").unique()
-    rhythmic = set(periodic["job"].to_list())
-    names = {job: _job_id(part["addr"], bulk, window) for (job,), part in members.group_by("job", maintain_order=True)}
+    """Name the jobs and return `jobs` and `job_members`.
+
+    Parameters
+    ----------
+    members : `addr`, `host`, `job` (a number)
+    training : the jobs that train; all others are `other`
+    linking : the flows, look-back included, by which a job is followed into the past
+    """
+    names = {
+        job: _job_id(part["addr"], linking, window) for (job,), part in members.group_by("job", maintain_order=True)
+    }
     named = members.with_columns(
         window_start_ns=pl.lit(window.start_ns),
         job_id=pl.col("job").replace_strict(names, return_dtype=pl.String),
-        training=pl.col("job").is_in(list(rhythmic)),
+        training=pl.col("job").is_in(training.unique().implode()),
     )
     jobs = named.group_by("window_start_ns", "job_id").agg(
         kind=pl.when(pl.col("training").first()).then(pl.lit("training")).otherwise(pl.lit("other")),
