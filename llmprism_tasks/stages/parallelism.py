@@ -46,6 +46,24 @@ def parallelism(
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
     kinds = pair_kinds(bulk, flows, window, settings)
+    return tables(inside, kinds, jobs, job_members, topology, window)
+
+
+def tables(
+    inside: pl.DataFrame,
+    kinds: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return `jobs` with the layout that the kinds of pairs make, and `pairs`.
+
+    Parameters
+    ----------
+    inside : flows with `job_id`, those of the look-back among them
+    kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`; pairs that are absent are `other`
+    """
     present = inside.filter(pl.col("window_start_ns") == window.start_ns)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
     pairs = (
