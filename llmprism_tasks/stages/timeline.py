@@ -49,9 +49,23 @@ def timeline(
     since_ns = int(flows["flow_start_ns"].min())  # type: ignore[arg-type]
     numbered = rhythm.of_jobs(bulk, since_ns, settings.rhythm, pairs=synchronising)
     endpoints = completion.endpoint_steps(numbered, window, settings)
-    own, common = step_spans(endpoints, completion.job_steps(endpoints, window, settings), inside)
+    job_steps = completion.job_steps(endpoints, window, settings)
+    return tables(endpoints, job_steps, inside, bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), window)
+
+
+def tables(
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, inside: pl.DataFrame, placed: pl.DataFrame, window: Window
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return `steps` and `timeline`.
+
+    Parameters
+    ----------
+    endpoints, job_steps, inside : as for `step_spans`
+    placed : the flows to be placed in the steps, with `job_id` and `kind`
+    """
+    own, common = step_spans(endpoints, job_steps, inside)
     steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
-    rows = phases(bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), own)
+    rows = phases(placed, own)
     return tuple(  # type: ignore[return-value]
         frames.conform(frame.with_columns(window_start_ns=pl.lit(window.start_ns)), table)
         for table, frame in (("steps", steps), ("timeline", rows))
