@@ -98,7 +98,7 @@ def run_stage(name: str, window: Window, settings: Settings, *, jobs: Sequence[s
     warehouse = _open(settings)
     began = time.monotonic_ns()
     frames = {table: _read(warehouse, table, window, settings, jobs) for table in stage.reads}
-    results = _function(stage)(**frames, window=window, settings=settings)
+    results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
     store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs)
     store.record_window(warehouse, window, status="running", stage=name, elapsed_ns=time.monotonic_ns() - began)
@@ -217,8 +217,8 @@ def _read(
     return store.read(warehouse, table, span, jobs=jobs)
 
 
-def _function(stage: Stage) -> Callable[..., Sequence[pl.DataFrame]]:
-    module, _, name = stage.function.partition(":")
+def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
+    module, _, name = stage.function_of(settings.method.name).partition(":")
     function: Callable[..., Sequence[pl.DataFrame]] = getattr(importlib.import_module(module), name)
     return function
 

@@ -31,6 +31,11 @@ class Stage:
         """Where the pure function lives, as `module:name`."""
         return f"llmprism_tasks.stages.{self.name}:{self.name}"
 
+    def function_of(self, method: str) -> str:
+        """Where another method's function of this stage lives; `joint` is the one told above."""
+        package = "stages" if method == "joint" else f"stages.{method}"
+        return self.function.replace("stages", package, 1)
+
 
 STAGES: tuple[Stage, ...] = (
     Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members")),

@@ -255,6 +255,37 @@ class DiagnosisSettings:
 
 
 @dataclass(frozen=True)
+class PublishedSettings:
+    """The published method's own numbers; it is kept for comparison."""
+
+    posterior: float = number(
+        0.95, unit="probability", low=0.5, high=1, reason="as published: how sure a change must be to begin a step"
+    )
+    run_length: int = number(
+        64, unit="intervals", low=1, high=4096, reason="what a run remembers; most bursts are shorter, and time linear"
+    )
+    hazard: float = number(
+        0.3, unit="probability", low=0.001, high=0.999, reason="a step may have as few as three records before its gap"
+    )
+    interval_scale: float = number(
+        0.3, unit="natural logarithm", low=0.001, high=10, reason="intervals of one kind vary by a third"
+    )
+    mean_weight: float = number(
+        0.01, unit="intervals", low=1e-6, high=1000, reason="a run's level may lie ten scales from the prior's"
+    )
+    scale_weight: float = number(
+        1000.0, unit="intervals", low=1, high=1e9, reason="with less, gaps that recur are soon ordinary"
+    )
+    shortest_interval_ms: float = number(
+        5.0, unit="ms", low=1e-6, high=1000, reason="below the coarsest common idle timeout, intervals say nothing"
+    )
+    sigmas: float = number(3.0, unit="deviations", low=0.1, high=100, reason="the usual k of a k-sigma rule")
+    resolution: float = number(
+        0.003, unit="ratio", low=1e-6, high=1, reason="published error of step durations; lesser differences are none"
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """All settings, one section each; a stage is handed its own section."""
 
@@ -269,6 +300,7 @@ class Settings:
     parallelism: ParallelismSettings = field(default_factory=ParallelismSettings)
     timeline: TimelineSettings = field(default_factory=TimelineSettings)
     diagnosis: DiagnosisSettings = field(default_factory=DiagnosisSettings)
+    published: PublishedSettings = field(default_factory=PublishedSettings)
 
 
 @dataclass(frozen=True)
