@@ -1,0 +1,138 @@
+"""Exactly a window's rows are replaced, all tables at once or none; the same holds for a file and for a lake."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from flowfiles import WINDOW, flow
+
+from llmprism_tasks import frames
+from llmprism_tasks.errors import ContractError, InputError
+from llmprism_tasks.tables import TABLES
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.windows import Window
+
+BEFORE, AFTER = WINDOW.shifted(-1), WINDOW.shifted(1)
+
+
+def members(window: Window, *pairs: tuple[str, str]) -> pl.DataFrame:
+    rows = [{"window_start_ns": window.start_ns, "job_id": job, "addr": addr, "host": "h"} for job, addr in pairs]
+    return pl.DataFrame(rows, schema=frames.empty("job_members").schema)
+
+
+def flows(window: Window, *records: dict[str, object]) -> pl.DataFrame:
+    rows = [record | {"window_start_ns": window.start_ns} for record in records]
+    return pl.DataFrame(rows, schema=frames.empty("flows").schema)
+
+
+def addresses(warehouse: Warehouse, window: Window, jobs: list[str] | None = None) -> list[str]:
+    return store.read(warehouse, "job_members", window, jobs=jobs)["addr"].to_list()
+
+
+@pytest.mark.parametrize("table", [table.name for table in TABLES])
+def test_an_empty_table_reads_with_the_contracts_schema(either: Warehouse, table: str) -> None:
+    frame = store.read(either, table, WINDOW)
+    assert frame.schema == frames.empty(table).schema
+    assert frame.height == 0
+    store.replace(either, WINDOW, {table: frames.empty(table)})
+
+
+def test_only_the_windows_own_rows_are_replaced(either: Warehouse) -> None:
+    for window in (BEFORE, WINDOW, AFTER):
+        store.replace(either, window, {"job_members": members(window, ("j", "old"), ("j", "gone"))})
+    for _ in range(2):  # again makes no difference
+        store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "new"))})
+    assert [addresses(either, window) for window in (BEFORE, WINDOW, AFTER)] == [
+        ["gone", "old"],
+        ["new"],
+        ["gone", "old"],
+    ]
+    store.replace(either, WINDOW, {"job_members": members(WINDOW)})
+    assert addresses(either, WINDOW) == []
+
+
+def test_tables_to_clear_lose_the_windows_rows_only(either: Warehouse) -> None:
+    for window in (WINDOW, AFTER):
+        store.replace(either, window, {"job_members": members(window, ("j", "a")), "flows": flows(window, flow())})
+    store.replace(either, WINDOW, {"flows": flows(WINDOW)}, clears=["job_members", "steps"])
+    assert (addresses(either, WINDOW), addresses(either, AFTER)) == ([], ["a"])
+
+
+def test_some_jobs_are_replaced_and_the_others_stay(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"), ("k", "b"), ("l", "c"))})
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "d"))}, jobs=["j", "k"], clears=["pairs"])
+    assert store.read(either, "job_members", WINDOW).select("job_id", "addr").rows() == [("j", "d"), ("l", "c")]
+    assert addresses(either, WINDOW, jobs=["l"]) == ["c"]
+    assert addresses(either, WINDOW, jobs=[]) == []
+    with pytest.raises(ContractError, match="flows_quarantine"):
+        store.replace(either, WINDOW, {}, clears=["flows_quarantine"], jobs=["j"])
+
+
+def test_flows_of_jobs_are_those_of_their_members_in_the_last_window(either: Warehouse) -> None:
+    for window, addr in ((BEFORE, "10.0.0.9"), (WINDOW, "10.0.0.1")):
+        records = [flow(src_addr="10.0.0.1"), flow(src_addr="10.0.0.3", dst_addr="10.0.0.1"), flow(src_addr="10.0.0.9")]
+        store.replace(either, window, {"job_members": members(window, ("j", addr)), "flows": flows(window, *records)})
+    rows = store.read(either, "flows", WINDOW.lookback(1), jobs=["j"]).select("window_start_ns", "src_addr").rows()
+    assert rows == [(window.start_ns, addr) for window in (BEFORE, WINDOW) for addr in ("10.0.0.1", "10.0.0.3")]
+    assert store.read(either, "flows", WINDOW, jobs=["nobody"]).height == 0
+
+
+def test_rows_come_in_one_order_whatever_order_they_were_written_in(either: Warehouse) -> None:
+    records = flows(WINDOW, flow(2), flow(1, src_port=None), flow(1), flow(1, switch_path=None), flow(0))
+    answers = []
+    for frame in (records, records.reverse()):
+        store.replace(either, WINDOW, {"flows": frame})
+        answers.append(store.read(either, "flows", WINDOW))
+    assert answers[0].equals(answers[1])
+    assert answers[0]["flow_start_ns"].is_sorted()
+
+
+def test_what_breaks_the_contract_is_refused_whole(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"))})
+    nobody = members(WINDOW, ("j", "a")).with_columns(host=pl.lit(None, pl.String))
+    for wrong, found in ((members(AFTER, ("j", "b")), "1 rows of other windows"), (nobody, "NULL in host")):
+        with pytest.raises(ContractError, match=found):
+            store.replace(either, WINDOW, {"flows": flows(WINDOW, flow()), "job_members": wrong})
+    assert addresses(either, WINDOW) == ["a"]
+    assert store.read(either, "flows", WINDOW).height == 0
+
+
+def test_an_exception_inside_a_transaction_leaves_everything_as_it_was(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"))})
+
+    def fail() -> None:
+        with either.writing() as connection:
+            connection.execute("DELETE FROM job_members")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert addresses(either, WINDOW) == ["a"]
+
+
+def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
+    with pytest.raises(ContractError, match="no row in windows"):
+        store.record_window(either, WINDOW, status="done")
+    row = {"window_start_ns": WINDOW.start_ns, "window_end_ns": WINDOW.end_ns, "status": "landed", "reason": None}
+    row |= dict.fromkeys(("rows_read", "rows_landed", "rows_quarantined", "rows_duplicate"), 0)
+    row |= {"stage_ns": "{}", "software_version": "0"}
+    assert store.replace(either, WINDOW, {"windows": pl.DataFrame([row])}, unless_landed=True)
+    store.record_window(either, WINDOW, status="running", stage="recognition", elapsed_ns=5)
+    store.record_window(either, WINDOW, stage="timeline", elapsed_ns=7)
+    store.record_window(either, WINDOW, stage="recognition", elapsed_ns=6, reason="odd")
+    assert not store.replace(either, WINDOW, {"windows": pl.DataFrame([row])}, unless_landed=True)
+    told = store.read(either, "windows", WINDOW).row(0, named=True)
+    assert (told["status"], told["reason"]) == ("running", "odd")
+    assert json.loads(told["stage_ns"]) == {"recognition": 6, "timeline": 7}
+
+
+def test_queries_read_and_cannot_write(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"))})
+    assert store.query(either, "SELECT addr, 1 AS one FROM job_members").rows() == [("a", 1)]
+    for wrong in ("DELETE FROM job_members", "SELECT nothing FROM nowhere"):
+        with pytest.raises(InputError, match="DuckDB refuses"):
+            store.query(either, wrong)
+    assert addresses(either, WINDOW) == ["a"]
