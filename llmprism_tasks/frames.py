@@ -45,5 +45,5 @@ def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
             expected=f"the columns {', '.join(wanted.column_names)}",
             todo="This is a fault in the stage that made the rows; please report it.",
         )
-    conformed = frame.select(wanted.column_names).cast(dict(schema(wanted.columns)))
+    conformed = frame.select(wanted.column_names).cast(schema(wanted.columns))
     return conformed.sort(wanted.key, nulls_last=False) if table != "flows" else conformed
