@@ -268,7 +268,7 @@ class PublishedSettings:
         0.3, unit="probability", low=0.001, high=0.999, reason="a step may have as few as three records before its gap"
     )
     interval_scale: float = number(
-        0.3, unit="natural logarithm", low=0.001, high=10, reason="intervals of one kind vary by a third"
+        0.5, unit="natural logarithm", low=0.001, high=10, reason="intervals inside a burst differ by a factor of two"
     )
     mean_weight: float = number(
         0.01, unit="intervals", low=1e-6, high=1000, reason="a run's level may lie ten scales from the prior's"
@@ -277,7 +277,7 @@ class PublishedSettings:
         1000.0, unit="intervals", low=1, high=1e9, reason="with less, gaps that recur are soon ordinary"
     )
     shortest_interval_ms: float = number(
-        5.0, unit="ms", low=1e-6, high=1000, reason="below the coarsest common idle timeout, intervals say nothing"
+        20.0, unit="ms", low=1e-6, high=1000, reason="buckets and channels of one burst follow closer than this"
     )
     sigmas: float = number(3.0, unit="deviations", low=0.1, high=100, reason="the usual k of a k-sigma rule")
     resolution: float = number(

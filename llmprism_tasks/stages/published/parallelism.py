@@ -1,0 +1,63 @@
+"""Parallelism identification as published: a pipeline pair repeats one size, a data-parallel one has several.
+
+LLMPrism (arXiv 2505.00342), stage 3: each step votes with the number of its distinct sizes, the most frequent number
+decides, and within a component of data-parallel edges every pair is data-parallel.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.settings import PublishedSettings, Settings
+from llmprism_tasks.stages import layout, traffic
+from llmprism_tasks.stages import parallelism as joint
+from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.windows import Window
+
+
+def parallelism(
+    *,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Identify what each pair is to its job; parameters and results as of the joint method's stage."""
+    inside = traffic.inside_jobs(flows, job_members)
+    kinds = pair_kinds(inside, window.end_ns, settings.published)
+    return joint.tables(inside, kinds, jobs, job_members, topology, window)
+
+
+def pair_kinds(inside: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
+    """Judge each pair by its steps that ended before a moment.
+
+    Parameters
+    ----------
+    inside : flows with `job_id`
+
+    Returns
+    -------
+    sorted: `job_id`, `src_addr`, `dst_addr`, `kind` (`pp` or `dp`), `distinct_sizes` (the most frequent count, the
+    smallest of equally frequent ones) and `confidence`, the share of steps whose own count says the same
+    """
+    several = pl.col("distinct_sizes") > 1
+    votes = (
+        steps_until(inside, PAIR, edge_ns, settings)
+        .filter("ended")
+        .group_by(PAIR)
+        .agg(several=several.mean(), distinct_sizes=pl.col("distinct_sizes").mode().min())
+        .with_columns(dp=several)
+    )
+    groups = layout.components(votes.filter("dp").select(PAIR))
+    for end in layout.ENDS:
+        group = groups.rename({"addr": end, "component": f"{end}_group"})
+        votes = votes.join(group, on=["job_id", end], how="left")
+    dp = pl.col("dp") | (pl.col("src_addr_group") == pl.col("dst_addr_group")).fill_null(value=False)
+    return votes.select(
+        *PAIR,
+        "distinct_sizes",
+        kind=pl.when(dp).then(pl.lit("dp")).otherwise(pl.lit("pp")),
+        confidence=pl.when(dp).then("several").otherwise(1 - pl.col("several")),
+    ).sort(PAIR)

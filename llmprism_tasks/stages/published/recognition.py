@@ -1,0 +1,55 @@
+"""Recognition as published: disjoint sets over all pairs of a window; clusters on similar sets of hosts are one job.
+
+LLMPrism (arXiv 2505.00342), stage 1. Any flow between two GPU NICs links them, and a cluster's hosts are all that tells
+tenants apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks import frames
+from llmprism_tasks.methods import grouping
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import recognition as joint
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.windows import Window
+
+
+def recognition(
+    *, flows: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Recognise the jobs at work in a window.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back, which serve to name the jobs only
+    topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
+
+    Returns
+    -------
+    jobs : `training` if on more than one host, else `other`; layout NULL
+    job_members : NICs of each job
+    """
+    between = traffic.between_gpus(flows, topology.select("addr", "host"))
+    pairs = between.filter(pl.col("window_start_ns") == window.start_ns).select("src_addr", "dst_addr").unique()
+    if pairs.is_empty():
+        return frames.empty("jobs"), frames.empty("job_members")
+    members = joint.clusters(pairs, topology)
+    members = members.join(same_hosts(members, settings.recognition.host_similarity), on="cluster")
+    spread = members.group_by("job").agg(pl.col("host").n_unique()).filter(pl.col("host") > 1)
+    return joint.tables(members, spread["job"], between, window)
+
+
+def same_hosts(members: pl.DataFrame, similarity: float) -> pl.DataFrame:
+    """Merge clusters whose sets of hosts have at least this Jaccard similarity: `cluster`, `job`.
+
+    Parameters
+    ----------
+    members : `addr`, `host`, `cluster`
+    similarity : ratio, above 0
+    """
+    hosts = members["host"].rank("dense").cast(pl.Int64).to_numpy()
+    labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
+    return pl.DataFrame({"cluster": labels, "job": labels[grouping.merge_by_jaccard(rows, hosts, similarity)]})

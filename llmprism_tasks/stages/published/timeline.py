@@ -1,0 +1,95 @@
+"""Timeline reconstruction as published: a burst of a NIC's data-parallel flows ends its step.
+
+LLMPrism (arXiv 2505.00342), stage 4: change points of the intervals between a NIC's data-parallel flows part the
+bursts; pipeline and data-parallel flows are placed in the steps, and what is left is computing or waiting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks import frames
+from llmprism_tasks.methods.rounds import rounds
+from llmprism_tasks.settings import PublishedSettings, Settings
+from llmprism_tasks.stages import timeline as joint
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.windows import Window
+
+NIC = ["job_id", "addr"]
+STEP = ["job_id", "step"]
+
+
+def timeline(
+    *,
+    flows: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Reconstruct the steps that ended in the window; parameters and results as of the joint method's stage."""
+    del jobs
+    inside = traffic.inside_jobs(flows, job_members)
+    placed = inside.join(pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other"), on=PAIR)
+    synchronising = traffic.by_endpoint(placed.filter(pl.col("kind") == "dp"))
+    if synchronising.is_empty():
+        return frames.empty("steps"), frames.empty("timeline")
+    endpoints = member_steps(synchronising, window, settings.published)
+    job_steps = endpoints.group_by(STEP).agg(
+        pl.col("first_ns").min(), pl.col("end_ns").max(), pl.col("ended", "ended_before").first()
+    )
+    return joint.tables(endpoints, _advancing(job_steps, ["job_id"], "step"), inside, placed, window)
+
+
+def member_steps(synchronising: pl.DataFrame, window: Window, settings: PublishedSettings) -> pl.DataFrame:
+    """Return the steps of each NIC that its job has ended, those of the look-back included.
+
+    Parameters
+    ----------
+    synchronising : data-parallel flows with `job_id`, once for each of their ends as `addr`
+
+    Returns
+    -------
+    sorted: `job_id`, `addr`, `step` (counted in the job), `first_ns`, `end_ns`, `ended`, `ended_before` (the window).
+    A job's step that was not seen to be over at the window's start ends at it, at the earliest: the window before has
+    not told of it, and this one may not tell of an earlier time.
+    """
+    before, by_now = (_steps_over(synchronising, edge_ns, settings) for edge_ns in (window.start_ns, window.end_ns))
+    told = before.select(STEP).unique().with_columns(ended_before=True)
+    last = pl.col("end_ns").max().over(STEP)
+    late = ~pl.col("ended_before") & (last < window.start_ns) & (pl.col("end_ns") == last)
+    return (
+        by_now.join(told, on=STEP, how="left")
+        .with_columns(pl.col("ended_before").fill_null(value=False), ended=True)
+        .with_columns(end_ns=pl.when(late).then(window.start_ns).otherwise("end_ns"))
+        .select(*NIC, "step", "end_ns", "ended", "ended_before", first_ns="start_ns")
+        .sort(*NIC, "step")
+    )
+
+
+def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
+    """Line up the bursts of each job's NICs to steps, and keep the steps that were over at the edge.
+
+    A step is over when the burst of each NIC is, or when a next step has begun.
+    """
+    bursts = _advancing(steps_until(synchronising, NIC, edge_ns, settings), NIC, "step")
+    ordered = bursts.sort("job_id", "start_ns", "addr")
+    counts = ordered.group_by("job_id", maintain_order=True).len()["len"].to_numpy()
+    numbers = rounds(
+        ordered["addr"].rank("dense").cast(pl.Int64).to_numpy(),
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+    )
+    complete = pl.col("ended").all().over(STEP) & (pl.len().over(STEP) == pl.col("addr").n_unique().over("job_id"))
+    followed = pl.col("step") < pl.col("step").max().over("job_id")
+    return ordered.with_columns(step=pl.Series(numbers)).filter(
+        complete | followed, pl.col("end_ns").max().over(STEP) < edge_ns
+    )
+
+
+def _advancing(steps: pl.DataFrame, by: list[str], order: str) -> pl.DataFrame:
+    """Drop steps that end no later than one before them: they are part of it."""
+    latest = pl.col("end_ns").cum_max().shift().over(by)
+    return steps.sort(*by, order).filter((pl.col("end_ns") > latest).fill_null(value=True))
