@@ -210,12 +210,22 @@ def _line_up(table: pl.DataFrame) -> pl.DataFrame:
     delayed = (
         table.sort("end_ns")
         .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
-        .with_columns(delay=(pl.col("end_ns") - pl.col("leader_ns")).median().over("group", *PAIR))
+        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
+        .with_columns(delay=_typical_phase().over("group", *PAIR) * pl.col("period_ns"))
         .with_columns(moment=pl.col("end_ns") - pl.col("delay"))
         .sort("group", "moment", *PAIR)
     )
     apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("period_ns") / 4
     return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
+
+
+def _typical_phase() -> pl.Expr:
+    """Return the median of phases on a circle: just under half a period late and just over it are neighbours."""
+    turn = 2 * np.pi * pl.col("phase")
+    centre = pl.arctan2(turn.sin().mean(), turn.cos().mean()) / (2 * np.pi)
+    off = pl.col("phase") - centre
+    typical: pl.Expr = centre + (off - off.round()).median()
+    return typical
 
 
 def _whole_steps(table: pl.DataFrame, since_ns: int, settings: RhythmSettings) -> pl.DataFrame:
