@@ -1,0 +1,37 @@
+"""Records of one tensor share a class although headers make their sizes differ."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from handmade import flows, messages
+
+from llmprism_tasks.stages import sizes
+
+PAIR = ["src_addr", "dst_addr"]
+
+
+def found(*records: tuple[str, str, int], tolerance: float = 0.02) -> list[tuple[str, int, int]]:
+    table = flows(*(messages(src, dst, [i], size) for i, (src, dst, size) in enumerate(records)))
+    classed = sizes.with_class(table, PAIR, tolerance)
+    return classed.select(pl.concat_str(PAIR), "bytes", "size_class").rows()
+
+
+def test_classes_are_counted_pair_by_pair() -> None:
+    records = [("a", "b", 500), ("a", "b", 100), ("b", "a", 500), ("a", "b", 101)]
+    assert found(*records) == [("ab", 100, 0), ("ab", 101, 0), ("ab", 500, 1), ("ba", 500, 0)]
+
+
+@pytest.mark.parametrize(("size", "number"), [(1_020, 0), (1_021, 1)])
+def test_a_class_holds_what_is_within_the_tolerance(size: int, number: int) -> None:
+    assert found(("a", "b", 1_000), ("a", "b", size))[-1] == ("ab", size, number)
+
+
+def test_without_tolerance_only_equal_sizes_share_a_class() -> None:
+    assert [row[2] for row in found(("a", "b", 7), ("a", "b", 7), ("a", "b", 8), tolerance=0)] == [0, 0, 1]
+
+
+def test_nothing_has_no_classes() -> None:
+    classed = sizes.with_class(flows(), PAIR, 0.02)
+    assert classed.is_empty()
+    assert classed.schema["size_class"] == pl.Int64

@@ -1,0 +1,54 @@
+"""Only bulk data between members of one job is a job's traffic."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from handmade import flows, members, messages, settings, topology
+
+from llmprism_tasks.stages import traffic
+
+SOME = flows(messages("a", "b", [0], 1), messages("b", "a", [1], 2), messages("b", "storage", [2], 3))
+
+
+def test_flows_with_an_end_outside_the_topology_are_left_out() -> None:
+    kept = traffic.between_gpus(SOME, topology({"h": ["a"], "i": ["b"]}).select("addr", "host"))
+    assert kept.select("src_addr", "dst_addr", "src_host", "dst_host").rows() == [
+        ("a", "b", "h", "i"),
+        ("b", "a", "i", "h"),
+    ]
+
+
+def test_no_nics_no_flows() -> None:
+    assert traffic.between_gpus(SOME, topology({}).select("addr", "host")).is_empty()
+
+
+@pytest.mark.parametrize(("size", "kept"), [(16_384, 0), (16_385, 1)])
+def test_bulk_is_larger_than_control_messages(size: int, kept: int) -> None:
+    assert traffic.bulk(flows(messages("a", "b", [0], size)), settings().traffic).height == kept
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(0, 3), (1, 2), (3, 0)])
+def test_what_control_is_can_be_set(limit: int, kept: int) -> None:
+    assert traffic.bulk(SOME, settings("traffic", control_bytes=limit).traffic).height == kept
+
+
+def test_flows_between_two_jobs_are_inside_neither() -> None:
+    table = flows(messages("a", "b", [0], 1), messages("c", "d", [1], 2), messages("a", "c", [2], 3))
+    nics = members({"one": {"a": "h", "b": "h"}, "two": {"c": "h", "d": "h"}})
+    inside = traffic.inside_jobs(table, nics)
+    assert inside.select("job_id", "bytes").sort("bytes").rows() == [("one", 1), ("two", 2)]
+    assert set(inside.columns) == {*table.columns, "job_id"}
+
+
+def test_every_flow_is_seen_from_both_ends() -> None:
+    seen = traffic.by_endpoint(flows(messages("a", "b", [0], 7)))
+    assert seen.select("addr", "peer", "sends", "bytes").rows() == [("a", "b", True, 7), ("b", "a", False, 7)]
+    assert traffic.by_endpoint(flows()).columns == seen.columns
+
+
+def test_nothing_stays_nothing() -> None:
+    none = flows()
+    assert traffic.bulk(none, settings().traffic).is_empty()
+    assert traffic.inside_jobs(none, members({"j": {"a": "h"}})).is_empty()
+    assert traffic.inside_jobs(SOME, members({"j": {"a": "h", "b": "h"}}).clear()).schema["job_id"] == pl.String
