@@ -73,10 +73,11 @@ def member_steps(synchronising: pl.DataFrame, window: Window, settings: Publishe
 def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
     """Line up the bursts of each job's NICs to steps, and keep the steps that were over at the edge.
 
-    A step is over when the burst of each NIC is, or when a next step has begun.
+    They are lined up by their ends, for the last member ends a job's step; and a burst that was not cut where it should
+    have been still ends with a step. A step is over when the burst of each NIC is, or when a next step has begun.
     """
     bursts = _advancing(steps_until(synchronising, NIC, edge_ns, settings), NIC, "step")
-    ordered = bursts.sort("job_id", "start_ns", "addr")
+    ordered = bursts.sort("job_id", ~pl.col("ended"), "end_ns", "start_ns", "addr")
     counts = ordered.group_by("job_id", maintain_order=True).len()["len"].to_numpy()
     numbers = rounds(
         ordered["addr"].rank("dense").cast(pl.Int64).to_numpy(),
