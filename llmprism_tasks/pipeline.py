@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
     """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
 
-    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is half of what has been
+    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is a quarter of what has been
     waited since the window's end, a second at least: flows that come soon are noticed soon, and late ones cost little.
 
     Parameters
@@ -37,7 +37,7 @@ def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float
     left_ns = window.end_ns + settings.window.allowed_lateness_ns - now_ns
     if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows):
         return 0.0
-    pause_ns = max((now_ns - window.end_ns) // 2, NANOSECONDS_PER_SECOND)
+    pause_ns = max((now_ns - window.end_ns) // 4, NANOSECONDS_PER_SECOND)
     logger.info(
         "window %s: flows have not arrived; waiting up to %.0f s more", window, left_ns / NANOSECONDS_PER_SECOND
     )

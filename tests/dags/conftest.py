@@ -29,8 +29,10 @@ def bag() -> BundleDagBag:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def minute(bag: BundleDagBag) -> Any:
+    """The minute DAG, parsed anew: a run in this process leaves its parameters behind in the DAG."""
+    bag.process_file(bag.dags["llmprism_minute"].fileloc, only_if_updated=False)
     return bag.dags["llmprism_minute"]
 
 

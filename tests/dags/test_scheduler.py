@@ -16,10 +16,9 @@ PATIENCE_S = 120
 
 def test_a_backfill_ends_with_the_rows_of_analyze(tmp_path: Path) -> None:
     drop(tmp_path)
-    straight = str(tmp_path / "straight.duckdb")
-    pipeline.analyze(settings_in(tmp_path, LLMPRISM_PLACES__WAREHOUSE=straight))
-
     with started(tmp_path, scheduled=False) as airflow:
+        straight = str(tmp_path / "straight.duckdb")
+        pipeline.analyze(settings_in(tmp_path, LLMPRISM_PLACES__WAREHOUSE=straight))
         airflow.wait_until_ready("llmprism_minute")
         first, last = (f"{window.start:%Y-%m-%dT%H:%M:%S}" for window in (WINDOWS[0], WINDOWS[-1]))
         command = ["airflow", "backfill", "create", "--dag-id", "llmprism_minute", "--from-date", first]
