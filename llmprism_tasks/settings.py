@@ -123,19 +123,39 @@ class RhythmSettings:
         reason="the coarsest common idle timeout; steps last 0.2 s and more, and are quiet for far longer",
     )
     quiet_ratio: float = number(
-        1.5, unit="ratio", low=1.01, high=100, reason="in captured DDP the quiet gap is 1.7 times the longest inside a burst"
+        1.5,
+        unit="ratio",
+        low=1.01,
+        high=100,
+        reason="in captured DDP the quiet gap is 1.7 times the longest inside a burst",
     )
     byte_tolerance: float = number(
-        0.1, unit="ratio", low=0, high=1, reason="a step moves the same bytes; loss and retransmission change a few percent"
+        0.1,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="a step moves the same bytes; loss and retransmission change a few percent",
     )
     pace_tolerance: float = number(
-        0.25, unit="ratio", low=0, high=1, reason="healthy steps vary by up to 10 %, neighbours by more, parts of a step by far more"
+        0.25,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="healthy steps vary by up to 10 %, neighbours by more, parts of a step by far more",
     )
     same_period: float = number(
-        0.1, unit="ratio", low=0.001, high=1, reason="medians over a few steps of the same job differ by their jitter, up to 10 %"
+        0.1,
+        unit="ratio",
+        low=0.001,
+        high=1,
+        reason="medians over a few steps of the same job differ by their jitter, up to 10 %",
     )
     least_support: float = number(
-        0.6, unit="ratio of the NICs", low=0, high=1, reason="all NICs take part in a step; some pairs are too broken to show it"
+        0.6,
+        unit="ratio of the NICs",
+        low=0,
+        high=1,
+        reason="all NICs take part in a step; some pairs are too broken to show it",
     )
     period_support: float = number(
         0.85,
@@ -145,19 +165,39 @@ class RhythmSettings:
         reason="a period seen by chance is shared by some pairs, the step's by about all",
     )
     period_persistence: float = number(
-        0.4, unit="ratio of the time", low=0, high=1, reason="micro-batches go on for most of a step, buckets for a tenth of it"
+        0.4,
+        unit="ratio of the time",
+        low=0,
+        high=1,
+        reason="micro-batches go on for most of a step, buckets for a tenth of it",
     )
     least_explained: float = number(
-        0.5, unit="ratio of the bytes", low=0, high=1, reason="a step's period moves most bytes; beside a part of it, the rest seems to come by chance"
+        0.5,
+        unit="ratio of the bytes",
+        low=0,
+        high=1,
+        reason="a step's period moves most bytes; beside a part of it, the rest seems to come by chance",
     )
     steady_variation: float = number(
-        0.3, unit="ratio", low=0, high=10, reason="experts are called equally often in each step; buckets of one burst are not"
+        0.3,
+        unit="ratio",
+        low=0,
+        high=10,
+        reason="experts are called equally often in each step; buckets of one burst are not",
     )
     least_step: float = number(
-        0.6, unit="ratio", low=0, high=1, reason="of a typical step's bytes: the first weights' broadcast carries less, a step with losses more"
+        0.6,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of a typical step's bytes: the first weights' broadcast carries less, a step with losses more",
     )
     least_whole: float = number(
-        0.9, unit="ratio", low=0, high=1, reason="of a typical step's bytes: below it, a burst may be only the first part of its step"
+        0.9,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of a typical step's bytes: below it, a burst may be only the first part of its step",
     )
 
 
@@ -180,7 +220,11 @@ class RecognitionSettings:
         reason="ends of one job's steps keep their distance within milliseconds; two jobs' drift apart by their jitter",
     )
     silent_periods: float = number(
-        1.5, unit="periods", low=0, high=10, reason="a pair silent for longer than its period, with room for jitter, has stopped"
+        1.5,
+        unit="periods",
+        low=0,
+        high=10,
+        reason="a pair silent for longer than its period, with room for jitter, has stopped",
     )
 
 
@@ -189,13 +233,25 @@ class ParallelismSettings:
     """What tells the kinds of pairs apart."""
 
     same_size: float = number(
-        0.02, unit="ratio", low=0, high=0.5, reason="headers and merged control messages change a tensor's size by less than 2 %"
+        0.02,
+        unit="ratio",
+        low=0,
+        high=0.5,
+        reason="headers and merged control messages change a tensor's size by less than 2 %",
     )
     least_presence: float = number(
-        0.5, unit="ratio of the steps", low=0, high=1, reason="what comes in fewer steps (start-up, a checkpoint) is not the layout's"
+        0.5,
+        unit="ratio of the steps",
+        low=0,
+        high=1,
+        reason="what comes in fewer steps (start-up, a checkpoint) is not the layout's",
     )
     one_size_share: float = number(
-        0.9, unit="ratio", low=0, high=1, reason="of a pair's bytes in one size: pipeline pairs have 1.0, gradient buckets at most 0.7"
+        0.9,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of a pair's bytes in one size: pipeline pairs have 1.0, gradient buckets at most 0.7",
     )
     pipeline_spread: float = number(
         0.25,
@@ -208,7 +264,11 @@ class ParallelismSettings:
         0.5, unit="ratio of the period", low=0, high=1, reason="experts are called in every layer of every micro-batch"
     )
     expert_records: int = number(
-        8, unit="records per step", low=1, high=1000, reason="two calls a layer, forward and backward: four layers at least"
+        8,
+        unit="records per step",
+        low=1,
+        high=1000,
+        reason="two calls a layer, forward and backward: four layers at least",
     )
     expert_sizes: float = number(
         0.5,
@@ -218,7 +278,11 @@ class ParallelismSettings:
         reason="sizes not met in most other steps: a router makes every size anew, a schedule repeats its own",
     )
     ring_share: float = number(
-        0.5, unit="ratio", low=0, high=1, reason="of a NIC's largest synchronised pair: rings of one collective carry equal bytes"
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of a NIC's largest synchronised pair: rings of one collective carry equal bytes",
     )
 
 
@@ -240,17 +304,68 @@ class DiagnosisSettings:
     """What is news. False alarms cost more than a late one."""
 
     least_effect: float = number(
-        0.04, unit="ratio of the step", low=0, high=1, reason="below 4 % of step time normal jitter wins (METHOD, measured elsewhere)"
+        0.04,
+        unit="ratio of the step",
+        low=0,
+        high=1,
+        reason="below 4 % of step time normal jitter wins (METHOD, measured elsewhere)",
     )
     sigmas: float = number(
-        5.0, unit="robust deviations", low=1, high=100, reason="thousands of comparisons an hour: one false alarm in 100 job-hours at most"
+        5.0,
+        unit="robust deviations",
+        low=1,
+        high=100,
+        reason="thousands of comparisons an hour: one false alarm in 100 job-hours at most",
     )
-    least_steps: int = number(3, unit="steps", low=1, high=1000, reason="one slow step is chance, three in a row are a trouble")
+    least_steps: int = number(
+        3, unit="steps", low=1, high=1000, reason="one slow step is chance, three in a row are a trouble"
+    )
     persistence: float = number(
-        0.7, unit="ratio of the steps", low=0, high=1, reason="a trouble shows in most steps; jitter hits another rank each time"
+        0.7,
+        unit="ratio of the steps",
+        low=0,
+        high=1,
+        reason="a trouble shows in most steps; jitter hits another rank each time",
     )
+    noise_margin: float = number(
+        3.0,
+        unit="robust deviations",
+        low=0,
+        high=100,
+        reason="of the job's own noise, below which an excess is not counted as slow",
+    )
+    least_noise: float = number(
+        0.01,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="healthy hosts differ by 1 % for ever; a smaller deviation would only make scores large",
+    )
+    least_work: float = number(
+        0.01,
+        unit="ratio of the step",
+        low=0,
+        high=1,
+        reason="work that takes less tells more of the clock than of the host",
+    )
+    least_bytes: int = number(
+        1_000_000, unit="bytes", low=1, high=10**12, reason="a smaller record lasts for microseconds: latency, not rate"
+    )
+    least_peers: int = number(3, unit="transfers", low=2, high=1000, reason="two cannot outvote each other")
+    least_transfers: int = number(
+        2,
+        unit="transfers",
+        low=1,
+        high=1000,
+        reason="one slow ring may have a slow NIC; a switch slows all that cross it",
+    )
+    least_records: int = number(10, unit="records", low=1, high=10**6, reason="a rate from fewer records is chance")
     slow_rate: float = number(
-        1.25, unit="ratio", low=1.01, high=100, reason="shared links make rates differ by a few percent; a degraded switch by half"
+        1.25,
+        unit="ratio",
+        low=1.01,
+        high=100,
+        reason="shared links make rates differ by a few percent; a degraded switch by half",
     )
 
 

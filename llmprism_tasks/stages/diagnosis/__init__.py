@@ -1,0 +1,51 @@
+"""Diagnosis: steps and flows -> what is wrong, and with whom.
+
+LLMPrism (arXiv 2505.00342), stage 5, compares steps with their job's, data-parallel groups with each other and switches with each
+other. Beyond the paper: medians instead of means, a least effect, and persistence over steps, since experts hate false
+alarms most of all; and the culprit itself, who starts late with nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks import frames
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.diagnosis import cross_group, cross_step, straggler, switch_level
+from llmprism_tasks.stages.diagnosis.evidence import gather
+from llmprism_tasks.windows import Window
+
+TROUBLES = (straggler.find, switch_level.find, cross_group.find, cross_step.find)
+"""One function per kind of trouble: evidence and settings in, rows of `diagnoses` out."""
+
+
+def diagnosis(
+    *,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    steps: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame]:
+    """Diagnose the steps that ended in the window.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back
+    topology : `addr`, `host`, `gpu`
+    jobs, job_members, pairs, steps : the window's
+
+    Returns
+    -------
+    diagnoses : empty when nothing is worth waking anybody for
+    """
+    del jobs
+    evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
+    if evidence is None:
+        return (frames.empty("diagnoses"),)
+    found = [find(evidence, settings.diagnosis) for find in TROUBLES]
+    rows = pl.concat(found).with_columns(window_start_ns=pl.lit(window.start_ns))
+    return (frames.conform(rows, "diagnoses"),)

@@ -1,0 +1,98 @@
+"""Evidence: what all kinds of trouble are looked for in, gathered once per window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import completion, layout, rhythm, traffic
+from llmprism_tasks.windows import Window
+
+ROW = {
+    "job_id": pl.String,
+    "kind": pl.String,
+    "subject_type": pl.String,
+    "subject": pl.String,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "score": pl.Float64,
+    "severity": pl.Float64,
+    "explanation": pl.String,
+}
+"""Columns of a trouble that is found: those of `diagnoses`, without the window."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Frames that the kinds of trouble share.
+
+    Attributes
+    ----------
+    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`
+    steps : steps of NICs that ended in the window
+    history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
+    groups : data-parallel groups: `job_id`, `addr`, `component`
+    members : `job_id`, `addr`, `host`
+    window : the window
+    """
+
+    flows: pl.DataFrame
+    steps: pl.DataFrame
+    history: pl.DataFrame
+    groups: pl.DataFrame
+    members: pl.DataFrame
+    window: Window
+
+
+def gather(
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    steps: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> Evidence | None:
+    """Gather the evidence; None when no job has steps in the window."""
+    own = steps.filter(pl.col("addr").is_not_null())
+    if own.is_empty():
+        return None
+    bulk = traffic.bulk(traffic.inside_jobs(flows, job_members), settings.traffic)
+    synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
+    since_ns = int(flows["flow_start_ns"].min())  # type: ignore[arg-type]
+    numbered = rhythm.of_jobs(bulk, since_ns, settings.rhythm, pairs=synchronising)
+    job_steps = completion.job_steps(completion.endpoint_steps(numbered, window, settings), window, settings)
+    return Evidence(
+        flows=bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
+        steps=own,
+        history=_history(job_steps),
+        groups=layout.data_parallel_groups(pairs, job_members, topology),
+        members=job_members.select("job_id", "addr", "host"),
+        window=window,
+    )
+
+
+def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float | None:
+    """Return how much longer a job's steps take inside an interval than outside, as a ratio; None without three of each.
+
+    Parameters
+    ----------
+    history : steps of one job: `start_ns`, `end_ns`
+    """
+    inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
+    lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))
+    within, without = (lengths.filter(pl.col("inside") == side)["length"] for side in (True, False))
+    if min(within.len(), without.len()) < 3:
+        return None
+    return float(within.median() / without.median()) - 1  # type: ignore[operator, arg-type]
+
+
+def _history(job_steps: pl.DataFrame) -> pl.DataFrame:
+    return (
+        job_steps.sort("job_id", "step")
+        .with_columns(start_ns=pl.col("end_ns").shift().over("job_id"), current=completion.IN_WINDOW)
+        .filter(pl.col("ended"), pl.col("start_ns").is_not_null(), pl.col("start_ns") < pl.col("end_ns"))
+        .select("job_id", "start_ns", "end_ns", "current")
+    )
