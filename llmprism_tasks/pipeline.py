@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
     """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
 
-    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is a quarter of what has been
-    waited since the window's end, a second at least: flows that come soon are noticed soon, and late ones cost little.
+    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is a quarter of the time
+    since the window's end, a second at least: flows that come soon are noticed soon, and late ones cost little.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ A record belongs to the window in which it starts; `staging.py` says where one g
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.staging import Staging, staging, starts_after
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+
+logger = logging.getLogger(__name__)
 
 LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year must not make millions of empty windows
 STALE = (*DERIVED, "validation_results")  # what a window that starts over loses
@@ -44,7 +47,10 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
     """
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
     with staging(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=window) as staged:
-        _write(warehouse, window, staged, arrived=flows_arrived(window, flows))
+        arrived = flows_arrived(window, flows)
+        if not arrived:
+            logger.warning("window %s: %s", window, NOT_ARRIVED)
+        _write(warehouse, window, staged, arrived=arrived)
         return asdict(staged.counts(window))
 
 
