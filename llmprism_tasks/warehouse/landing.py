@@ -49,7 +49,7 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
     with staging(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=window) as staged:
         arrived = flows_arrived(window, flows)
         if not arrived:
-            logger.warning("window %s: %s", window, NOT_ARRIVED)
+            logger.info("window %s: %s", window, NOT_ARRIVED)
         _write(warehouse, window, staged, arrived=arrived)
         return asdict(staged.counts(window))
 
