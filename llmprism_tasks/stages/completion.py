@@ -1,9 +1,10 @@
 """Which steps are over, and in which window each of them ended.
 
-A step belongs to the window in which it ends, but a window's run does not see what comes after it. A burst that is under way
-at a window's edge is left to the next window; it is over when its bytes are complete, or when it lasts longer than
-usual without them. The next window applies the same rule to what was visible at the edge, so both agree on every
-step without knowing of each other.
+A step belongs to the window in which it ends, but a window's run does not see what comes after it. A burst that is
+under way at a window's edge is left to the next window; it is over when its bytes are complete, or when it lasts
+longer than usual without them. The next window applies the same rule to what was visible at the edge, so both agree on
+every step without knowing of each other. A member whose part was over when too little of the job's step was there to
+be one has its step in the next window, with the rest of the job.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -
 
     Returns
     -------
-    sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`, `ended_before` (over before
-    the window began) and `ended` (over before the window's end)
+    sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
+    `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
     seen_before = pl.col("flow_start_ns") < window.start_ns
     steps = (
@@ -37,20 +38,27 @@ def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -
             bytes=pl.col("bytes").sum(),
             end_before_ns=pl.col("flow_end_ns").filter(seen_before).max(),
             bytes_before=pl.col("bytes").filter(seen_before).sum(),
+            period_ns=pl.col("group_period_ns").first(),
+        )
+        .with_columns(
+            pl.col("bytes", "bytes_before").sum().over("job_id", "step").name.prefix("step_"),
+            step_first_ns=pl.col("first_ns").min().over("job_id", "step"),
         )
         .with_columns(
             typical_bytes=pl.col("bytes").median().over("job_id", "addr"),
             typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("job_id", "addr"),
         )
     )
-    before = _over("end_before_ns", "bytes_before", window.start_ns, settings)
+    too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("step_bytes").median().over("job_id")
+    recent = pl.lit(window.start_ns) - pl.col("step_first_ns") < pl.col("period_ns")
+    before = _over("end_before_ns", "bytes_before", window.start_ns, settings) & ~(too_little & recent)
     return (
         steps.with_columns(ended_before=before.fill_null(value=False))
         .with_columns(
             ended=pl.col("ended_before") | _over("end_ns", "bytes", window.end_ns, settings),
             end_ns=pl.when("ended_before").then("end_before_ns").otherwise("end_ns"),
         )
-        .drop("end_before_ns", "bytes_before", "typical_bytes", "typical_ns")
+        .select("job_id", "addr", "step", "first_ns", "end_ns", "bytes", "ended_before", "ended")
         .sort("job_id", "addr", "step")
     )
 
@@ -76,7 +84,9 @@ def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl
         .with_columns(typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("job_id"))
     )
     patience = pl.col("typical_ns") * settings.timeline.overdue
-    late_before = (pl.lit(window.start_ns) - pl.col("first_before_ns") > patience) & (pl.col("end_ns") < window.start_ns)
+    late_before = (pl.lit(window.start_ns) - pl.col("first_before_ns") > patience) & (
+        pl.col("end_ns") < window.start_ns
+    )
     late_now = (pl.lit(window.end_ns) - pl.col("first_ns") > patience) & (pl.col("end_ns") < window.end_ns)
     return (
         steps.with_columns(ended_before=pl.col("all_before") | late_before.fill_null(value=False))
