@@ -1,0 +1,174 @@
+"""From pairs to degrees: pipelines, rings, and rings that pass through a host unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from handmade import members, topology
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism_tasks.stages import layout
+
+Pair = tuple[str, str, str]
+RING_SHARE = 0.5
+
+
+def table(pairs: Iterable[Pair | tuple[str, str, str, float]], job: str = "j") -> pl.DataFrame:
+    """Return pairs of one job from (sender, receiver, kind) and perhaps their bytes per step, else 100."""
+    rows = [(job, src, dst, kind, float(rest[0] if rest else 100)) for src, dst, kind, *rest in pairs]
+    columns = {
+        "job_id": pl.String,
+        "src_addr": pl.String,
+        "dst_addr": pl.String,
+        "kind": pl.String,
+        "bytes_per_step": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def ring(nics: Sequence[str], kind: str = "dp") -> list[Pair]:
+    return [(src, dst, kind) for src, dst in [*pairwise(nics), (nics[-1], nics[0])]]
+
+
+def line(nics: Sequence[str]) -> list[Pair]:
+    return [pair for src, dst in pairwise(nics) for pair in ((src, dst, "pp"), (dst, src, "pp"))]
+
+
+def cluster(hosts: int, gpus: int) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Return hosts and their NICs, named `<host letter><gpu>`, and the NICs by host."""
+    nics = [[f"{chr(97 + host)}{gpu}" for gpu in range(gpus)] for host in range(hosts)]
+    return {f"host-{chr(97 + host)}": of for host, of in enumerate(nics)}, nics
+
+
+def degrees(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> tuple[int | None, int | None, int | None] | None:
+    """Return (tp, pp, dp) of one job on all NICs of the hosts; None if the job has no row."""
+    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    found = layout.degrees(table(pairs), nics, topology(hosts))
+    return found.select("tp", "pp", "dp").row(0) if found.height else None
+
+
+def test_rails_of_one_pipeline_and_one_ring_each() -> None:
+    """Two replicas of two stages, a host each, four GPUs: TP 4, PP 2, DP 2."""
+    hosts, nics = cluster(4, 4)
+    rails = [pair for g in range(4) for pair in (*line([nics[0][g], nics[2][g]]), *line([nics[1][g], nics[3][g]]))]
+    rings = [pair for g in range(4) for pair in (*ring([nics[0][g], nics[1][g]]), *ring([nics[2][g], nics[3][g]]))]
+    assert degrees([*rails, *rings], hosts) == (4, 2, 2)
+
+
+def test_data_parallel_alone() -> None:
+    hosts, nics = cluster(4, 2)
+    assert degrees([pair for g in range(2) for pair in ring([of[g] for of in nics])], hosts) == (2, 1, 4)
+    assert degrees(ring([nic for of in nics for nic in of]), hosts) == (1, 1, 8)
+
+
+def test_pipelines_alone() -> None:
+    hosts, nics = cluster(4, 2)
+    assert degrees([pair for g in range(2) for pair in line([of[g] for of in nics])], hosts) == (2, 4, 1)
+
+
+def test_a_ring_through_a_host_with_two_replicas() -> None:
+    """TP 2 on hosts of four: each ring enters a host at one rail and leaves it at another, unseen between."""
+    hosts, nics = cluster(2, 4)
+    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
+    assert degrees(seen, hosts) == (2, 1, 4)
+
+
+def test_gpu_indices_are_not_needed() -> None:
+    hosts, nics = cluster(2, 4)
+    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
+    of = members({"j": {addr: host for host, some in hosts.items() for addr in some}})
+    unknown = topology(hosts).with_columns(gpu=pl.lit(None, dtype=pl.Int32))
+    assert layout.degrees(table(seen), of, unknown).select("tp", "pp", "dp").row(0) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(5, (5, 1, 4)), (4, (None, None, None))])
+def test_one_rail_in_five_may_have_lost_its_pairs(gpus: int, expected: tuple[int | None, ...]) -> None:
+    """All rails but the last have their ring: four fifths of the NICs agree, or three quarters."""
+    hosts, nics = cluster(4, gpus)
+    assert degrees([pair for g in range(gpus - 1) for pair in ring([of[g] for of in nics])], hosts) == expected
+
+
+def test_degrees_that_do_not_multiply_to_the_job_are_unknown() -> None:
+    hosts, nics = cluster(5, 1)
+    flat = [of[0] for of in nics]
+    assert degrees([*line(flat[:4]), *ring([flat[4], flat[0]])], hosts) == (None, None, None)
+
+
+def test_tensor_parallelism_stays_inside_a_host() -> None:
+    """Rings of two among eight hosts with one GPU each leave a factor of four that no host could hold."""
+    hosts, nics = cluster(8, 1)
+    rings = [pair for i in range(0, 8, 2) for pair in ring([nics[i][0], nics[i + 1][0]])]
+    assert degrees(rings, hosts) == (None, None, None)
+
+
+def test_a_job_whose_pairs_are_all_other_has_no_degrees() -> None:
+    hosts, nics = cluster(2, 1)
+    assert degrees(ring([nics[0][0], nics[1][0]], "other"), hosts) is None
+    assert degrees([], hosts) is None
+
+
+def test_jobs_are_laid_out_each_by_itself() -> None:
+    hosts, nics = cluster(4, 1)
+    first, second = [of[0] for of in nics[:2]], [of[0] for of in nics[2:]]
+    of = members({"one": {"a0": "host-a", "b0": "host-b"}, "two": {"c0": "host-c", "d0": "host-d"}})
+    pairs = pl.concat([table(ring(first), "one"), table(line(second), "two")])
+    found = layout.degrees(pairs, of, topology(hosts)).sort("job_id")
+    assert found.rows() == [("one", 1, 1, 2), ("two", 1, 2, 1)]
+
+
+def kinds(pairs: Iterable[tuple[str, str, str, float]], share: float = RING_SHARE) -> dict[tuple[str, str], str]:
+    found = layout.gradients_apart(table(pairs), share)
+    return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
+
+
+def two_groups(joining: float) -> list[tuple[str, str, str, float]]:
+    """Two rings of four, of 100 bytes a step, and a pair between one NIC of each that carries this much."""
+    rings = [(src, dst, kind, 100.0) for nics in ("abcd", "efgh") for src, dst, kind in ring(nics)]
+    return [*rings, ("a", "e", "dp", joining), ("e", "a", "dp", joining)]
+
+
+@pytest.mark.parametrize(("joining", "kind"), [(49, "other"), (51, "dp")])
+def test_what_links_two_gradient_groups_with_fewer_bytes_is_something_else(joining: float, kind: str) -> None:
+    """The embedding of the first and the last stage: only a pair as busy as the rings is one of them."""
+    found = kinds(two_groups(joining))
+    assert found[("a", "e")] == found[("e", "a")] == kind
+    assert {found[("a", "b")], found[("h", "e")]} == {"dp"}
+
+
+def test_how_busy_a_ring_is_can_be_set() -> None:
+    assert kinds(two_groups(30), share=0.25)[("a", "e")] == "dp"
+
+
+def test_a_weak_pair_inside_one_group_stays_with_it() -> None:
+    assert kinds([*two_groups(10), ("a", "c", "dp", 10)])[("a", "c")] == "dp"
+
+
+@pytest.mark.parametrize(("linked", "kind"), [(3, "other"), (4, "dp")])
+def test_links_across_groups_that_touch_about_all_nics_are_gradients(linked: int, kind: str) -> None:
+    """Dense layers beside experts: each NIC of one group has a weak link into the other, or only some have."""
+    links = [(src, dst, "dp", 10.0) for src, dst in list(zip("abcd", "efgh", strict=True))[:linked]]
+    found = kinds([*two_groups(10)[:-2], *links])
+    assert found[("a", "e")] == kind
+
+
+def test_only_synchronised_pairs_are_judged() -> None:
+    assert kinds([("a", "b", "pp", 10), ("b", "a", "ep", 10)]) == {("a", "b"): "pp", ("b", "a"): "ep"}
+
+
+links = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")).filter(lambda p: p[0] != p[1]))
+
+
+@given(links)
+def test_components_join_what_is_linked_whichever_way_round(pairs: list[tuple[str, str]]) -> None:
+    def labels(rows: list[tuple[str, str]]) -> dict[str, int]:
+        found = layout.components(table([(*pair, "dp") for pair in rows]).select("job_id", "src_addr", "dst_addr"))
+        return dict(found.select("addr", "component").iter_rows())
+
+    label = labels(pairs)
+    assert all(label[src] == label[dst] for src, dst in pairs)
+    assert set(label) == {addr for pair in pairs for addr in pair}
+    assert labels([(dst, src) for src, dst in reversed(pairs)]) == label
