@@ -159,7 +159,7 @@ def _analyze(arguments: argparse.Namespace) -> None:
     with _progress("landing") as on_window:
         windows = pipeline.analyze(settings, on_window=on_window)
     place = settings.places.warehouse
-    _tell(f"{len(windows)} windows are in {place}. Next: llmprism report --warehouse {place}")
+    _tell(f"Windows done: {len(windows)}. Next: llmprism report --warehouse {place}")
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -215,7 +215,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
         )
     counts = ", ".join(f"{count} {what}" for what, count in written.items())
     places = f"--flows {arguments.out / 'flows'} --topology {arguments.out / 'topology.csv'}"
-    _tell(f"{counts} are in {arguments.out}. Next: llmprism analyze {places}")
+    _tell(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
 
 
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:

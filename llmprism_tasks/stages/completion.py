@@ -110,9 +110,9 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
 
     Returns
     -------
-    flows with `step`, NULL for those after the last step, in order of their starts
+    flows with `step`, NULL for those after the last step
     """
-    ordered = flows.sort("flow_start_ns", "flow_end_ns", *("src_addr", "dst_addr"), "bytes")
+    ordered = flows.sort("flow_start_ns")
     own = endpoints.select("job_id", "end_ns", "step", src_addr="addr").sort("end_ns")
     common = jobs.select("job_id", "end_ns", "step").sort("end_ns")
     silent = ~pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
@@ -122,7 +122,7 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
         )
         for chosen, steps, by in ((~silent, own, ["job_id", "src_addr"]), (silent, common, ["job_id"]))
     ]
-    return pl.concat(joined).drop("end_ns").sort("flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes")
+    return pl.concat(joined).drop("end_ns")
 
 
 def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -29,9 +29,11 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     synchronised = pairs.filter(pl.col("kind") == "dp")
     if synchronised.is_empty():
         return pairs
-    largest = pl.concat(
-        [synchronised.select("job_id", "bytes_per_step", addr=pl.col(end)) for end in ENDS]
-    ).group_by("job_id", "addr").agg(largest=pl.col("bytes_per_step").max())
+    largest = (
+        pl.concat([synchronised.select("job_id", "bytes_per_step", addr=pl.col(end)) for end in ENDS])
+        .group_by("job_id", "addr")
+        .agg(largest=pl.col("bytes_per_step").max())
+    )
     sized = synchronised
     for end in ENDS:
         sized = sized.join(largest.rename({"addr": end, "largest": f"{end}_largest"}), on=["job_id", end])
@@ -41,11 +43,16 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
         sized = sized.join(group.rename({"addr": end, "component": f"{end}_group"}), on=["job_id", end], how="left")
     joins = ~sure & (pl.col("src_addr_group") != pl.col("dst_addr_group")).fill_null(value=True)
     joining = sized.filter(joins).select("job_id", *ENDS)
-    touched = pl.concat([joining.select("job_id", addr=pl.col(end)) for end in ENDS]).group_by("job_id").agg(
-        touched=pl.col("addr").n_unique()
+    touched = (
+        pl.concat([joining.select("job_id", addr=pl.col(end)) for end in ENDS])
+        .group_by("job_id")
+        .agg(touched=pl.col("addr").n_unique())
     )
-    everywhere = largest.group_by("job_id").len().join(touched, on="job_id").filter(
-        pl.col("touched") >= AGREEMENT * pl.col("len")
+    everywhere = (
+        largest.group_by("job_id")
+        .len()
+        .join(touched, on="job_id")
+        .filter(pl.col("touched") >= AGREEMENT * pl.col("len"))
     )
     apart = joining.join(everywhere, on="job_id", how="anti").with_columns(apart=True)
     return (
@@ -86,10 +93,19 @@ def data_parallel_groups(pairs: pl.DataFrame, job_members: pl.DataFrame, topolog
     )
     hops = pairs.filter(pl.col("kind") == "dp").select("job_id", *ENDS)
     for end in ENDS:
-        hops = hops.join(nics.select("job_id", "rail", "host", **{end: "addr"}).rename({"rail": f"{end}_rail", "host": f"{end}_host"}), on=["job_id", end])
-    crossing = hops.filter(
-        pl.col("src_addr_rail") != pl.col("dst_addr_rail"), pl.col("src_addr_host") != pl.col("dst_addr_host")
-    ).select("job_id", rail="src_addr_rail", other="dst_addr_rail").unique()
+        hops = hops.join(
+            nics.select("job_id", "rail", "host", **{end: "addr"}).rename(
+                {"rail": f"{end}_rail", "host": f"{end}_host"}
+            ),
+            on=["job_id", end],
+        )
+    crossing = (
+        hops.filter(
+            pl.col("src_addr_rail") != pl.col("dst_addr_rail"), pl.col("src_addr_host") != pl.col("dst_addr_host")
+        )
+        .select("job_id", rail="src_addr_rail", other="dst_addr_rail")
+        .unique()
+    )
     inner = (
         nics.join(crossing, on=["job_id", "rail"])
         .join(nics, left_on=["job_id", "host", "other"], right_on=["job_id", "host", "rail"])

@@ -102,7 +102,7 @@ def pair_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, window: Window, settings
 
 def _steps_of_pairs(flows: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
     """Describe what each pair does in each step; the first step, which may be cut off or a warm-up, counts least by the medians."""
-    classed = sizes.with_class(flows, PAIR, settings.same_size)
+    classed = sizes.with_class(flows, settings.same_size)
     common = (
         classed.group_by(*PAIR, "size_class")
         .agg(pl.col("bytes").sum())
@@ -201,7 +201,12 @@ def _jointly(judged: pl.DataFrame, turns: pl.DataFrame, settings: ParallelismSet
 
 def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
     if pairs.is_empty():
-        columns = {"kind": pl.String, "distinct_sizes": pl.Int64, "confidence": pl.Float64, "bytes_per_step": pl.Float64}
+        columns = {
+            "kind": pl.String,
+            "distinct_sizes": pl.Int64,
+            "confidence": pl.Float64,
+            "bytes_per_step": pl.Float64,
+        }
         return pairs.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in columns.items())
     agreement = (
         pl.when(pl.col("kind") == "pp")

@@ -63,7 +63,9 @@ def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     code = pl.Enum(addrs)
     left, right = (pairs[end].cast(code).to_physical().cast(pl.Int64).to_numpy() for end in rhythm.PAIR)
     cluster = grouping.connected_components(left, right, addrs.len())
-    return pl.DataFrame({"addr": addrs, "cluster": cluster}).join(topology.select("addr", "host"), on="addr").sort("addr")
+    return (
+        pl.DataFrame({"addr": addrs, "cluster": cluster}).join(topology.select("addr", "host"), on="addr").sort("addr")
+    )
 
 
 def _step_ends(

@@ -13,6 +13,7 @@ import polars as pl
 
 from llmprism_tasks.methods import bursts
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages import traffic
 
 PAIR = ["src_addr", "dst_addr"]
 
@@ -26,11 +27,11 @@ def pair_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
     Returns
     -------
-    one row per pair, sorted: `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends a burst), `period_ns` (both NULL
+    one row per pair: `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends a burst), `period_ns` (both NULL
     without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`,
     `first_ns`, `last_ns` (first and last flow's start)
     """
-    ordered = flows.sort(*PAIR, "flow_start_ns", "flow_end_ns", "bytes")
+    ordered = traffic.by_pair(flows, "flow_start_ns")
     pairs = ordered.group_by(PAIR, maintain_order=True).agg(
         flows=pl.len(),
         bytes=pl.col("bytes").sum(),
@@ -110,7 +111,9 @@ def _explained(
     slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
         *PAIR, ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor().alias("slot")
     )
-    counts = slots.len().group_by(PAIR).agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
+    counts = (
+        slots.len().group_by(PAIR).agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
+    )
     periods_of = (pl.col("last_ns") - pl.col("first_ns")) / pl.col("around")
     mean = pl.col("total") / periods_of
     steady = (
@@ -148,8 +151,8 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, since_ns: int, settings
     `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out, unless
     they are cut off by the beginning of the data.
     """
-    ordered = flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR).sort(
-        *PAIR, "flow_start_ns", "flow_end_ns", "bytes"
+    ordered = traffic.by_pair(
+        flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR), "flow_start_ns"
     )
     counts = ordered.group_by(PAIR, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
     starts, ends, _ = _arrays(ordered)
@@ -191,8 +194,10 @@ def of_jobs(
         chosen = in_period(rhythms, periods, settings)
     else:
         named = rhythms.join(pairs, on=PAIR, how="semi")
-        typical = in_period(named, periods, settings).group_by("group").agg(
-            pl.col("threshold_ns").median().alias("typical_ns"), pl.col("group_period_ns").first()
+        typical = (
+            in_period(named, periods, settings)
+            .group_by("group")
+            .agg(pl.col("threshold_ns").median().alias("typical_ns"), pl.col("group_period_ns").first())
         )
         fits = pl.col("period_ns").is_not_null() & _same_period("period_ns", "group_period_ns", settings)
         chosen = named.join(typical, on="group").with_columns(
@@ -256,7 +261,9 @@ def _whole_steps(table: pl.DataFrame, since_ns: int, settings: RhythmSettings) -
         .filter((pl.col("whole_share") >= settings.least_step) | cut_off)
         .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
     )
-    return table.join(whole.select("group", "beat", "step"), on=["group", "beat"]).select("group", *PAIR, "burst", "step")
+    return table.join(whole.select("group", "beat", "step"), on=["group", "beat"]).select(
+        "group", *PAIR, "burst", "step"
+    )
 
 
 def _same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:

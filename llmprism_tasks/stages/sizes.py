@@ -6,12 +6,13 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods import alike
+from llmprism_tasks.stages import traffic
 
 
-def with_class(flows: pl.DataFrame, by: list[str], tolerance: float) -> pl.DataFrame:
-    """Add `size_class`, equal for records of one group `by` whose sizes are alike within a tolerance (a ratio)."""
-    ordered = flows.sort(*by, "bytes")
-    counts = ordered.group_by(by, maintain_order=True).len()["len"].to_numpy()
+def with_class(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
+    """Add `size_class`, equal for records of one pair whose sizes are alike within a tolerance (a ratio)."""
+    ordered = traffic.by_pair(flows, "bytes")
+    counts = ordered.group_by("src_addr", "dst_addr", maintain_order=True).len()["len"].to_numpy()
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     numbers = alike.classes(ordered["bytes"].cast(pl.Float64).to_numpy(), offsets, tolerance)
     return ordered.with_columns(size_class=pl.Series(numbers))

@@ -13,7 +13,7 @@ PAIR = ["src_addr", "dst_addr"]
 
 def found(*records: tuple[str, str, int], tolerance: float = 0.02) -> list[tuple[str, int, int]]:
     table = flows(*(messages(src, dst, [i], size) for i, (src, dst, size) in enumerate(records)))
-    classed = sizes.with_class(table, PAIR, tolerance)
+    classed = sizes.with_class(table, tolerance)
     return classed.select(pl.concat_str(PAIR), "bytes", "size_class").rows()
 
 
@@ -32,6 +32,6 @@ def test_without_tolerance_only_equal_sizes_share_a_class() -> None:
 
 
 def test_nothing_has_no_classes() -> None:
-    classed = sizes.with_class(flows(), PAIR, 0.02)
+    classed = sizes.with_class(flows(), 0.02)
     assert classed.is_empty()
     assert classed.schema["size_class"] == pl.Int64

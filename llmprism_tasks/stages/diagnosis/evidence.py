@@ -59,7 +59,7 @@ def gather(
     own = steps.filter(pl.col("addr").is_not_null())
     if own.is_empty():
         return None
-    bulk = traffic.bulk(traffic.inside_jobs(flows, job_members), settings.traffic)
+    bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
     synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
     since_ns = int(flows["flow_start_ns"].min())  # type: ignore[arg-type]
     numbered = rhythm.of_jobs(bulk, since_ns, settings.rhythm, pairs=synchronising)
