@@ -1,11 +1,12 @@
 # make demo    ten simulated minutes with trouble in them through a real Airflow, and the report
-# make up      Airflow with a live feed of simulated flows; then: make report, make latency, make down
+# make up      Airflow with a live feed of simulated flows; then: make report, make latency, make down;
+#              eval "$(make env)" for airflow and llmprism commands of your own
 # make test    linter, type checker and every test
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo up down report latency test clean
+.PHONY: setup demo up down report latency env test clean
 
 setup: $(INSTALLED)
 
@@ -29,6 +30,9 @@ report: setup
 
 latency: setup
 	@$(BIN)/python -m demo latency
+
+env: setup
+	@$(BIN)/python -m demo env
 
 test: setup
 	$(BIN)/ruff check .

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from demo.local_airflow import PROJECT, LocalAirflow, LocalAirflowError, attache
 FOLDER = PROJECT / ".demo"
 DAG, FEED = "llmprism_minute", "llmprism_demo_feed"
 FIRST, LAST, MINUTES = "2026-05-01T04:00:00", "2026-05-01T04:09:00", 10
+PATIENCE_S = 900
 console = Console(highlight=False)
 
 
@@ -31,30 +32,37 @@ def replay() -> None:
     began = time.monotonic()
 
     def say(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - began:5.0f} s[/]  {text}")
+        console.print(f"[dim]{time.monotonic() - began:5.0f} s[/]  {text}", soft_wrap=True)
 
-    say("starting Airflow and simulating ten minutes of flows")
-    with started(FOLDER, scheduled=False) as airflow:
-        command(airflow, "llmprism", "simulate", "--out", ".", "--start", FIRST, "--minutes", str(MINUTES))
+    FOLDER.mkdir()
+    airflow = LocalAirflow(FOLDER, free_ports())
+    say(f"simulating {MINUTES} minutes of flows, making Airflow's database")
+    airflow.command("llmprism", "simulate", "--out", ".", "--start", FIRST, "--minutes", str(MINUTES))
+    airflow.prepare()
+    say(f"asking for a backfill of {DAG} from {FIRST} to {LAST}, starting Airflow")
+    airflow.command(  # before the scheduler is there: SQLite has no room for two that write
+        "airflow", "backfill", "create", "--dag-id", DAG,
+        "--from-date", FIRST, "--to-date", LAST, "--max-active-runs", "2",
+    )  # fmt: skip
+    with started(airflow, scheduled=False):
         airflow.wait_until_ready(DAG)
-        say(f"Airflow is ready; a backfill of {DAG} from {FIRST} to {LAST}")
-        command(
-            airflow, "airflow", "backfill", "create", "--dag-id", DAG,
-            "--from-date", FIRST, "--to-date", LAST, "--max-active-runs", "2",
-        )  # fmt: skip
+        say("Airflow is ready")
         failed = follow(airflow, say)
     if failed:
         raise LocalAirflowError(
-            f"{len(failed)} of {MINUTES} runs failed: {', '.join(failed)}; see {FOLDER}/airflow/logs"
+            f"{len(failed)} of {MINUTES} runs failed: {', '.join(failed)}; see {FOLDER.name}/airflow/logs"
         )
     say("done: what the runs found")
-    command(airflow, "llmprism", "report", "--warehouse", "llmprism.duckdb", shown=True)
+    airflow.command("llmprism", "report", shown=True)
 
 
 def follow(airflow: LocalAirflow, say: Callable[[str], None]) -> list[str]:
     """Tell of each backfill run when it ends; return the windows of those that failed."""
     told: dict[str, str] = {}
+    deadline = time.monotonic() + PATIENCE_S
     while len(told) < MINUTES:
+        if time.monotonic() > deadline:
+            raise LocalAirflowError(f"After {PATIENCE_S} s only {len(told)} runs have ended; {airflow.log} says why.")
         for run in runs(airflow, "backfill"):
             window, state = run["data_interval_start"][:16], run["state"]
             if state in {"success", "failed"} and window not in told:
@@ -88,7 +96,7 @@ def down() -> None:
 
 def report() -> None:
     """Show what the runs have found so far."""
-    command(LocalAirflow(FOLDER, 0), "llmprism", "report", "--warehouse", "llmprism.duckdb", shown=True)
+    LocalAirflow(FOLDER, 0).command("llmprism", "report", shown=True)
 
 
 def latency() -> None:
@@ -128,31 +136,24 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def command(airflow: LocalAirflow, *words: str, shown: bool = False) -> None:
-    """Run a command in Airflow's folder and environment; its output is shown if asked for, or if it fails."""
-    result = subprocess.run(
-        words,
-        env=airflow.environment(scheduled=False),
-        cwd=airflow.folder,
-        stdout=None if shown else subprocess.PIPE,
-        stderr=None if shown else subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        raise LocalAirflowError(f"{' '.join(words)} ended with {result.returncode}\n{result.stdout or ''}")
+def environment() -> None:
+    """Print the demo's variables for a shell: eval "$(make env)"."""
+    port = attached(FOLDER).port if running(FOLDER) is not None else 0
+    for name, value in LocalAirflow(FOLDER, port).variables().items():
+        sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
 
 
 def main() -> int:
     commands: dict[str, Callable[[], None]] = {
         "replay": replay, "up": up, "down": down, "report": report, "latency": latency,
+        "env": environment,
     }  # fmt: skip
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("command", choices=commands)
     try:
         commands[parser.parse_args().command]()
     except LocalAirflowError as error:
-        console.print(f"[red]{error}[/]")
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
         return 1
     return 0
 

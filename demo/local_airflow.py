@@ -53,18 +53,20 @@ class LocalAirflow:
     def passwords(self) -> Path:
         return self.folder / "airflow" / "simple_auth_manager_passwords.json.generated"
 
-    def environment(self, *, scheduled: bool) -> dict[str, str]:
+    def variables(self, *, scheduled: bool = True) -> dict[str, str]:
         """Return the variables that make `airflow` and `llmprism` work in the folder.
 
         `scheduled` says whether the minute's runs start by themselves, or only when asked for.
         """
-        return dict(os.environ) | {
+        return {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "AIRFLOW_HOME": str(self.folder / "airflow"),
             "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__PARALLELISM": "4",  # two for each of two cores; each is a process
+            # SQLite has one writer at a time: let the others wait for it for a minute, not for five seconds
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder}/airflow/airflow.db?timeout=60",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",  # 1 s would be most of a run of small tasks
             "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(scheduled),
             "AIRFLOW__API__HOST": "127.0.0.1",
@@ -79,6 +81,31 @@ class LocalAirflow:
             "GX_ANALYTICS_ENABLED": "false",
         }
 
+    def command(self, *words: str, scheduled: bool = True, shown: bool = False) -> None:
+        """Run a command in the folder, with its variables; its output is shown if asked for, or if it fails.
+
+        Raises
+        ------
+        LocalAirflowError : it failed
+        """
+        result = subprocess.run(
+            words,
+            env=dict(os.environ) | self.variables(scheduled=scheduled),
+            cwd=self.folder,
+            stdout=None if shown else subprocess.PIPE,
+            stderr=None if shown else subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if result.returncode:
+            raise LocalAirflowError(f"{' '.join(words)} ended with {result.returncode}\n{result.stdout or ''}")
+
+    def prepare(self) -> None:
+        """Make the metadata database, and store the DAGs in it."""
+        (self.folder / "airflow").mkdir(parents=True, exist_ok=True)
+        self.command("airflow", "db", "migrate")
+        self.command("airflow", "dags", "reserialize")
+
     def start(self, *, scheduled: bool) -> None:
         """Start all of Airflow in a process group of its own; it outlives this process until `stop`."""
         config = self.folder / "airflow" / "config"
@@ -87,7 +114,7 @@ class LocalAirflow:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 ["airflow", "standalone"],
-                env=self.environment(scheduled=scheduled),
+                env=dict(os.environ) | self.variables(scheduled=scheduled),
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -146,12 +173,11 @@ class LocalAirflow:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *, scheduled: bool) -> Iterator[LocalAirflow]:
+def started(airflow: LocalAirflow, *, scheduled: bool) -> Iterator[None]:
     """Run an Airflow for the length of a block."""
-    airflow = LocalAirflow(folder, free_ports())
     airflow.start(scheduled=scheduled)
     try:
-        yield airflow
+        yield
     finally:
         airflow.stop()
 
