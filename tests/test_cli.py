@@ -85,15 +85,15 @@ finally:
 def test_analyze_takes_every_window_to_its_end(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
     query = "SELECT status, count(*) FROM windows GROUP BY status"
     assert cli.main(["sql", "--warehouse", analyzed, "--format", "csv", query]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["done,3"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["done,4"]
 
 
-def test_analyze_says_where_the_windows_are_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
+def test_analyze_says_how_many_windows_were_done_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
     pl.read_parquet(REAL / "flows_coarse.parquet").head(300).write_parquet("few.parquet")
     arguments = ["--flows", "few.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
     assert cli.main(["analyze", *arguments]) == 0
     out, err = capsys.readouterr()
-    assert out == "1 windows are in w.duckdb. Next: llmprism report --warehouse w.duckdb\n"
+    assert out == "Windows done: 2. Next: llmprism report --warehouse w.duckdb\n"
     assert err == ""
 
 
@@ -165,7 +165,7 @@ def test_report_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[st
     assert cli.main(["report", "--warehouse", analyzed]) == 0
     assert capsys.readouterr().out.strip()
     assert cli.main(["report", "--warehouse", analyzed, "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["windows"]["all"] == 3
+    assert json.loads(capsys.readouterr().out)["windows"]["all"] == 4
 
 
 def test_simulate_writes_what_analyze_reads(capsys: pytest.CaptureFixture[str]) -> None:
