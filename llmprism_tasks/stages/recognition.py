@@ -8,6 +8,7 @@ links NICs, only pairs that are still at work count, and clusters on the same ho
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import polars as pl
@@ -129,9 +130,7 @@ def tables(
     training : the jobs that train; all others are `other`
     linking : the flows, look-back included, by which a job is followed into the past
     """
-    names = {
-        job: _job_id(part["addr"], linking, window) for (job,), part in members.group_by("job", maintain_order=True)
-    }
+    names = _names({job: set(part["addr"]) for (job,), part in members.group_by("job")}, linking, window)
     named = members.with_columns(
         window_start_ns=pl.lit(window.start_ns),
         job_id=pl.col("job").replace_strict(names, return_dtype=pl.String),
@@ -149,14 +148,31 @@ def tables(
     return frames.conform(jobs, "jobs"), frames.conform(named, "job_members")
 
 
-def _job_id(addrs: pl.Series, bulk: pl.DataFrame, window: Window) -> str:
-    """Name a job after one of its members as far back as the look-back follows it.
+def _names(jobs: Mapping[object, set[str]], linking: pl.DataFrame, window: Window) -> dict[object, str]:
+    """Name each job after one of its members as far back as the look-back follows it, the largest job first.
+
+    Jobs that were one (halves of a job, or two that once exchanged bulk data) cannot both have its name: the smaller is
+    named after a member it has now.
+    """
+    names: dict[object, str] = {}
+    for job, addrs in sorted(jobs.items(), key=lambda item: (-len(item[1]), _anchors(item[1]))):
+        origin, together = _origin(addrs, linking, window), ",".join(sorted(addrs))
+        candidates = [_anchors(origin)[0], *_anchors(addrs), *_anchors([together])]
+        names[job] = next(name for name in candidates if name not in names.values())
+    return names
+
+
+def _anchors(addrs: Iterable[str]) -> list[str]:
+    return sorted(f"job-{hashlib.sha256(addr.encode()).hexdigest()[:8]}" for addr in addrs)
+
+
+def _origin(members: set[str], bulk: pl.DataFrame, window: Window) -> set[str]:
+    """Return who a job's members were, as far back as the look-back follows it.
 
     Going back a window at a time, the job is what its members were linked to, as long as at least half of the members
-    stay. The name comes from the earliest members, so it outlives the replacement of others. It is a
+    stay. Its name comes from the earliest members, so it outlives the replacement of others. It is a
     function of flows alone: whoever runs which window first, the name is the same.
     """
-    members = set(addrs.to_list())
     start = window.start_ns
     earliest = int(bulk["window_start_ns"].min())  # type: ignore[arg-type]
     while start > earliest:
@@ -168,8 +184,7 @@ def _job_id(addrs: pl.Series, bulk: pl.DataFrame, window: Window) -> str:
         if 2 * len(before & members) < max(len(before), len(members)):
             break
         members = before
-    anchor = min(hashlib.sha256(addr.encode()).hexdigest() for addr in members)
-    return f"job-{anchor[:8]}"
+    return members
 
 
 def _linked(links: pl.DataFrame, members: set[str]) -> set[str]:
