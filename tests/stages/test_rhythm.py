@@ -48,7 +48,7 @@ def test_each_pair_has_a_rhythm_of_its_own_or_none() -> None:
     table = flows(
         ring("ab", every(1000, count=10)), messages("c", "d", every(300, count=10), MB), chatter("d", "c", total=MB)
     )
-    found = rhythm.pair_rhythms(table, DEFAULT)
+    found = rhythm.pair_rhythms(table, DEFAULT).sort("src_addr", "dst_addr")
     assert found.select("src_addr", "dst_addr").rows() == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     assert found["period_ns"].to_list() == [1000 * MS, 1000 * MS, 300 * MS, None]
     assert found["bursts"].to_list() == [10, 10, 10, 0]
