@@ -1,0 +1,233 @@
+"""What a pair is to its job shows in what it does in the step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import polars as pl
+import pytest
+from handmade import (
+    MB,
+    WINDOW,
+    Row,
+    every,
+    flows,
+    jobs_of,
+    members,
+    messages,
+    pipeline,
+    ring,
+    settings,
+    topology,
+    visible,
+)
+
+from llmprism_tasks import frames
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.parallelism import parallelism
+from llmprism_tasks.windows import Window
+
+HOSTS = {"h": ["a", "b"], "i": ["c", "d"]}
+NICS = members({"j": {addr: host for host, some in HOSTS.items() for addr in some}})
+DEFAULT = settings()
+PERIOD, STEPS = 1000, 12
+BEGINS = every(PERIOD, count=STEPS)
+GRADIENTS = [*ring("ab", every(PERIOD, count=STEPS, start=700)), *ring("cd", every(PERIOD, count=STEPS, start=700))]
+"""Two stages, a host each, with two replicas: what every job here does, beside what is in question."""
+
+
+def identified(
+    *parts: Iterable[Row], window: Window = WINDOW, values: Settings = DEFAULT
+) -> tuple[dict[str, object], pl.DataFrame]:
+    """Return the job's row and the pairs."""
+    own = NICS.with_columns(window_start_ns=pl.lit(window.start_ns))
+    jobs, pairs = parallelism(
+        flows=visible(flows(*parts), window, values.window.lookback_windows),
+        topology=topology(HOSTS),
+        jobs=jobs_of(own),
+        job_members=own,
+        window=window,
+        settings=values,
+    )
+    return jobs.row(0, named=True), pairs
+
+
+def kind(*parts: Iterable[Row], pair: str = "ac", section: str = "parallelism", **values: float) -> str:
+    """Return the kind of one pair of a job with some further traffic."""
+    _, pairs = identified(GRADIENTS, *parts, values=settings(section, **values))
+    return str(pairs.filter(src_addr=pair[0], dst_addr=pair[1])["kind"].item())
+
+
+def test_nothing_has_no_pairs() -> None:
+    row, pairs = identified()
+    assert pairs.equals(frames.empty("pairs"))
+    assert (row["tp"], row["pp"], row["dp"]) == (None, None, None)
+
+
+def test_without_jobs_there_are_none() -> None:
+    jobs, pairs = parallelism(
+        flows=flows(GRADIENTS),
+        topology=topology(HOSTS),
+        jobs=frames.empty("jobs"),
+        job_members=frames.empty("job_members"),
+        window=WINDOW,
+        settings=DEFAULT,
+    )
+    assert jobs.is_empty()
+    assert pairs.is_empty()
+
+
+def test_a_pipeline_of_two_stages_and_two_replicas() -> None:
+    row, pairs = identified(GRADIENTS, pipeline("a", "c", BEGINS), pipeline("b", "d", BEGINS))
+    found = {src + dst: what for src, dst, what in pairs.select("src_addr", "dst_addr", "kind").iter_rows()}
+    assert found == {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
+    assert (row["tp"], row["pp"], row["dp"]) == (1, 2, 2)
+    assert pairs["confidence"].min() > 0.9
+
+
+def test_pairs_count_what_they_sent_in_the_window_and_are_judged_by_the_look_back() -> None:
+    """Twelve steps in the first window, two more in the second."""
+    more = [*ring("ab", [60_700, 61_700]), *ring("cd", [60_700, 61_700])]
+    before = [*ring("ab", every(PERIOD, count=48, start=12_700)), *ring("cd", every(PERIOD, count=48, start=12_700))]
+    begins = every(PERIOD, count=62)
+    _, pairs = identified(
+        GRADIENTS, before, more, pipeline("a", "c", begins), pipeline("b", "d", begins), window=WINDOW.shifted(1)
+    )
+    ac = pairs.filter(src_addr="a", dst_addr="c").row(0, named=True)
+    assert (ac["kind"], ac["flows"], ac["bytes"], ac["distinct_sizes"]) == ("pp", 8, 64 * MB, 1)
+    ab = pairs.filter(src_addr="a", dst_addr="b").row(0, named=True)
+    assert (ab["kind"], ab["flows"], ab["distinct_sizes"]) == ("dp", 16, 2)
+
+
+def test_pairs_of_a_job_without_a_rhythm_are_not_judged() -> None:
+    row, pairs = identified(messages("a", "b", [0, 17, 4000], MB))
+    assert pairs.select("kind", "confidence").rows() == [("other", 0.0)]
+    assert row["dp"] is None
+
+
+def test_control_messages_are_other_with_certainty() -> None:
+    _, pairs = identified(GRADIENTS, messages("d", "a", BEGINS, 48))
+    found = pairs.filter(src_addr="d", dst_addr="a").row(0, named=True)
+    assert (found["kind"], found["distinct_sizes"], found["confidence"]) == ("other", 0, 1.0)
+
+
+def filled(spread: float, *, odd: float = 0.0, count: int = 5) -> list[Row]:
+    """Return messages of 8 MB from `a` to `c` over a share of each step, and one more with a share `odd` of all bytes."""
+    rows = [
+        row
+        for begin in BEGINS
+        for row in messages("a", "c", [begin + PERIOD * spread * i / (count - 1) for i in range(count)], 8 * MB)
+    ]
+    size = round(count * 8 * MB * odd / (1 - odd))
+    return rows + (messages("a", "c", [begin + 10 for begin in BEGINS], size) if size else [])
+
+
+@pytest.mark.parametrize(("spread", "expected"), [(0.24, "dp"), (0.26, "pp")])
+def test_micro_batches_fill_a_part_of_the_step(spread: float, expected: str) -> None:
+    assert kind(filled(spread)) == expected
+
+
+def test_how_much_of_the_step_they_fill_can_be_set() -> None:
+    assert kind(filled(0.24), pipeline_spread=0.2) == "pp"
+    assert kind(filled(0.5), pipeline_spread=0.6) == "dp"
+
+
+@pytest.mark.parametrize(("odd", "expected"), [(0.09, "pp"), (0.11, "other")])
+def test_a_pipeline_repeats_one_size(odd: float, expected: str) -> None:
+    assert kind(filled(0.5, odd=odd)) == expected
+
+
+def test_how_much_has_one_size_can_be_set() -> None:
+    assert kind(filled(0.5, odd=0.11), one_size_share=0.85) == "pp"
+
+
+@pytest.mark.parametrize(("extra", "expected"), [(0.019, "pp"), (0.021, "dp")])
+def test_sizes_that_differ_by_headers_are_one(extra: float, expected: str) -> None:
+    """Every second message is a little larger."""
+    rows = filled(0.5, count=6)
+    mixed = [(*row[:4], round(row[4] * (1 + extra * (i % 2)))) for i, row in enumerate(rows)]
+    assert kind(mixed) == expected
+
+
+@pytest.mark.parametrize(("present", "expected"), [(5, "other"), (6, "pp")])
+def test_what_comes_in_few_steps_is_not_the_layout_s(present: int, expected: str) -> None:
+    """Of twelve steps; the pair speaks in this many of them."""
+    assert kind(pipeline("a", "c", BEGINS[:present])) == expected
+
+
+def test_how_often_it_must_come_can_be_set() -> None:
+    assert kind(pipeline("a", "c", BEGINS[:5]), least_presence=0.4) == "pp"
+
+
+def experts(count: int, spread: float, *, fresh: float = 1.0) -> list[Row]:
+    """Return calls over this share of each step, of which a share has sizes that never come again."""
+    draw = random.Random(5)
+    repeated = [draw.randint(1, 9) * MB for _ in range(count)]
+    return [
+        row
+        for begin in BEGINS
+        for i in range(count)
+        for row in messages(
+            "a",
+            "c",
+            [begin + PERIOD * spread * i / (count - 1)],
+            draw.randint(MB, 9 * MB) if i < round(fresh * count) else repeated[i],
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "fresh", "expected"),
+    [
+        (12, 0.6, 1.0, "ep"),
+        (8, 0.6, 1.0, "ep"),
+        (7, 0.6, 1.0, "other"),
+        (12, 0.51, 1.0, "ep"),
+        (12, 0.49, 1.0, "other"),
+        (12, 0.6, 0.5, "ep"),
+    ],
+    ids=["plain", "just enough", "too few records", "long enough", "too short", "half of the sizes repeat"],
+)
+def test_experts_are_called_throughout_with_sizes_that_never_repeat(
+    count: int, spread: float, fresh: float, expected: str
+) -> None:
+    assert kind(experts(count, spread, fresh=fresh)) == expected
+
+
+def test_a_schedule_that_repeats_its_sizes_is_no_expert() -> None:
+    """Five of twelve sizes are new in each step, with the default of a half; with two fifths they are experts."""
+    rows = experts(12, 0.6, fresh=5 / 12)
+    assert kind(rows) != "ep"
+    assert kind(rows, expert_sizes=0.4) == "ep"
+
+
+@pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("expert_spread", 0.7)])
+def test_what_an_expert_is_can_be_set(name: str, value: float) -> None:
+    assert kind(experts(12, 0.6)) == "ep"
+    assert kind(experts(12, 0.6), **{name: value}) == "other"
+
+
+@pytest.mark.parametrize(("apart", "expected"), [(110, "other"), (140, "pp")])
+def test_a_pipeline_of_one_micro_batch_takes_turns(apart: float, expected: str) -> None:
+    """One record each way per step; an eighth of the period lies between them, or they go together."""
+    rows = [*messages("a", "c", BEGINS, 8 * MB), *messages("c", "a", every(PERIOD, count=STEPS, start=apart), 8 * MB)]
+    assert kind(rows) == expected
+    assert kind(rows, pair="ca") == expected
+
+
+@pytest.mark.parametrize(("back", "expected"), [(8 * MB, "pp"), (9 * MB, "other")])
+def test_what_comes_back_is_as_large_as_what_went(back: int, expected: str) -> None:
+    rows = [*messages("a", "c", BEGINS, 8 * MB), *messages("c", "a", every(PERIOD, count=STEPS, start=300), back)]
+    assert kind(rows) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(38 * MB, "other"), (42 * MB, "dp")])
+def test_the_embedding_of_first_and_last_stage_is_no_gradient_ring(size: int, expected: str) -> None:
+    """A burst both ways between the stages, with less or more than half of a ring's bytes."""
+    rows = ring("ac", every(PERIOD, count=STEPS, start=850), size=size)
+    assert kind(rows) == expected
+
+
+def test_how_much_a_ring_carries_can_be_set() -> None:
+    assert kind(ring("ac", every(PERIOD, count=STEPS, start=850), size=38 * MB), ring_share=0.4) == "dp"
