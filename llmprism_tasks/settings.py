@@ -219,6 +219,13 @@ class RecognitionSettings:
         high=0.5,
         reason="ends of one job's steps keep their distance within milliseconds; two jobs' drift apart by their jitter",
     )
+    own_jitter: float = number(
+        0.35,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="jitter of the difference of step times over the sum of both jitters: 0 in one job, 0.7 between two",
+    )
     silent_periods: float = number(
         1.5,
         unit="periods",

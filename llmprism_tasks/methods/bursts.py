@@ -30,6 +30,7 @@ def quiet_gaps(
     clearest_ratio: float,
     byte_tolerance: float,
     pace_tolerance: float,
+    persistence: float,
 ) -> tuple[Floats, Floats, Floats, Integers]:
     """Find for each series the gap that separates its periodic bursts.
 
@@ -42,6 +43,7 @@ def quiet_gaps(
     clearest_ratio : a gap cuts only if it is this many times longer than the longest that does not
     byte_tolerance : relative difference that neighbouring bursts' bytes may typically have
     pace_tolerance : relative difference that neighbouring periods may typically have
+    persistence : ratio of the series' time that its periods must fill: the parts of one burst are as regular as bursts
 
     Returns
     -------
@@ -59,6 +61,7 @@ def quiet_gaps(
         float(clearest_ratio),
         float(byte_tolerance),
         float(pace_tolerance),
+        float(persistence),
     )
 
 
@@ -107,7 +110,9 @@ def _bursts(ends, sizes, gaps, threshold):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _quiet_gaps(starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance):  # type: ignore[no-untyped-def]
+def _quiet_gaps(
+    starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, persistence
+):  # type: ignore[no-untyped-def]
     series = offsets.size - 1
     thresholds = np.full(series, np.nan)
     periods = np.full(series, np.nan)
@@ -130,6 +135,8 @@ def _quiet_gaps(starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte
             burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
             pace = np.diff(burst_ends)
             if _typical_change(burst_bytes[1:-1]) > byte_tolerance or _typical_change(pace) > pace_tolerance:
+                continue
+            if burst_ends.size * np.median(pace) < persistence * np.sum(pace):
                 continue
             thresholds[s], periods[s], clarities[s] = threshold, np.median(pace), ratio
             counts[s] = burst_ends.size

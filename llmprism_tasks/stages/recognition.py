@@ -104,19 +104,25 @@ def _tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSe
 
 
 def _drift_apart(left: pl.DataFrame | None, right: pl.DataFrame | None, settings: RecognitionSettings) -> bool:
-    """Whether two series of steps are of two jobs: other periods, or ends that do not keep their distance."""
+    """Whether two series of steps are of two jobs: their ends do not keep their distance, nor do they share their jitter.
+
+    Both must be so. A ring that a fault makes slow changes its distance once, but goes on waiting for the same slow steps.
+    """
     if left is None or right is None or min(left.height, right.height) < 4:  # two differences say nothing about a drift
         return False
     a, b = (np.sort(side["end_ns"].to_numpy()) for side in (left, right))
-    period = float(left["period_ns"][0])
-    near = b[np.clip(np.searchsorted(b, a), 1, b.size - 1)]
-    before = b[np.clip(np.searchsorted(b, a), 1, b.size - 1) - 1]
-    distance = np.where(np.abs(near - a) <= np.abs(before - a), near - a, before - a).astype(np.float64)
+    after = np.clip(np.searchsorted(b, a), 1, b.size - 1)
+    near = np.where(np.abs(b[after] - a) <= np.abs(b[after - 1] - a), b[after], b[after - 1])
     # Distances are phases: just under half a period ahead and just over it are neighbours.
-    turn = np.exp(2j * np.pi * distance / period)
-    centre = np.angle(turn.mean())
-    spread = np.abs(np.angle(turn * np.exp(-1j * centre))) / (2 * np.pi)
-    return bool(np.median(spread) > settings.phase_tolerance)
+    turn = np.exp(2j * np.pi * (near - a) / float(left["period_ns"][0]))
+    spread = np.abs(np.angle(turn * np.exp(-1j * np.angle(turn.mean())))) / (2 * np.pi)
+    own, other = np.diff(a).astype(np.float64), np.diff(near).astype(np.float64)
+    jitter = _deviation(own) + _deviation(other)
+    return bool(np.median(spread) > settings.phase_tolerance and _deviation(own - other) > settings.own_jitter * jitter)
+
+
+def _deviation(values: np.ndarray) -> float:
+    return float(np.median(np.abs(values - np.median(values))))
 
 
 def tables(

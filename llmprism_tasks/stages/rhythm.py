@@ -45,6 +45,7 @@ def pair_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         clearest_ratio=settings.quiet_ratio,
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,
+        persistence=settings.period_persistence,
     )
     return pairs.with_columns(
         threshold_ns=pl.Series(threshold).fill_nan(None),

@@ -74,19 +74,18 @@ def gather(
     )
 
 
-def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float | None:
-    """Return how much longer a job's steps take inside an interval than outside, as a ratio; None without three of each.
+def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
+    """Return how much longer a job's steps take in an interval than its quick steps do, as a ratio; 0 if they do not.
 
     Parameters
     ----------
-    history : steps of one job: `start_ns`, `end_ns`
+    history : steps of one job, look-back included: `start_ns`, `end_ns`. The quick ones are those at the lower quartile: healthy ones, as
+        long as the trouble has not lasted for most of the look-back
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))
-    within, without = (lengths.filter(pl.col("inside") == side)["length"] for side in (True, False))
-    if min(within.len(), without.len()) < 3:
-        return None
-    return float(within.median() / without.median()) - 1  # type: ignore[operator, arg-type]
+    within, quick = lengths.filter("inside")["length"].median(), lengths["length"].quantile(0.25)
+    return 0.0 if within is None or not quick else max(float(within) / float(quick) - 1, 0.0)  # type: ignore[arg-type]
 
 
 def _history(job_steps: pl.DataFrame) -> pl.DataFrame:

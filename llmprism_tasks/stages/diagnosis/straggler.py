@@ -16,7 +16,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes longer than their peers', step after step, by enough to slow the job.
 
     `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer
-    than without it, or, where no other steps are known, the excess itself over the step.
+    than its quick ones, or, where that is more, the excess itself over the step.
     """
     work = own_work(evidence.flows, evidence.steps, evidence.groups)
     length = pl.col("end_ns") - pl.col("start_ns")
@@ -131,12 +131,10 @@ def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
         named=True
     ):
         history = evidence.history.filter(pl.col("job_id") == found["job_id"])
-        measured = slowdown(history, found["start_ns"], found["end_ns"])
-        severity = found["loss"] if measured is None else max(measured, 0.0)
+        severity = max(slowdown(history, found["start_ns"], found["end_ns"]), found["loss"])
         who = (
             f"host {found['host']} ({found['found']} NICs)" if found["whole"] else f"{found['addr']} on {found['host']}"
         )
-        cost = "" if measured is None else f"; the job's steps take {1 + severity:.2f} times as long as without it"
         rows.append(
             {
                 "job_id": found["job_id"],
@@ -149,7 +147,7 @@ def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
                 "severity": severity,
                 "explanation": f"{who} takes {1 + found['excess']:.2f} times as long as its peers to begin sending "
                 f"({found['own_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms) "
-                f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for{cost}",
+                f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; the job's steps take {1 + severity:.2f} times as long as they need to",
             }
         )
     return pl.DataFrame(rows, schema=ROW)

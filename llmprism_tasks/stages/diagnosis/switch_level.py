@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.transfers import PART, parts, slow_parts
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the switches that all slow transfers share and few quick ones cross.
 
-    `score` is the ratio of the slow transfers' time per byte to the usual; `severity` the same less one, a loss of rate, not of step time. A
-    switch crossed by one ring alone is named only when a pair or ring of another kind or job confirms it: a slow NIC
-    would look the same.
+    `score` is the ratio of the slow transfers' time per byte to the usual; `severity` the ratio by which the job's steps are longer than
+    its quick ones, often little: synchronisation hides behind computing.
+    A switch that one ring alone crosses is not named: a slow NIC would look the same.
     """
-    measured = slow_parts(
+    crossings = _crossings(measured(evidence, settings))
+    rows: list[dict[str, object]] = []
+    for switch, slow in _culprits(crossings, settings):
+        rows.extend(_rows(switch, slow, crossings, evidence))
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Measure the rings and pipeline pairs, and say which are slow."""
+    return slow_parts(
         parts(evidence, least_bytes=settings.least_bytes),
         slow_rate=settings.slow_rate,
         least_peers=settings.least_peers,
     )
-    crossings = measured.explode("switches").rename({"switches": "switch"}).filter(pl.col("switch").is_not_null())
-    rows = []
-    while True:
-        suspect = _most_suspect(crossings, settings)
-        if suspect is None:
-            return pl.DataFrame(rows, schema=ROW)
-        slow = crossings.filter(pl.col("switch") == suspect, pl.col("slow"))
-        rows.extend(_rows(suspect, slow, crossings, evidence))
-        # What one switch explains needs no other.
+
+
+def explained(transfers: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the rings and pairs whose slowness a switch explains: `job_id`, `kind`, `part`."""
+    found = [slow.select(PART) for _, slow in _culprits(_crossings(transfers), settings)]
+    return pl.concat([transfers.select(PART).head(0), *found]).unique()
+
+
+def _crossings(transfers: pl.DataFrame) -> pl.DataFrame:
+    return transfers.explode("switches").rename({"switches": "switch"}).filter(pl.col("switch").is_not_null())
+
+
+def _culprits(crossings: pl.DataFrame, settings: DiagnosisSettings) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the most suspect switch with the slow transfers across it, then the next among what it leaves unexplained."""
+    while (switch := _most_suspect(crossings, settings)) is not None:
+        slow = crossings.filter(pl.col("switch") == switch, pl.col("slow"))
+        yield switch, slow
         crossings = crossings.join(slow.select(PART).unique(), on=PART, how="anti")
 
 
@@ -51,6 +70,7 @@ def _rows(switch: str, slow: pl.DataFrame, crossings: pl.DataFrame, evidence: Ev
     crossing = crossings.filter(pl.col("switch") == switch).height
     rows = []
     for (job_id,), mine in slow.group_by("job_id", maintain_order=True):
+        history = evidence.history.filter(pl.col("job_id") == job_id)
         ratio = float((mine["now"] / mine["usual"]).median())  # type: ignore[arg-type]
         rate = 8 / float(mine["now"].median())  # type: ignore[arg-type]
         rows.append(
@@ -62,7 +82,7 @@ def _rows(switch: str, slow: pl.DataFrame, crossings: pl.DataFrame, evidence: Ev
                 "start_ns": evidence.window.start_ns,
                 "end_ns": evidence.window.end_ns,
                 "score": ratio,
-                "severity": ratio - 1,
+                "severity": slowdown(history, evidence.window.start_ns, evidence.window.end_ns),
                 "explanation": f"{slow.height} of {crossing} rings and pipeline pairs across {switch} are slow; "
                 f"those of this job take {ratio:.2f} times the usual time per byte ({rate:.1f} Gbit/s)",
             }
