@@ -107,7 +107,7 @@ class TrafficSettings:
         unit="bytes",
         low=0,
         high=1_048_576,
-        reason="handshakes, scalars and ready messages stay below 4 KiB even when merged; the smallest activation seen has 64 KiB",
+        reason="handshakes, scalars and ready messages stay below 4 KiB, the smallest activation seen has 64",
     )
 
 
@@ -537,7 +537,7 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
     try:
         if isinstance(raw, bool):
             raise ValueError
-        value = kind(raw)  # type: ignore[call-overload]
+        value = (int if kind is int else float)(str(raw))
         if isinstance(raw, float) and value != raw:
             raise ValueError
     except (TypeError, ValueError) as error:

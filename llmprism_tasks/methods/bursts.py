@@ -1,12 +1,15 @@
 """Bursts: where a periodic series of transfers is quiet, and how long its period is.
 
-A training step repeats: it moves the same bytes every time, however long it takes. So a way to cut a series of transfers at
-its long gaps is right when the bursts between the cuts carry equal bytes at a steady pace; of the ways that are, the one
-with the clearest difference between the gaps that cut and those that do not is taken. Bytes stay equal where records
-are split or merged by the collector and where steps slow down, which makes them a surer sign than times or counts.
+A training step repeats: it moves the same bytes every time, however long it takes. So a way to cut a series of
+transfers at its long gaps is right when the bursts between the cuts carry equal bytes at a steady pace; of the ways
+that are, the one with the clearest difference between the gaps that cut and those that do not is taken. Bytes stay
+equal where records are split or merged by the collector and where steps slow down, which makes them a surer sign than
+times or counts.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +55,7 @@ def quiet_gaps(
     clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
     bursts : how many bursts that makes; 0 where there is none
     """
-    return _quiet_gaps(  # type: ignore[no-any-return]
+    return _quiet_gaps(
         starts,
         ends,
         sizes,
@@ -70,11 +73,11 @@ def burst_numbers(starts: Integers, ends: Integers, offsets: Integers, threshold
 
     Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
     """
-    return _burst_numbers(starts, ends, offsets, threshold)  # type: ignore[no-any-return]
+    return _burst_numbers(starts, ends, offsets, threshold)
 
 
 @compiled
-def _gaps(starts, ends):  # type: ignore[no-untyped-def]
+def _gaps(starts: Integers, ends: Integers) -> Floats:
     gaps = np.zeros(starts.size, dtype=np.float64)
     latest = ends[0]
     for i in range(1, starts.size):
@@ -84,18 +87,18 @@ def _gaps(starts, ends):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _typical_change(values):  # type: ignore[no-untyped-def]
+def _typical_change(values: Floats) -> float:
     """Median difference of neighbours over the median; infinite below three values, where nothing is typical."""
     if values.size < 2:
-        return np.inf
-    middle = np.median(values)
+        return math.inf
+    middle = float(np.median(values))
     if middle <= 0:
-        return np.inf
-    return np.median(np.abs(np.diff(values))) / middle
+        return math.inf
+    return float(np.median(np.abs(np.diff(values))) / middle)
 
 
 @compiled
-def _bursts(ends, sizes, gaps, threshold):  # type: ignore[no-untyped-def]
+def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> tuple[Floats, Floats]:
     count = 1 + np.sum(gaps > threshold)
     burst_ends = np.zeros(count, dtype=np.float64)
     burst_bytes = np.zeros(count, dtype=np.float64)
@@ -111,8 +114,16 @@ def _bursts(ends, sizes, gaps, threshold):  # type: ignore[no-untyped-def]
 
 @compiled
 def _quiet_gaps(
-    starts, ends, sizes, offsets, shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, persistence
-):  # type: ignore[no-untyped-def]
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    offsets: Integers,
+    shortest_gap: float,
+    clearest_ratio: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    persistence: float,
+) -> tuple[Floats, Floats, Floats, Integers]:
     series = offsets.size - 1
     thresholds = np.full(series, np.nan)
     periods = np.full(series, np.nan)
@@ -154,7 +165,7 @@ def _quiet_gaps(
 
 
 @compiled
-def _burst_numbers(starts, ends, offsets, threshold):  # type: ignore[no-untyped-def]
+def _burst_numbers(starts: Integers, ends: Integers, offsets: Integers, threshold: Floats) -> Integers:
     numbers = np.full(starts.size, -1, dtype=np.int64)
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]

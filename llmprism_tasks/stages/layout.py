@@ -1,7 +1,8 @@
 """Layout: from the graph of a job's pairs to its degrees of parallelism.
 
-Pipeline pairs link the stages of one replica; data-parallel rings link the replicas of one stage. Rings pass through a host
-unseen where two replicas share it: in at one GPU, out at another. The rail pairs of the hops that are seen tell which.
+Pipeline pairs link the stages of one replica; data-parallel rings link the replicas of one stage. Rings pass through
+a host unseen where two replicas share it: in at one GPU, out at another. The rail pairs of the hops that are seen
+tell which.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ AGREEMENT = 0.8
 def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     """Call synchronised pairs `other` that link two gradient groups: the embedding of first and last stage, norms.
 
-    Links that touch about all NICs are gradients too: those of the dense layers, across the groups of each expert's replicas.
-    The embedding touches two stages, which are all only where they are neighbours and its pair is a pipeline's.
+    Links that touch about all NICs are gradients too: those of the dense layers, across the groups of each expert's
+    replicas. The embedding touches two stages, which are all only where they are neighbours and its pair is a
+    pipeline's.
 
     Parameters
     ----------
@@ -73,9 +75,8 @@ def components(links: pl.DataFrame) -> pl.DataFrame:
     numbered = ends.with_row_index("node")
     for end in ENDS:
         links = links.join(numbered.rename({"addr": end, "node": f"{end}_node"}), on=["job_id", end])
-    labels = grouping.connected_components(
-        *(links[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ENDS), ends.height
-    )
+    left, right = (links[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ENDS)
+    labels = grouping.connected_components(left, right, ends.height)
     return ends.with_columns(component=pl.Series(labels))
 
 

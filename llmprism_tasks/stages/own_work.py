@@ -1,9 +1,10 @@
 """Own work: how long a NIC's host takes when it has nobody to wait for, against its peers.
 
-In synchronous training everybody waits for the slow one: steps, groups and most messages of a job are late together, and in the
-middle of a pipeline nobody can tell whether a message waited for its sender or for its receiver. At the entry it is plain. When
-a step's first input reaches a stage, the stages behind it are idle; the time until it sends is its own. Where nothing is
-received first, it is the time from the step's start. The replicas of a stage do the same work there and show what is usual.
+In synchronous training everybody waits for the slow one: steps, groups and most messages of a job are late together,
+and in the middle of a pipeline nobody can tell whether a message waited for its sender or for its receiver. At the
+entry it is plain. When a step's first input reaches a stage, the stages behind it are idle; the time until it sends
+is its own. Where nothing is received first, it is the time from the step's start. The replicas of a stage do the same
+work there and show what is usual.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
 
     Returns
     -------
-    sorted: `job_id`, `component`, `addr`, `step_index`, `start_ns`, `end_ns` (of the step), `own_ns`, `usual_ns` (the peers'), `times`
-    (how often in the step such work is done: the micro-batches); NICs without peers are absent
+    sorted: `job_id`, `component`, `addr`, `step_index`, `start_ns`, `end_ns` (of the step), `own_ns`, `usual_ns` (the
+    peers'), `times` (how often in the step such work is done: the micro-batches); NICs without peers are absent
     """
     placed = _placed(flows, steps)
     pipeline = pl.col("kind") == "pp"

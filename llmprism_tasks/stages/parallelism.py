@@ -1,9 +1,9 @@
 """Parallelism identification: flows and members -> the kind of each pair, and the layout of each job.
 
-LLMPrism (arXiv 2505.00342), stage 3, counts distinct sizes per step: one for a pipeline pair, several for a data-parallel one, and
-lets data-parallel components overrule single votes. Beyond the paper, sizes that differ by headers are one, and a pair
-is judged by what it does in the step as well: micro-batches fill it, gradient synchronisation is one burst of it,
-experts are called throughout with sizes that never repeat.
+LLMPrism (arXiv 2505.00342), stage 3, counts distinct sizes per step: one for a pipeline pair, several for a
+data-parallel one, and lets data-parallel components overrule single votes. Beyond the paper, sizes that differ by
+headers are one, and a pair is judged by what it does in the step as well: micro-batches fill it, gradient
+synchronisation is one burst of it, experts are called throughout with sizes that never repeat.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def parallelism(
     Returns
     -------
     jobs : the same jobs with `tp`, `pp`, `dp` where the data say
-    pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and `bytes` count
-        what they sent in it, `kind` is judged over the look-back
+    pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and
+        `bytes` count what they sent in it, `kind` is judged over the look-back
     """
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
@@ -85,7 +85,8 @@ def tables(
 
 
 def pair_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
-    """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`, `bytes_per_step`."""
+    """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`,
+    `bytes_per_step`."""
     if bulk.is_empty():
         return _judged(bulk.select(PAIR).head(0))
     numbered = rhythm.of_jobs(bulk, int(flows["flow_start_ns"].min()), settings.rhythm)  # type: ignore[arg-type]
@@ -101,7 +102,8 @@ def pair_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, window: Window, settings
 
 
 def _steps_of_pairs(flows: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
-    """Describe what each pair does in each step; the first step, which may be cut off or a warm-up, counts least by the medians."""
+    """Describe what each pair does in each step; the first step, which may be cut off or a warm-up, counts least by
+    the medians."""
     classed = sizes.with_class(flows, settings.same_size)
     common = (
         classed.group_by(*PAIR, "size_class")
@@ -182,7 +184,8 @@ def _turns(steps: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
 
 
 def _jointly(judged: pl.DataFrame, turns: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
-    """Settle the pairs that synchronise: rings of the gradients move most, and what joins two of them is something else."""
+    """Settle the pairs that synchronise: rings of the gradients move most, and what joins two of them is something
+    else."""
     judged = judged.join(turns, on=PAIR, how="left").with_columns(pl.col("turns").fill_null(value=False))
     pipeline = (pl.col("pipeline") >= 0.5) | (pl.col("turns") & pl.col("periodic") & (pl.col("distinct_sizes") == 1))
     judged = judged.with_columns(

@@ -1,8 +1,9 @@
 """Recognition: flows and topology -> jobs and their members.
 
-LLMPrism (arXiv 2505.00342), stage 1: disjoint sets over all pairs give clusters; clusters on similar sets of hosts are one
-job, since tensor parallelism stays inside hosts and leaves each rail a cluster of its own. Beyond the paper: only bulk data
-links NICs, only pairs that are still at work count, and clusters on the same hosts whose steps drift apart are two tenants.
+LLMPrism (arXiv 2505.00342), stage 1: disjoint sets over all pairs give clusters; clusters on similar sets of hosts
+are one job, since tensor parallelism stays inside hosts and leaves each rail a cluster of its own. Beyond the paper:
+only bulk data links NICs, only pairs that are still at work count, and clusters on the same hosts whose steps drift
+apart are two tenants.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ def _step_ends(
 
 
 def _tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
-    """Merge clusters on similar hosts into jobs, unless their steps say they are different tenants: `cluster`, `job`."""
+    """Merge clusters on similar hosts into jobs, unless their steps say they are different tenants: `cluster`,
+    `job`."""
     hosts = members["host"].cast(pl.Categorical).to_physical().cast(pl.Int64).to_numpy()
     labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
     neighbours = grouping.merge_by_jaccard(rows, hosts, settings.host_similarity)
@@ -104,9 +106,11 @@ def _tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSe
 
 
 def _drift_apart(left: pl.DataFrame | None, right: pl.DataFrame | None, settings: RecognitionSettings) -> bool:
-    """Whether two series of steps are of two jobs: their ends do not keep their distance, nor do they share their jitter.
+    """Whether two series of steps are of two jobs: their ends do not keep their distance, nor do they share their
+    jitter.
 
-    Both must be so. A ring that a fault makes slow changes its distance once, but goes on waiting for the same slow steps.
+    Both must be so. A ring that a fault makes slow changes its distance once, but goes on waiting for the same slow
+    steps.
     """
     if left is None or right is None or min(left.height, right.height) < 4:  # two differences say nothing about a drift
         return False

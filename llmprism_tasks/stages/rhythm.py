@@ -1,9 +1,9 @@
 """The joint rhythm of a group of NICs: its period, and the steps that its periodic bursts make together.
 
-Every training step synchronises all replicas, so each data-parallel pair is quiet once per step, whatever else it does. One
-pair's records are few and may be lost, split or merged; the pairs of one job tell the same story many times. Here the
-bursts of all pairs that share the job's period are lined up, each shifted by its own typical delay (later pipeline stages
-synchronise earlier), and bursts that then fall together are one step.
+Every training step synchronises all replicas, so each data-parallel pair is quiet once per step, whatever else it
+does. One pair's records are few and may be lost, split or merged; the pairs of one job tell the same story many
+times. Here the bursts of all pairs that share the job's period are lined up, each shifted by its own typical delay
+(later pipeline stages synchronise earlier), and bursts that then fall together are one step.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, since_ns: int, settings
     Returns
     -------
     the flows with `group` and `step`: counted from 0 in each group, in the order of time. Bursts that carry less than
-    `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out, unless
-    they are cut off by the beginning of the data.
+    `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out,
+    unless they are cut off by the beginning of the data.
     """
     ordered = traffic.by_pair(
         flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR), "flow_start_ns"
@@ -186,8 +186,8 @@ def of_jobs(
 
     Returns
     -------
-    as `flow_steps`, with `job_id` for `group`. Pairs that are named but too broken to show the period themselves are cut at
-    the gap typical of their job's others.
+    as `flow_steps`, with `job_id` for `group`. Pairs that are named but too broken to show the period themselves are
+    cut at the gap typical of their job's others.
     """
     rhythms = pair_rhythms(flows, settings).join(flows.select(*PAIR, group="job_id").unique(), on=PAIR)
     periods = group_periods(flows, rhythms, settings)
@@ -268,7 +268,8 @@ def _whole_steps(table: pl.DataFrame, since_ns: int, settings: RhythmSettings) -
 
 
 def _same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
-    return (pl.col(left) / pl.col(right)).log().abs() <= np.log1p(settings.same_period)
+    same: pl.Expr = (pl.col(left) / pl.col(right)).log().abs() <= float(np.log1p(settings.same_period))
+    return same
 
 
 def _ends(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:

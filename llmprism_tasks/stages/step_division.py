@@ -1,7 +1,8 @@
 """Step division: flows and members -> each pair's flows, divided into training steps.
 
-LLMPrism (arXiv 2505.00342), stage 2, finds each pair's steps on its own from the intervals between its flows. Beyond the paper, a
-job's steps come from all of its periodic pairs together (`rhythm`), and every pair is divided at the steps of its sender.
+LLMPrism (arXiv 2505.00342), stage 2, finds each pair's steps on its own from the intervals between its flows. Beyond
+the paper, a job's steps come from all of its periodic pairs together (`rhythm`), and every pair is divided at the
+steps of its sender.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def step_division(
 
     Returns
     -------
-    pair_steps : `start_ns` and `end_ns` are those of the pair's first and last flow in the step; sizes that differ by headers
-        only count once, and control messages not at all. Empty for jobs without a rhythm.
+    pair_steps : `start_ns` and `end_ns` are those of the pair's first and last flow in the step; sizes that differ by
+        headers only count once, and control messages not at all. Empty for jobs without a rhythm.
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)

@@ -1,7 +1,7 @@
 """Timeline reconstruction: flows and pairs -> each NIC's steps, and what it did in them.
 
-LLMPrism (arXiv 2505.00342), stage 4: the end of a burst of data-parallel flows ends a step; pipeline and data-parallel flows
-are placed in it, and what is left is computing or waiting.
+LLMPrism (arXiv 2505.00342), stage 4: the end of a burst of data-parallel flows ends a step; pipeline and
+data-parallel flows are placed in it, and what is left is computing or waiting.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def timeline(
     -------
     steps : of each NIC with data-parallel traffic, and of each job (`addr` NULL)
     timeline : of the same NICs and steps, without gaps: messages of one pair that overlap are one row, gradient
-        synchronisation with one peer is one row, and between them it is `compute` before the NIC sends and `idle` before it receives
+        synchronisation with one peer is one row, and between them it is `compute` before the NIC sends and `idle`
+        before it receives
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)

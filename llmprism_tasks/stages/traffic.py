@@ -6,7 +6,6 @@ import polars as pl
 
 from llmprism_tasks.settings import TrafficSettings
 
-
 NEEDED = ["window_start_ns", "flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes"]
 """Columns of flows that the stages look at; the others only cost memory when rows are sorted and joined."""
 
@@ -33,7 +32,8 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False
 
 
 def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
-    """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that counts."""
+    """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that
+    counts."""
     return flows.filter(pl.col("bytes") > settings.control_bytes)
 
 

@@ -52,6 +52,7 @@ def find(*several: Series) -> list[Found]:
         clearest_ratio=RATIO,
         byte_tolerance=BYTES,
         pace_tolerance=PACE,
+        persistence=0.4,
     )
     return [Found(t / MS, p / MS, c, int(b)) for t, p, c, b in zip(threshold, period, clarity, bursts, strict=True)]
 
@@ -205,8 +206,8 @@ def test_a_record_may_start_before_the_last_one_ended() -> None:
 
 @pytest.mark.parametrize("pauses", [1, 2, 3])
 def test_checkpoints_do_not_swallow_the_steps_between_them(pauses: int) -> None:
-    """Pauses of 20 s after every eighth step stand out more than the step's own gaps."""
-    begins = np.cumsum([20_000 if step and step % 8 == 0 else 1000 for step in range(8 * pauses + 6)]).tolist()
+    """Pauses of 9 s after every twelfth step stand out more than the step's own gaps."""
+    begins = np.cumsum([9000 if step and step % 12 == 0 else 1000 for step in range(12 * pauses + 6)]).tolist()
     (found,) = find(Series.of(steps(begins)))
     assert found.bursts == len(begins)
     assert found.period == 1000

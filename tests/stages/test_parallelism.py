@@ -113,7 +113,7 @@ def test_control_messages_are_other_with_certainty() -> None:
 
 
 def filled(spread: float, *, odd: float = 0.0, count: int = 5) -> list[Row]:
-    """Return messages of 8 MB from `a` to `c` over a share of each step, and one more with a share `odd` of all bytes."""
+    """Return messages of 8 MB from `a` to `c` over a share of each step, one more with a share `odd` of all bytes."""
     rows = [
         row
         for begin in BEGINS

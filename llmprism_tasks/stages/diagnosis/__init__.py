@@ -1,8 +1,8 @@
 """Diagnosis: steps and flows -> what is wrong, and with whom.
 
-LLMPrism (arXiv 2505.00342), stage 5, compares steps with their job's, data-parallel groups with each other and switches with each
-other. Beyond the paper: medians instead of means, a least effect, and persistence over steps, since experts hate false
-alarms most of all; and the culprit itself, who starts late with nobody to wait for.
+LLMPrism (arXiv 2505.00342), stage 5, compares steps with their job's, data-parallel groups with each other and
+switches with each other. Beyond the paper: medians instead of means, a least effect, and persistence over steps,
+since experts hate false alarms most of all; and the culprit itself, who starts late with nobody to wait for.
 """
 
 from __future__ import annotations

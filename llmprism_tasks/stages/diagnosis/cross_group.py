@@ -13,8 +13,8 @@ from llmprism_tasks.stages.diagnosis.transfers import PART, slow_parts
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the groups whose quickest transfers are slower than those of most groups of their job.
 
-    Not those that a slow switch explains. `score` is the ratio of time per byte to the usual, `severity` the ratio by which the job's steps
-    are longer than its quick ones; the subject is the group's lowest address.
+    Not those that a slow switch explains. `score` is the ratio of time per byte to the usual, `severity` the ratio by
+    which the job's steps are longer than its quick ones; the subject is the group's lowest address.
     """
     transfers = switch_level.measured(evidence, settings)
     groups = transfers.filter(pl.col("kind") == "dp", pl.len().over("job_id", "kind") >= settings.least_peers)

@@ -14,8 +14,8 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that had a run of slow steps in the window, against the typical step of look-back and window.
 
-    A change counts when it exceeds the least effect and the job's own noise, and lasts. `score` is the excess in robust deviations of the
-    job's step times; `severity` the ratio by which the run's steps are longer than typical.
+    A change counts when it exceeds the least effect and the job's own noise, and lasts. `score` is the excess in
+    robust deviations of the job's step times; `severity` the ratio by which the run's steps are longer than typical.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):

@@ -32,7 +32,8 @@ class Evidence:
     ----------
     flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`
     steps : steps of NICs that ended in the window
-    history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
+    history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the
+        window), sorted
     groups : data-parallel groups: `job_id`, `addr`, `component`
     members : `job_id`, `addr`, `host`
     window : the window
@@ -79,8 +80,8 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
 
     Parameters
     ----------
-    history : steps of one job, look-back included: `start_ns`, `end_ns`. The quick ones are those at the lower quartile: healthy ones, as
-        long as the trouble has not lasted for most of the look-back
+    history : steps of one job, look-back included: `start_ns`, `end_ns`. The quick ones are those at the lower
+        quartile: healthy ones, as long as the trouble has not lasted for most of the look-back
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))

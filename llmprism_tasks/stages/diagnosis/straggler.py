@@ -15,8 +15,8 @@ from llmprism_tasks.stages.own_work import own_work
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes longer than their peers', step after step, by enough to slow the job.
 
-    `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer
-    than its quick ones, or, where that is more, the excess itself over the step.
+    `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the
+    job's steps are longer than its quick ones, or, where that is more, the excess itself over the step.
     """
     work = own_work(evidence.flows, evidence.steps, evidence.groups)
     length = pl.col("end_ns") - pl.col("start_ns")
@@ -66,7 +66,8 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 
 
 def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Excuse who may only have waited for its successor in the ring: a transfer can begin late because of either end."""
+    """Excuse who may only have waited for its successor in the ring: a transfer can begin late because of either
+    end."""
     hops = (
         evidence.flows.filter(pl.col("kind") == "dp").select("job_id", addr="src_addr", successor="dst_addr").unique()
     )
@@ -86,7 +87,8 @@ def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
 
 
 def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Join the NICs of one host, which slow down together, and keep those that cost about as much as the worst of the job."""
+    """Join the NICs of one host, which slow down together, and keep those that cost about as much as the worst of the
+    job."""
     joined = suspects.join(evidence.members, on=["job_id", "addr"])
     in_host = evidence.members.group_by("job_id", "host").agg(nics=pl.len())
     hosts = (
@@ -147,7 +149,8 @@ def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
                 "severity": severity,
                 "explanation": f"{who} takes {1 + found['excess']:.2f} times as long as its peers to begin sending "
                 f"({found['own_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms) "
-                f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; the job's steps take {1 + severity:.2f} times as long as they need to",
+                f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; "
+                f"the job's steps take {1 + severity:.2f} times as long as they need to",
             }
         )
     return pl.DataFrame(rows, schema=ROW)

@@ -14,8 +14,8 @@ from llmprism_tasks.stages.diagnosis.transfers import PART, parts, slow_parts
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the switches that all slow transfers share and few quick ones cross.
 
-    `score` is the ratio of the slow transfers' time per byte to the usual; `severity` the ratio by which the job's steps are longer than
-    its quick ones, often little: synchronisation hides behind computing.
+    `score` is the ratio of the slow transfers' time per byte to the usual; `severity` the ratio by which the job's
+    steps are longer than its quick ones, often little: synchronisation hides behind computing.
     A switch that one ring alone crosses is not named: a slow NIC would look the same.
     """
     crossings = _crossings(measured(evidence, settings))
@@ -45,7 +45,8 @@ def _crossings(transfers: pl.DataFrame) -> pl.DataFrame:
 
 
 def _culprits(crossings: pl.DataFrame, settings: DiagnosisSettings) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the most suspect switch with the slow transfers across it, then the next among what it leaves unexplained."""
+    """Yield the most suspect switch with the slow transfers across it, then the next among what it leaves
+    unexplained."""
     while (switch := _most_suspect(crossings, settings)) is not None:
         slow = crossings.filter(pl.col("switch") == switch, pl.col("slow"))
         yield switch, slow

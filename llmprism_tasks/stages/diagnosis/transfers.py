@@ -1,7 +1,8 @@
 """Transfers: how fast the parts of a job move their data, cleared of the waiting inside them.
 
-A record's duration holds waiting, for its peer or its ring, but never a rate above the path's. So the quickest records of a part
-tell what its path can do. A ring has the pace of its slowest hop: it is one part, and each switch on any hop may be why.
+A record's duration holds waiting, for its peer or its ring, but never a rate above the path's. So the quickest
+records of a part tell what its path can do. A ring has the pace of its slowest hop: it is one part, and each switch
+on any hop may be why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 
 PART = ["job_id", "kind", "part"]
 QUICKEST = 0.2
-"""Quantile of the durations per byte that stands for the path: low enough to hold no waiting, high enough to be no fluke."""
+"""Quantile of the durations per byte that stands for the path: low enough to hold no waiting, high enough to be no
+fluke."""
 
 
 def parts(evidence: Evidence, *, least_bytes: int) -> pl.DataFrame:
@@ -24,8 +26,9 @@ def parts(evidence: Evidence, *, least_bytes: int) -> pl.DataFrame:
 
     Returns
     -------
-    sorted: `job_id`, `kind` (dp or pp), `part` (the ring's lowest address, or the pair), `now` and `before` (ns per byte, in the window and
-    in the look-back; NULL without records), `records`, `switches` (all that its records of the window crossed; empty when not known)
+    sorted: `job_id`, `kind` (dp or pp), `part` (the ring's lowest address, or the pair), `now` and `before` (ns per
+    byte, in the window and in the look-back; NULL without records), `records`, `switches` (all that its records of
+    the window crossed; empty when not known)
     """
     group = evidence.groups.with_columns(part=pl.col("addr").min().over("job_id", "component")).select(
         "job_id", "part", src_addr="addr"
