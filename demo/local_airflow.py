@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -149,8 +150,7 @@ class LocalAirflow:
 
     def ask(self, path: str) -> dict[str, Any]:
         """Return the answer of Airflow's public REST API to a GET of `/api/v2/<path>`."""
-        user, password = self.login()
-        token = _fetch(f"{self.address}/auth/token", body={"username": user, "password": password})["access_token"]
+        token = _token(self.address, *self.login())
         return _fetch(f"{self.address}/api/v2/{path}", headers={"Authorization": f"Bearer {token}"})
 
     def stop(self) -> None:
@@ -230,6 +230,12 @@ def _group_lives(pid: int) -> bool:
 
 def _state(folder: Path) -> Path:
     return folder / "airflow.json"
+
+
+@functools.cache
+def _token(address: str, user: str, password: str) -> str:
+    token: str = _fetch(f"{address}/auth/token", body={"username": user, "password": password})["access_token"]
+    return token
 
 
 def _fetch(
