@@ -122,7 +122,8 @@ def _drift_apart(left: pl.DataFrame | None, right: pl.DataFrame | None, settings
     spread = np.abs(np.angle(turn * np.exp(-1j * np.angle(turn.mean())))) / (2 * np.pi)
     own, other = np.diff(a).astype(np.float64), np.diff(near).astype(np.float64)
     jitter = _deviation(own) + _deviation(other)
-    return bool(np.median(spread) > settings.phase_tolerance and _deviation(own - other) > settings.own_jitter * jitter)
+    apart = float(np.median(np.abs(own - other)))  # from 0, not from its own middle: one job's steps last equally long
+    return bool(np.median(spread) > settings.phase_tolerance and apart > settings.own_jitter * jitter)
 
 
 def _deviation(values: np.ndarray) -> float:

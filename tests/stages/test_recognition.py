@@ -142,6 +142,26 @@ def test_the_tolerance_of_phases_can_be_set() -> None:
     assert tenants(jitter=15, phase_tolerance=0.003) == 2
 
 
+@pytest.mark.parametrize(("own", "jobs"), [(0, 1), (3, 1), (40, 2)])
+def test_a_ring_that_a_fault_makes_slow_stays_in_its_job(own: float, jobs: int) -> None:
+    """From the middle on it ends 300 ms later. It shares the jitter of the job's steps, but for `own` ms either way."""
+    hosts, draw = cluster(4, 2), random.Random(3)
+    begins = [begin + draw.uniform(-40, 40) for begin in every(1000, count=40, start=50)]
+    late = [begin + draw.uniform(-own, own) + (300 if i >= 20 else 0) for i, begin in enumerate(begins)]
+    assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), late))[1]) == jobs
+
+
+@pytest.mark.parametrize(("own_jitter", "jobs"), [(0.35, 2), (0.9, 1)])
+def test_how_much_jitter_of_its_own_makes_a_tenant_can_be_set(own_jitter: float, jobs: int) -> None:
+    """Two tenants whose jitters have nothing in common: together, 0.7 of the sum of both."""
+    hosts, draw = cluster(4, 2), random.Random(3)
+    rows = [
+        ring(rail(hosts, gpu), [begin + draw.uniform(-40, 40) for begin in every(1000, count=40, start=50)])
+        for gpu in (0, 1)
+    ]
+    assert len(recognised(hosts, *rows, values=settings("recognition", own_jitter=own_jitter))[1]) == jobs
+
+
 def test_a_few_steps_do_not_tell_tenants_apart() -> None:
     """Three differences say nothing about a drift: rails of the same hosts are one job until then."""
     hosts = cluster(4, 2)
