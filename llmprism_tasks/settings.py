@@ -315,14 +315,14 @@ class DiagnosisSettings:
         unit="ratio of the step",
         low=0,
         high=1,
-        reason="below 4 % of step time normal jitter wins (METHOD, measured elsewhere)",
+        reason="below 4 % of step time normal jitter wins",
     )
     sigmas: float = number(
         5.0,
         unit="robust deviations",
         low=1,
         high=100,
-        reason="thousands of comparisons an hour: one false alarm in 100 job-hours at most",
+        reason="thousands of comparisons an hour call for more than the usual three",
     )
     least_steps: int = number(
         3, unit="steps", low=1, high=1000, reason="one slow step is chance, three in a row are a trouble"

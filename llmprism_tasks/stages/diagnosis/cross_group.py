@@ -42,7 +42,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             score=ratio,
             severity=pl.col("job_id").replace_strict(costs, default=0.0, return_dtype=pl.Float64),
             explanation=pl.format(
-                "the data-parallel group of {} takes {} times the usual time per byte of the job's groups ({} Gbit/s)",
+                "The data-parallel group of {} takes {} times the usual time per byte of the job's groups ({} Gbit/s).",
                 "part",
                 ratio.round(2),
                 (8 / pl.col("now")).round(1),

@@ -55,6 +55,6 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "end_ns": int(steps["end_ns"][int(last)]),
         "score": score,
         "severity": severity,
-        "explanation": f"steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
-        f"{slow} of {run.size} in a row",
+        "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
+        f"{slow} of {run.size} in a row.",
     }

@@ -150,7 +150,7 @@ def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
                 "explanation": f"{who} takes {1 + found['excess']:.2f} times as long as its peers to begin sending "
                 f"({found['own_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms) "
                 f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; "
-                f"the job's steps take {1 + severity:.2f} times as long as they need to",
+                f"the job's steps take {1 + severity:.2f} times as long as they need to.",
             }
         )
     return pl.DataFrame(rows, schema=ROW)

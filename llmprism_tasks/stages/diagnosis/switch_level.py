@@ -85,7 +85,7 @@ def _rows(switch: str, slow: pl.DataFrame, crossings: pl.DataFrame, evidence: Ev
                 "score": ratio,
                 "severity": slowdown(history, evidence.window.start_ns, evidence.window.end_ns),
                 "explanation": f"{slow.height} of {crossing} rings and pipeline pairs across {switch} are slow; "
-                f"those of this job take {ratio:.2f} times the usual time per byte ({rate:.1f} Gbit/s)",
+                f"those of this job take {ratio:.2f} times the usual time per byte ({rate:.1f} Gbit/s).",
             }
         )
     return rows
