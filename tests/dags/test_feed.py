@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-
 from capture import MINUTE_NS
+
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.windows import Window
 
