@@ -89,7 +89,7 @@ def pair_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, window: Window, settings
     `bytes_per_step`."""
     if bulk.is_empty():
         return _judged(bulk.select(PAIR).head(0))
-    numbered = rhythm.of_jobs(bulk, int(flows["flow_start_ns"].min()), settings.rhythm)  # type: ignore[arg-type]
+    numbered = rhythm.of_jobs(bulk, settings.rhythm)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     periods = numbered.group_by("job_id").agg(period_ns=pl.col("group_period_ns").first())

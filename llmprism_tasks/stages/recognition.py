@@ -46,7 +46,7 @@ def recognition(
     if working.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(working, topology)
-    steps = _step_ends(bulk, working, members, int(flows["flow_start_ns"].min()), settings)  # type: ignore[arg-type]
+    steps = _step_ends(bulk, working, members, settings)
     members = members.join(_tenants(members, steps, settings.recognition), on="cluster")
     rhythmic = members.join(steps, on="cluster", how="semi")["job"]
     return tables(members, rhythmic, bulk, window)
@@ -70,14 +70,12 @@ def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _step_ends(
-    bulk: pl.DataFrame, pairs: pl.DataFrame, members: pl.DataFrame, since_ns: int, settings: Settings
-) -> pl.DataFrame:
+def _step_ends(bulk: pl.DataFrame, pairs: pl.DataFrame, members: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return each cluster's steps: `cluster`, `step`, `end_ns`, `period_ns`."""
     grouped = pairs.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     periods = rhythm.group_periods(bulk, grouped, settings.rhythm)
     sync = rhythm.in_period(grouped, periods, settings.rhythm)
-    numbered = rhythm.flow_steps(bulk, sync, since_ns, settings.rhythm)
+    numbered = rhythm.flow_steps(bulk, sync, settings.rhythm)
     return (
         numbered.group_by(cluster="group", step="step")
         .agg(end_ns=pl.col("flow_end_ns").max(), period_ns=pl.col("group_period_ns").first())

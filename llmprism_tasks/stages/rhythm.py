@@ -137,20 +137,20 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     )
 
 
-def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, since_ns: int, settings: RhythmSettings) -> pl.DataFrame:
+def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Number the steps of each group and say to which of them each flow of its periodic pairs belongs.
 
     Parameters
     ----------
     flows : bulk flows; those of pairs not in `pairs` are left out
     pairs : `src_addr`, `dst_addr`, `group`, `threshold_ns`, `group_period_ns`, `clarity`
-    since_ns : when the data begin
 
     Returns
     -------
     the flows with `group` and `step`: counted from 0 in each group, in the order of time. Bursts that carry less than
     `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out,
-    unless they are cut off by the beginning of the data.
+    unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
+    each group to say, since groups may be looked at one by one.
     """
     ordered = traffic.by_pair(
         flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR), "flow_start_ns"
@@ -164,24 +164,22 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, since_ns: int, settings
             start_ns=pl.col("flow_start_ns").min(),
             end_ns=pl.col("flow_end_ns").max(),
             bytes=pl.col("bytes").sum(),
+            window_start_ns=pl.col("window_start_ns").min(),
             period_ns=pl.col("group_period_ns").first(),
             threshold_ns=pl.col("threshold_ns").first(),
             clarity=pl.col("clarity").first(),
         )
     )
-    steps = _whole_steps(table, since_ns, settings)
+    steps = _whole_steps(table, settings)
     return numbered.join(steps, on=["group", *PAIR, "burst"]).drop("burst", "threshold_ns", "clarity")
 
 
-def of_jobs(
-    flows: pl.DataFrame, since_ns: int, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None
-) -> pl.DataFrame:
+def of_jobs(flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None) -> pl.DataFrame:
     """Number the steps of jobs by the flows of their periodic pairs.
 
     Parameters
     ----------
     flows : bulk flows with `job_id`
-    since_ns : when the data begin
     pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their job's period
 
     Returns
@@ -204,7 +202,7 @@ def of_jobs(
         chosen = named.join(typical, on="group").with_columns(
             threshold_ns=pl.when(fits).then("threshold_ns").otherwise("typical_ns")
         )
-    return flow_steps(flows.drop("job_id"), chosen, since_ns, settings).rename({"group": "job_id"})
+    return flow_steps(flows.drop("job_id"), chosen, settings).rename({"group": "job_id"})
 
 
 def _line_up(table: pl.DataFrame) -> pl.DataFrame:
@@ -234,15 +232,16 @@ def _typical_phase() -> pl.Expr:
     return typical
 
 
-def _whole_steps(table: pl.DataFrame, since_ns: int, settings: RhythmSettings) -> pl.DataFrame:
+def _whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Join beats that are parts of one step, drop those that are none, and number the rest."""
     beats = (
         table.group_by("group", "beat")
-        .agg(pl.col("bytes").sum(), pl.col("start_ns").min(), pl.col("threshold_ns").min())
+        .agg(pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
         .sort("group", "beat")
         .with_columns(
             share=pl.col("bytes") / pl.col("bytes").median().over("group"),
             quiet_ns=pl.col("threshold_ns").min().over("group"),
+            since_ns=pl.col("window_start_ns").min().over("group"),
         )
     )
     new = np.ones(beats.height, dtype=bool)
@@ -255,7 +254,7 @@ def _whole_steps(table: pl.DataFrame, since_ns: int, settings: RhythmSettings) -
             total += part[i]
         else:
             total = part[i]
-    cut_off = pl.col("start_ns") - since_ns <= pl.col("quiet_ns")
+    cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
     whole = (
         beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
         .with_columns(whole_share=pl.col("share").sum().over("whole"))

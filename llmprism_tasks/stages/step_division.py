@@ -35,7 +35,7 @@ def step_division(
     bulk = traffic.bulk(inside, settings.traffic)
     if bulk.is_empty():
         return (frames.empty("pair_steps"),)
-    numbered = rhythm.of_jobs(bulk, int(flows["flow_start_ns"].min()), settings.rhythm)  # type: ignore[arg-type]
+    numbered = rhythm.of_jobs(bulk, settings.rhythm)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     base = completion.first_indices(endpoints, job_steps)

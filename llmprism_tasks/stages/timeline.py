@@ -47,8 +47,7 @@ def timeline(
     synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
     if bulk.is_empty() or synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline")
-    since_ns = int(flows["flow_start_ns"].min())  # type: ignore[arg-type]
-    numbered = rhythm.of_jobs(bulk, since_ns, settings.rhythm, pairs=synchronising)
+    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     return tables(endpoints, job_steps, inside, bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), window)

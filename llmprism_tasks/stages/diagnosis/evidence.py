@@ -62,8 +62,7 @@ def gather(
         return None
     bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
     synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
-    since_ns = int(flows["flow_start_ns"].min())  # type: ignore[arg-type]
-    numbered = rhythm.of_jobs(bulk, since_ns, settings.rhythm, pairs=synchronising)
+    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
     job_steps = completion.job_steps(completion.endpoint_steps(numbered, window, settings), window, settings)
     return Evidence(
         flows=bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),

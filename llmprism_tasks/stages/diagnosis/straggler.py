@@ -135,7 +135,7 @@ def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
         history = evidence.history.filter(pl.col("job_id") == found["job_id"])
         severity = max(slowdown(history, found["start_ns"], found["end_ns"]), found["loss"])
         who = (
-            f"host {found['host']} ({found['found']} NICs)" if found["whole"] else f"{found['addr']} on {found['host']}"
+            f"Host {found['host']} ({found['found']} NICs)" if found["whole"] else f"{found['addr']} on {found['host']}"
         )
         rows.append(
             {
