@@ -45,7 +45,7 @@ def parallelism(
     """
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
-    kinds = pair_kinds(bulk, flows, window, settings)
+    kinds = pair_kinds(bulk, window, settings)
     return tables(inside, kinds, jobs, job_members, topology, window)
 
 
@@ -84,7 +84,7 @@ def tables(
     return frames.conform(laid_out, "jobs"), frames.conform(pairs, "pairs")
 
 
-def pair_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def pair_kinds(bulk: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
     """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`,
     `bytes_per_step`."""
     if bulk.is_empty():

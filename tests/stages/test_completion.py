@@ -29,7 +29,7 @@ def steps_of(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the steps of NICs and of the job as a window's run sees them."""
     table = visible(flows(*parts), window, values.window.lookback_windows).with_columns(job_id=pl.lit("j"))
-    numbered = rhythm.of_jobs(table, int(table["flow_start_ns"].min() or 0), values.rhythm)
+    numbered = rhythm.of_jobs(table, values.rhythm)
     endpoints = completion.endpoint_steps(numbered, window, values)
     return endpoints, completion.job_steps(endpoints, window, values)
 

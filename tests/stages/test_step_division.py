@@ -112,3 +112,14 @@ def test_jobs_are_divided_each_by_its_own_rhythm() -> None:
     assert found.group_by("job_id").agg(pl.col("step_index").max()).sort("job_id").rows() == [("one", 9), ("two", 14)]
     one = divided(ring("ab", every(1000, count=10)), nics=nics.filter(job_id="one"))
     assert one.equals(found.filter(job_id="one"))
+
+
+def test_a_job_that_begins_with_a_broadcast_is_divided_alike_beside_other_jobs() -> None:
+    """The first weights, sent over the rings, are no step, whether or not the data begin with them."""
+    nics = members({"one": {"a": "h", "b": "h"}, "two": {"c": "i", "d": "i"}})
+    broadcast = ring("cd", [20_000], size=24 * MB)
+    own = [*broadcast, *ring("cd", every(1000, count=20, start=22_000))]
+    alone = divided(own, nics=nics.filter(job_id="two"))
+    both = divided(own, ring("ab", every(700, count=70)), nics=nics)
+    assert alone["step_index"].max() == 19
+    assert alone.equals(both.filter(job_id="two"))
