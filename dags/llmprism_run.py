@@ -9,8 +9,9 @@ from typing import Any
 
 from airflow.sdk import Asset, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
 
+from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import PermanentError, SettingsError, TransientError
-from llmprism_tasks.settings import Settings, load
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
 
 TRYING_AGAIN: dict[str, Any] = {

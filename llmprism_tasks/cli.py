@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from llmprism_tasks import __version__
+from llmprism_tasks.configuration import Origin, load_with_origins
 from llmprism_tasks.errors import InputError, LlmprismError, TransientError
-from llmprism_tasks.settings import Origin, Settings, load_with_origins
+from llmprism_tasks.settings import Settings
 
 if TYPE_CHECKING:
     import polars as pl

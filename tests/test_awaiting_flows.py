@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from llmprism_tasks.configuration import load
 from llmprism_tasks.pipeline import seconds_to_wait
-from llmprism_tasks.settings import Settings, load
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 WINDOW = Window(1_777_608_720_000_000_000, 60_000_000_000)

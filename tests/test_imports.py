@@ -22,7 +22,8 @@ ALLOWED: dict[str, set[str]] = {
     "tables": set(),
     "plan": set(),
     "resources": {"errors"},
-    "settings": {"errors", "windows"},
+    "settings": {"windows"},
+    "configuration": {"errors", "settings"},
     "frames": {"errors", "tables"},
     "methods": {"errors"},
     "stages": FOUNDATION | {"methods"},
@@ -32,8 +33,8 @@ ALLOWED: dict[str, set[str]] = {
     "pipeline": FOUNDATION | {"sources", "warehouse", "validation"},
     "reports": FOUNDATION | {"warehouse"},
     "simulate": FOUNDATION,
-    "cli": FOUNDATION | {"pipeline", "reports", "simulate", "sources", "warehouse"},
-    "dags": FOUNDATION | {"pipeline", "reports", "simulate", "sources", "warehouse"},
+    "cli": FOUNDATION | {"configuration", "pipeline", "reports", "simulate", "sources", "warehouse"},
+    "dags": FOUNDATION | {"configuration", "pipeline", "reports", "simulate", "sources", "warehouse"},
 }
 """Each part of the tree, and the parts it may import besides itself and the package's own version."""
 
@@ -49,7 +50,7 @@ HOMES: dict[str, set[str]] = {
 }
 """Foreign libraries and the only parts that may import them."""
 
-LIGHT = ("errors", "windows", "tables", "plan", "settings", "resources", "cli")
+LIGHT = ("errors", "windows", "tables", "plan", "settings", "configuration", "resources", "cli")
 HEAVY = ("polars", "duckdb", "numpy", "numba", "pandas", "sqlalchemy", "great_expectations", "airflow", "rich")
 
 

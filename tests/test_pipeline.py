@@ -19,9 +19,10 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import pipeline
+from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES
-from llmprism_tasks.settings import Settings, load
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
@@ -259,7 +260,7 @@ def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
 KILLED_AT_A_CALL = """
 import os, signal, sys
 from llmprism_tasks import pipeline
-from llmprism_tasks.settings import load
+from llmprism_tasks.configuration import load
 from llmprism_tasks.windows import Window
 
 file, function, calls, start_ns, length_ns = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])

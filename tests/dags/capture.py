@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.settings import Settings, load
+from llmprism_tasks.configuration import load
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse

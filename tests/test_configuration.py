@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from llmprism_tasks.configuration import load, load_with_origins
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.settings import Settings, load, load_with_origins
+from llmprism_tasks.settings import Settings
 
 SETTINGS = [
     (section.name, setting)
