@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
 import scoring
-
-from llmprism_tasks import pipeline
-from llmprism_tasks.plan import STAGES
-from llmprism_tasks.reports.summary import summarise
-from llmprism_tasks.settings import Settings, load
-from llmprism_tasks.warehouse import landing, store
-from llmprism_tasks.warehouse.connect import open_warehouse
+from scored_runs import Scored, scored_run
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 HEALTHY = ("ddp4_healthy", "dp2pp4_healthy")
 SLOW = "dp4pp2_slow_rank"
 CAPTURES = (*HEALTHY, SLOW)
 RECORDS = ("flows", "flows_coarse")
-
-TABLES = ("windows", "jobs", "job_members", "pairs", "steps", "diagnoses")
 
 LEAST_KINDS = 0.98
 """Precision and recall of the kinds of pairs."""
@@ -42,16 +33,6 @@ WARM_UP = {"dp2pp4_healthy", SLOW}
 up, which the ranks do not log. It is work like a step's and may be found as one."""
 
 
-class Scored(NamedTuple):
-    """What was found in a capture, and how right it is."""
-
-    found: dict[str, pl.DataFrame]
-    truth: dict[str, pl.DataFrame]
-    jobs: pl.DataFrame
-    steps: pl.DataFrame
-    troubles: list[dict[str, Any]]
-
-
 Scores = Callable[[str, str], Scored]
 
 
@@ -59,35 +40,10 @@ Scores = Callable[[str, str], Scored]
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Scores:
     @cache
     def run(capture: str, records: str) -> Scored:
-        folder = REAL / capture
-        settings = load(
-            overrides={
-                "places.flows": str(folder / f"{records}.parquet"),
-                "places.topology": str(folder / "topology.csv"),
-                "places.warehouse": str(tmp_path_factory.mktemp(capture) / "w.duckdb"),
-            }
-        )
-        analyze(settings, validated=records == "flows")
-        warehouse = open_warehouse(settings.places.warehouse, lock_wait_s=30)
-        found = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in TABLES}
-        truth = scoring.read_truth(folder / "truth")
-        jobs = scoring.job_scores(found, truth, found["windows"])
-        steps = scoring.matched_steps(found, truth, jobs)
-        return Scored(found, truth, jobs, steps, summarise(warehouse)["troubles"])
+        warehouse = tmp_path_factory.mktemp(capture) / "w.duckdb"
+        return scored_run(REAL / capture, f"{records}.parquet", warehouse, validated=records == "flows")
 
     return run
-
-
-def analyze(settings: Settings, *, validated: bool) -> None:
-    """Run all windows; without the suites in half the time."""
-    if validated:
-        pipeline.analyze(settings)
-        return
-    warehouse = open_warehouse(settings.places.warehouse, lock_wait_s=30)
-    length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
-    for window in landing.land_all(warehouse, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
-        for stage in STAGES:
-            pipeline.run_stage(stage.name, window, settings)
 
 
 each_capture = pytest.mark.parametrize("capture", CAPTURES)

@@ -1,0 +1,51 @@
+"""Two simulated tenants with tensor, pipeline and data parallelism, compared with the simulator's own truth."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+import scoring
+from scored_runs import Scored, scored_run
+
+from llmprism_tasks.simulate import write_scenario
+
+START_NS = 1_760_000_400_000_000_000
+
+LEAST_STEPS, MEDIAN_ERROR = 0.98, 0.0005
+"""Ratio of the steps that are found, and how exact the median of their durations is."""
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Scored:
+    folder = tmp_path_factory.mktemp("small")
+    write_scenario(folder, scenario="small", minutes=2, seed=11, start_ns=START_NS)
+    return scored_run(folder, "flows", folder / "w.duckdb", validated=False)
+
+
+def test_jobs_and_members_are_exactly_the_true_ones(scored: Scored) -> None:
+    assert scored.jobs.height == 4
+    assert scored.jobs["exact"].all()
+    assert scored.jobs.group_by("job").agg(pl.col("job_id").n_unique())["job_id"].to_list() == [1, 1]
+    assert scoring.invented_jobs(scored.found, scored.truth).is_empty()
+
+
+def test_degrees_are_right(scored: Scored) -> None:
+    degrees = scoring.degree_scores(scored.jobs, scored.truth)
+    assert degrees.rows() == [("pipeline", 2, 1.0), ("replicas", 2, 1.0)]
+
+
+def test_pairs_have_their_true_kind(scored: Scored) -> None:
+    kinds = scoring.kind_scores(scored.found, scored.truth, scored.jobs)
+    assert set(kinds["kind"]) >= {"dp", "pp"}
+    assert kinds.select(pl.min_horizontal("precision", "recall")).to_series().min() == 1.0
+
+
+def test_steps_are_found_and_durations_right(scored: Scored) -> None:
+    figures = scoring.step_scores(scored.steps)
+    assert (figures["found"] / figures["true"]).min() >= LEAST_STEPS
+    assert figures["extra"].sum() == 0
+    assert figures["median"].max() <= MEDIAN_ERROR
+
+
+def test_nothing_is_wrong_with_healthy_tenants(scored: Scored) -> None:
+    assert scored.found["diagnoses"].is_empty()
