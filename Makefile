@@ -2,11 +2,12 @@
 # make up      Airflow with a live feed of simulated flows; then: make report, make latency, make down;
 #              eval "$(make env)" for airflow and llmprism commands of your own
 # make test    linter, type checker and every test
+# make scores  how right the results are on the captures of real training in tests/data/real
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo up down report latency env test clean
+.PHONY: setup demo up down report latency env test scores clean
 
 setup: $(INSTALLED)
 
@@ -39,6 +40,9 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+scores: setup
+	@$(BIN)/python tests/golden
 
 clean:
 	rm -rf .venv .demo
