@@ -1,0 +1,140 @@
+"""A job is news when its steps have become slower, for long enough, by more than they ever vary."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MS, WINDOW
+from hypothesis import given
+from hypothesis import strategies as st
+from job_evidence import DEFAULT, STEP, history, shuffled, together, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis import cross_step
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+
+NOTHING = without_rows(working([{"a": [500], "b": [500]}]))
+WELL = [1000.0] * 20
+
+
+def evidence(lengths: Sequence[float], current: int, job: str = "j") -> Evidence:
+    return dataclasses.replace(NOTHING, history=history(lengths, current=current, job=job))
+
+
+def found(lengths: Sequence[float], current: int, **changed: Any) -> pl.DataFrame:
+    return cross_step.find(evidence(lengths, current), dataclasses.replace(DEFAULT, **changed))
+
+
+def is_news(lengths: Sequence[float], current: int, **changed: Any) -> bool:
+    return found(lengths, current, **changed).height > 0
+
+
+def test_a_run_of_slow_steps_is_told_with_what_it_costs() -> None:
+    rows = found([*WELL, *WELL[:4], *[1300] * 5, *WELL[:3]], current=12)
+    row = rows.row(0, named=True)
+    assert rows.height == 1
+    assert rows.schema == pl.Schema(ROW)
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("cross_step", "job", "j")
+    assert row["severity"] == pytest.approx(0.3)
+    assert row["score"] == pytest.approx(0.3 / DEFAULT.least_noise)
+    assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns + 4 * STEP * MS, WINDOW.start_ns + 10_500 * MS)
+    assert row["explanation"] == "Steps take 1.30 s instead of 1.00 s, 5 of 5 in a row."
+
+
+def test_steps_that_are_alike_or_faster_are_no_news() -> None:
+    assert not is_news(WELL, current=10)
+    assert not is_news([*WELL, *[700] * 10], current=10)
+
+
+def test_what_was_slow_before_the_window_is_no_news() -> None:
+    assert not is_news([*WELL, *[1300] * 6, *WELL[:10]], current=10)
+
+
+def test_a_trouble_is_news_until_it_has_lasted_for_three_quarters_of_the_look_back() -> None:
+    """From then on it is what the job is like."""
+    assert is_news([*WELL, *[1300] * 30, *[1300] * 10], current=10)
+    assert not is_news([*WELL[:12], *[1300] * 30, *[1300] * 10], current=10)
+
+
+@pytest.mark.parametrize(("slow", "news"), [(1, False), (2, False), (3, True)])
+def test_three_in_a_row_are_a_trouble(slow: int, news: bool) -> None:
+    lengths = [*WELL, *WELL[:4], *[1300] * slow, *WELL[:4]]
+    assert is_news(lengths, current=8 + slow) == news
+    assert is_news(lengths, current=8 + slow, least_steps=1)
+
+
+@pytest.mark.parametrize(("steps", "news"), [(5, False), (7, True)])
+def test_too_few_steps_tell_nothing(steps: int, news: bool) -> None:
+    """Twice as many are asked for as must be slow."""
+    assert is_news([*WELL[: steps - 3], 1300, 1300, 1300], current=3) == news
+
+
+@pytest.mark.parametrize(("length", "news"), [(1049, False), (1051, True)])
+def test_five_deviations_are_asked_for(length: float, news: bool) -> None:
+    """The least deviation of 1 % stands for steps that are all alike."""
+    lengths = [*WELL, *[length] * 6]
+    assert is_news(lengths, current=6) == news
+    assert is_news(lengths, current=6, sigmas=4)
+    assert not is_news(lengths, current=6, least_noise=0.02)
+
+
+@pytest.mark.parametrize(("length", "news"), [(1039, False), (1041, True)])
+def test_less_than_the_least_effect_is_no_news(length: float, news: bool) -> None:
+    """With the other thresholds out of the way."""
+    assert is_news([*WELL, *[length] * 6], current=6, sigmas=1) == news
+    assert is_news([*WELL, *[1039] * 6], current=6, sigmas=1, least_effect=0.03)
+
+
+NOISY = [1000.0, 1000, 1020, 1040] * 10
+"""The lower quartile is a second, the deviation of all about 3 %."""
+
+
+@pytest.mark.parametrize(("length", "news"), [(1075, False), (1110, True)])
+def test_a_step_counts_as_slow_beyond_the_job_s_noise(length: float, news: bool) -> None:
+    """Three times 3 %, with the other thresholds out of the way."""
+    assert is_news([*NOISY, *[length] * 5], current=5, sigmas=1) == news
+    assert is_news([*NOISY, *[1075] * 5], current=5, sigmas=1, noise_margin=2)
+
+
+def test_a_job_that_drifts_by_itself_is_no_news() -> None:
+    """Slower by a tenth and back again, every thirty steps, as on a busy machine; once, it would be news."""
+    drift = [*[1000.0] * 15, *[1100.0] * 15]
+    assert not is_news([*drift, *drift, *drift], current=30)
+    assert is_news([*[1000.0] * 75, *[1100.0] * 15], current=15)
+
+
+@pytest.mark.parametrize(("pattern", "news"), [("SNSSNSSNSS", True), ("SNSNSNSSS", False)])
+def test_most_steps_of_the_run_are_slow(pattern: str, news: bool) -> None:
+    """Seven of ten, or six of nine."""
+    lengths = [*WELL, *[1400 if step == "S" else 1000 for step in pattern]]
+    assert is_news(lengths, current=len(pattern)) == news
+    assert not is_news(lengths, current=len(pattern), persistence=0.75)
+    assert is_news(lengths, current=len(pattern), persistence=0.6)
+
+
+def test_each_job_is_told_from_its_own_past() -> None:
+    jobs = [
+        evidence([*WELL, *[1300] * 6], 6, "slow"),
+        evidence([*WELL, *WELL[:6]], 6, "well"),
+        evidence([1300] * 26, 6, "long"),
+    ]
+    rows = cross_step.find(together(*jobs), DEFAULT)
+    assert rows["subject"].to_list() == ["slow"]
+
+
+def test_no_evidence_no_rows() -> None:
+    assert_frame_equal(cross_step.find(evidence([], 0), DEFAULT), pl.DataFrame(schema=ROW))
+
+
+@given(st.integers(0, 10**6), st.integers(40, 80), st.integers(5, 20))
+def test_jitter_of_a_percent_is_never_news_and_a_tenth_more_always_is(seed: int, before: int, current: int) -> None:
+    lengths = [1000.0 + (seed * (i + 7) * (i + 3)) % 21 - 10 for i in range(before + current)]
+    assert not is_news(lengths, current)
+    slow = [*lengths[:before], *[length * 1.12 for length in lengths[before:]]]
+    assert is_news(slow, current)
+    table = evidence(slow, current)
+    assert_frame_equal(cross_step.find(shuffled(table, seed), DEFAULT), found(slow, current))

@@ -1,0 +1,111 @@
+"""What all kinds of trouble share: whose steps they are, how long they took, and by how much they are longer."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from handmade import MS, WINDOW, every, flows, members, pipeline, ring, settings, topology, visible
+from hypothesis import given
+from hypothesis import strategies as st
+from job_evidence import history
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks import frames
+from llmprism_tasks.stages.diagnosis import diagnosis
+from llmprism_tasks.stages.diagnosis.evidence import gather, slowdown
+
+SETTINGS = settings()
+HOSTS = {f"host-{addr}": [addr] for addr in "abcd"}
+NICS = members({"j": {addr: f"host-{addr}" for addr in "abcd"}})
+PAIRS = {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
+
+
+def tables(*, steps: int = 40, start: float = 40_000) -> dict[str, pl.DataFrame]:
+    """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it."""
+    begins = every(1000, count=steps, start=start - 60_000)
+    sync = [begin + 800 for begin in begins]
+    rows = [*pipeline("a", "c", begins), *pipeline("b", "d", begins), *ring("ab", sync), *ring("cd", sync)]
+    own = [
+        (
+            WINDOW.start_ns,
+            "j",
+            addr,
+            i,
+            WINDOW.start_ns + (i * 1000 - 100) * MS,
+            WINDOW.start_ns + (i * 1000 + 900) * MS,
+        )
+        for addr in [*"abcd", None]
+        for i in range(steps - 20)
+    ]
+    pairs = [(WINDOW.start_ns, "j", pair[0], pair[1], kind, 1, 1, 1, 1.0) for pair, kind in PAIRS.items()]
+    return {
+        "flows": visible(flows(rows), WINDOW),
+        "topology": topology(HOSTS),
+        "job_members": NICS,
+        "pairs": pl.DataFrame(pairs, schema=frames.empty("pairs").schema, orient="row"),
+        "steps": pl.DataFrame(own, schema=frames.empty("steps").schema, orient="row"),
+    }
+
+
+def test_evidence_is_gathered_from_window_and_look_back() -> None:
+    evidence = gather(**tables(), window=WINDOW, settings=SETTINGS)
+    assert evidence is not None
+    assert evidence.steps["addr"].null_count() == 0
+    assert evidence.groups.group_by("component").agg(pl.col("addr").sort())["addr"].sort().to_list() == [
+        ["a", "b"],
+        ["c", "d"],
+    ]
+    assert dict(evidence.flows.select(pl.col("src_addr") + pl.col("dst_addr"), "kind").unique().rows()) == PAIRS
+    lengths = evidence.history["end_ns"] - evidence.history["start_ns"]
+    assert lengths.unique().to_list() == [1000 * MS]
+    assert evidence.history["current"].to_list() == [False] * 19 + [True] * 20
+
+
+def test_without_steps_there_is_no_evidence_and_no_diagnosis() -> None:
+    given_ = tables() | {"steps": frames.empty("steps")}
+    assert gather(**given_, window=WINDOW, settings=SETTINGS) is None
+    (rows,) = diagnosis(**given_, jobs=frames.empty("jobs"), window=WINDOW, settings=SETTINGS)
+    assert_frame_equal(rows, frames.empty("diagnoses"))
+
+
+def test_a_job_that_is_well_has_no_diagnosis() -> None:
+    (rows,) = diagnosis(**tables(), jobs=frames.empty("jobs"), window=WINDOW, settings=SETTINGS)
+    assert_frame_equal(rows, frames.empty("diagnoses"))
+
+
+SPAN = (WINDOW.start_ns, WINDOW.end_ns)
+
+
+@pytest.mark.parametrize(
+    ("lookback", "now", "more"),
+    [
+        ([1000] * 10, [1300] * 5, 0.3),
+        ([1000] * 10, [1000] * 5, 0.0),
+        ([1000] * 10, [700] * 5, 0.0),
+        ([1000] * 10, [1000, 1300, 1300], 0.3),
+        ([], [1300] * 5, 0.0),
+        ([1000] * 5, [1300] * 12, 0.3),
+        ([1000] * 3, [1300] * 12, 0.0),
+        ([1000] * 3, [], 0.0),
+        ([], [], 0.0),
+    ],
+)
+def test_how_much_longer_steps_are_than_the_quick_ones(lookback: list[float], now: list[float], more: float) -> None:
+    assert slowdown(history([*lookback, *now], current=len(now)), *SPAN) == pytest.approx(more)
+
+
+def test_a_step_counts_where_it_ends() -> None:
+    table = history([*[1000] * 8, 1300, 1500], current=2)
+    first, second = table["end_ns"].to_list()[-2:]
+    assert slowdown(table, first - 1, first) == pytest.approx(0.3)
+    assert slowdown(table, first, second) == pytest.approx(0.5)
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=20), st.integers(0, 20), st.integers(2, 9))
+def test_slowdown_is_a_ratio_and_never_negative(lengths: list[int], current: int, factor: int) -> None:
+    now = min(current, len(lengths))
+    found = slowdown(history(lengths, current=now), *SPAN)
+    assert found >= 0
+    inside = (WINDOW.start_ns, WINDOW.start_ns + 10**18)
+    scaled = slowdown(history([length * factor for length in lengths], current=now), *inside)
+    assert scaled == pytest.approx(slowdown(history(lengths, current=now), *inside))
