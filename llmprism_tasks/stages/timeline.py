@@ -124,24 +124,20 @@ def phases(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """
     events = _merged(_placed(flows, steps))
     step = [*NIC, "step_index"]
-    busy = events.sort(*step, "start_ns", "end_ns").with_columns(
+    # where several begin at once, one of the NIC's own says that it was at work until then
+    in_order = events.sort(*step, "start_ns", "own", "end_ns", descending=[False] * 4 + [True, False])
+    busy = in_order.with_columns(
         free_ns=pl.max_horizontal(
             pl.col("end_ns").cum_max().shift().over(step).fill_null(pl.col("step_start_ns")), "step_start_ns"
         )
     )
-    between = (
-        busy.filter(pl.col("free_ns") < pl.col("start_ns"))
-        .sort("start_ns", "own")
-        .group_by(*step, "free_ns")
-        .agg(end_ns=pl.col("start_ns").first(), own=pl.col("own").last())
-        .select(
-            *step,
-            start_ns="free_ns",
-            end_ns="end_ns",
-            phase=pl.when("own").then(pl.lit("compute")).otherwise(pl.lit("idle")),
-            peer=pl.lit(None, dtype=pl.String),
-            bytes=pl.lit(0, dtype=pl.Int64),
-        )
+    between = busy.filter(pl.col("free_ns") < pl.col("start_ns")).select(
+        *step,
+        start_ns="free_ns",
+        end_ns="start_ns",
+        phase=pl.when("own").then(pl.lit("compute")).otherwise(pl.lit("idle")),
+        peer=pl.lit(None, dtype=pl.String),
+        bytes=pl.lit(0, dtype=pl.Int64),
     )
     return pl.concat([events.select(between.columns), between])
 

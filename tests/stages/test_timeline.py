@@ -86,6 +86,14 @@ def test_computing_comes_before_what_is_sent_and_waiting_before_what_is_received
     ]
 
 
+@pytest.mark.parametrize("received_until", [1205, 1210, 1215])
+def test_a_nic_that_sends_and_receives_at_once_was_at_work_until_then(received_until: float) -> None:
+    pp = [(1200, 1210, "a", "c", MB), (1200, received_until, "c", "a", MB)]
+    for in_some_order in (pp, pp[::-1]):
+        rows = phases(kinds(pp=in_some_order), spans({"a": SPAN}))
+        assert told(rows, "a")[0] == ("compute", 1000, 1200, None)
+
+
 def test_both_ends_of_a_ring_compute_before_they_synchronise() -> None:
     rows = phases(kinds(dp=burst("a", "b", 1800, length=200)), spans({"a": SPAN, "b": SPAN}))
     assert told(rows, "b") == [("compute", 1000, 1800, None), ("dp_sync", 1800, 2000, "a")]
