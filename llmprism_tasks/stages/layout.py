@@ -64,6 +64,40 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     )
 
 
+def chains(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Find the pairs that synchronise, as it seems, and are a pipeline's: `job_id`, `src_addr`, `dst_addr`, `chain`.
+
+    Where a job's gradients go unseen (one replica, or replicas inside hosts), its micro-batches look like steps. But
+    gradients go round, and pipelines go up and down a line: three NICs or more, none with more than two neighbours,
+    every pair answered by its reverse. Only pairs of one size count, for trees of gradient buckets have ends, too.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`; some of a pipeline's pairs may be `other`
+    """
+    one_size = pairs.filter(pl.col("distinct_sizes") == 1)
+    back = one_size.select("job_id", src_addr="dst_addr", dst_addr="src_addr", answered=pl.lit(value=True))
+    synchronises = pl.col("kind") == "dp"
+    links = (
+        pairs.join(back, on=["job_id", *ENDS], how="left")
+        .with_columns(alike=(pl.col("distinct_sizes") == 1) & pl.col("answered").fill_null(value=False))
+        .filter(synchronises | ((pl.col("kind") == "other") & pl.col("alike")))
+    )
+    labelled = links.join(
+        components(links.select("job_id", *ENDS)), left_on=["job_id", "src_addr"], right_on=["job_id", "addr"]
+    )
+    group = ["job_id", "component"]
+    nics = pl.col("src_addr").n_unique().over(group)
+    line = (
+        (nics > 2)
+        & pl.col("alike").all().over(group)
+        & synchronises.any().over(group)
+        & (pl.len().over(group) == 2 * (nics - 1))
+        & (pl.len().over(*group, "src_addr").max().over(group) == 2)
+    )
+    return labelled.filter(line).select("job_id", *ENDS, chain=pl.lit(value=True))
+
+
 def components(links: pl.DataFrame) -> pl.DataFrame:
     """Label the NICs of each job that links join: `job_id`, `addr`, `component`.
 

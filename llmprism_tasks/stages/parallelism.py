@@ -199,6 +199,10 @@ def _jointly(judged: pl.DataFrame, turns: pl.DataFrame, settings: ParallelismSet
         .then(pl.lit("dp"))
         .otherwise(pl.lit("other"))
     )
+    judged = judged.join(layout.chains(judged), on=PAIR, how="left").with_columns(
+        kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
+        turns=pl.col("turns") | pl.col("chain").fill_null(value=False),
+    )
     return _judged(layout.gradients_apart(judged, settings.ring_share))
 
 

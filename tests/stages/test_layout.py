@@ -172,3 +172,52 @@ def test_components_join_what_is_linked_whichever_way_round(pairs: list[tuple[st
     assert all(label[src] == label[dst] for src, dst in pairs)
     assert set(label) == {addr for pair in pairs for addr in pair}
     assert labels([(dst, src) for src, dst in reversed(pairs)]) == label
+
+
+def sized(pairs: Iterable[Pair], sizes: int = 1) -> pl.DataFrame:
+    """Return pairs with the number of sizes that each sends in a step."""
+    return table(pairs).with_columns(distinct_sizes=pl.lit(sizes, dtype=pl.Int64))
+
+
+def chained(pairs: Iterable[Pair], sizes: int = 1) -> set[tuple[str, str]]:
+    return set(layout.chains(sized(pairs, sizes)).select("src_addr", "dst_addr").rows())
+
+
+def up_and_down(nics: Sequence[str], kind: str = "dp") -> list[Pair]:
+    return [(src, dst, kind) for src, dst, _ in line(nics)]
+
+
+def ends_of(pairs: Iterable[Pair]) -> set[tuple[str, str]]:
+    return {(src, dst) for src, dst, _ in pairs}
+
+
+def test_a_line_whose_pairs_answer_each_other_with_one_size_is_a_pipeline() -> None:
+    """Its gradients go unseen, and its micro-batches look like steps."""
+    assert chained(up_and_down("abcd")) == ends_of(up_and_down("abcd"))
+    assert chained([*up_and_down("abc"), *up_and_down("pqr")]) == ends_of([*up_and_down("abc"), *up_and_down("pqr")])
+
+
+def test_some_of_a_pipeline_s_pairs_may_show_no_rhythm() -> None:
+    forward = [("a", "b", "other"), ("b", "a", "dp"), ("b", "c", "other"), ("c", "b", "dp")]
+    assert chained(forward) == ends_of(forward)
+    assert chained(up_and_down("abcd", "other")) == set()
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ring("abcd"),
+        [*ring("abcd"), *ring("dcba")],
+        up_and_down("ab"),
+        [*up_and_down("abc"), *up_and_down("bd")],
+        up_and_down("abc")[:-1],
+        [],
+    ],
+    ids=["ring", "ring both ways", "two replicas", "tree", "one pair unanswered", "nothing"],
+)
+def test_what_may_be_gradients_is_no_pipeline(pairs: list[Pair]) -> None:
+    assert chained(pairs) == set()
+
+
+def test_a_tree_of_buckets_of_several_sizes_is_no_pipeline_though_it_be_a_line() -> None:
+    assert chained(up_and_down("abc"), sizes=2) == set()
