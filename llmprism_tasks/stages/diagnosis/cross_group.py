@@ -7,7 +7,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis import switch_level
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, slowdown
-from llmprism_tasks.stages.diagnosis.transfers import PART, slow_parts
+from llmprism_tasks.stages.diagnosis.transfers import PART, parts, slow_parts
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -16,8 +16,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     Not those that a slow switch explains. `score` is the ratio of time per byte to the usual, `severity` the ratio by
     which the job's steps are longer than its quick ones; the subject is the group's lowest address.
     """
-    transfers = switch_level.measured(evidence, settings)
-    groups = transfers.filter(pl.col("kind") == "dp", pl.len().over("job_id", "kind") >= settings.least_peers)
+    groups = parts(evidence, least_bytes=settings.least_bytes).filter(
+        pl.col("kind") == "dp", pl.len().over("job_id", "kind") >= settings.least_peers
+    )
     compared = slow_parts(
         groups.with_columns(before=pl.lit(None, dtype=pl.Float64)),
         slow_rate=settings.slow_rate,
@@ -31,7 +32,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     }
     return (
         compared.filter(pl.col("slow"), pl.col("records") >= settings.least_records)
-        .join(switch_level.explained(transfers, settings), on=PART, how="anti")
+        .join(switch_level.explained(evidence, settings), on=PART, how="anti")
         .select(
             "job_id",
             kind=pl.lit("cross_group"),

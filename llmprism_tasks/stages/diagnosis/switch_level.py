@@ -18,30 +18,39 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     steps are longer than its quick ones, often little: synchronisation hides behind computing.
     A switch that one ring alone crosses is not named: a slow NIC would look the same.
     """
-    crossings = _crossings(measured(evidence, settings))
+    crossings = _crossings(evidence, settings)
     rows: list[dict[str, object]] = []
     for switch, slow in _culprits(crossings, settings):
         rows.extend(_rows(switch, slow, crossings, evidence))
     return pl.DataFrame(rows, schema=ROW)
 
 
-def measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Measure the rings and pipeline pairs, and say which are slow."""
-    return slow_parts(
-        parts(evidence, least_bytes=settings.least_bytes),
+def explained(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the rings and pairs whose slowness a switch explains: `job_id`, `kind`, `part`."""
+    crossings = _crossings(evidence, settings)
+    found = [slow.select(PART) for _, slow in _culprits(crossings, settings)]
+    return pl.concat([crossings.select(PART).head(0), *found]).unique()
+
+
+def _crossings(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return each ring and pair once for every switch that it crosses, `slow` when most of its paths across it are.
+
+    A path that few records took is left out: its quickest may all have waited.
+    """
+    paths = parts(evidence, least_bytes=settings.least_bytes, by_path=True)
+    judged = slow_parts(
+        paths.filter(pl.col("records") >= settings.least_records),
         slow_rate=settings.slow_rate,
         least_peers=settings.least_peers,
     )
-
-
-def explained(transfers: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the rings and pairs whose slowness a switch explains: `job_id`, `kind`, `part`."""
-    found = [slow.select(PART) for _, slow in _culprits(_crossings(transfers), settings)]
-    return pl.concat([transfers.select(PART).head(0), *found]).unique()
-
-
-def _crossings(transfers: pl.DataFrame) -> pl.DataFrame:
-    return transfers.explode("switches").rename({"switches": "switch"}).filter(pl.col("switch").is_not_null())
+    return (
+        judged.explode("switches")
+        .rename({"switches": "switch"})
+        .filter(pl.col("switch").is_not_null())
+        .group_by("switch", *PART)
+        .agg(pl.col("now", "usual").median(), slow=pl.col("slow").mean() >= settings.persistence)
+        .sort("switch", *PART)
+    )
 
 
 def _culprits(crossings: pl.DataFrame, settings: DiagnosisSettings) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -56,11 +65,10 @@ def _culprits(crossings: pl.DataFrame, settings: DiagnosisSettings) -> Iterator[
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> str | None:
     by_switch = (
         crossings.group_by("switch")
-        .agg(crossing=pl.len(), slow=pl.col("slow").sum(), records=pl.col("records").filter("slow").sum())
+        .agg(crossing=pl.len(), slow=pl.col("slow").sum())
         .filter(
             pl.col("slow") >= settings.persistence * pl.col("crossing"),
             pl.col("slow") >= settings.least_transfers,
-            pl.col("records") >= settings.least_records,
         )
         .sort("slow", "crossing", "switch", descending=[True, False, False])
     )

@@ -17,18 +17,20 @@ QUICKEST = 0.2
 fluke."""
 
 
-def parts(evidence: Evidence, *, least_bytes: int) -> pl.DataFrame:
+def parts(evidence: Evidence, *, least_bytes: int, by_path: bool = False) -> pl.DataFrame:
     """Measure each data-parallel ring and each pipeline pair.
 
     Parameters
     ----------
     least_bytes : smaller records are too short to time
+    by_path : measure each of its paths by itself, since queue pairs are hashed to different spines and the quickest
+        records would only tell of the best
 
     Returns
     -------
     sorted: `job_id`, `kind` (dp or pp), `part` (the ring's lowest address, or the pair), `now` and `before` (ns per
     byte, in the window and in the look-back; NULL without records), `records`, `switches` (all that its records of
-    the window crossed; empty when not known)
+    the window crossed; empty when not known); by path, also `path` (NULL when not known)
     """
     group = evidence.groups.with_columns(part=pl.col("addr").min().over("job_id", "component")).select(
         "job_id", "part", src_addr="addr"
@@ -39,9 +41,10 @@ def parts(evidence: Evidence, *, least_bytes: int) -> pl.DataFrame:
     pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
     now = pl.col("window_start_ns") == evidence.window.start_ns
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
+    path = [pl.col("switch_path").list.join(" ").alias("path")] if by_path else []
     return (
         flows.with_columns(part=pl.when(pl.col("kind") == "pp").then(pair).otherwise("part"), pace=pace, now=now)
-        .group_by(PART)
+        .group_by(*PART, *path)
         .agg(
             now=pl.col("pace").filter("now").quantile(QUICKEST),
             before=pl.col("pace").filter(~pl.col("now")).quantile(QUICKEST),
@@ -49,7 +52,7 @@ def parts(evidence: Evidence, *, least_bytes: int) -> pl.DataFrame:
             switches=pl.col("switch_path").filter("now").explode().drop_nulls().unique().sort(),
         )
         .filter(pl.col("now").is_not_null())
-        .sort(PART)
+        .sort(*PART, *(["path"] if by_path else []))
     )
 
 

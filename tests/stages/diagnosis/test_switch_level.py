@@ -80,9 +80,9 @@ def test_a_quarter_slower_is_slow(rate: float, names: list[str]) -> None:
     assert named(shared(rate), slow_rate=1.3) == []
 
 
-@pytest.mark.parametrize(("records", "names"), [(4, []), (5, ["leaf-x"])])
+@pytest.mark.parametrize(("records", "names"), [(9, []), (10, ["leaf-x"])])
 def test_a_rate_from_few_records_is_chance(records: int, names: list[str]) -> None:
-    """Ten are asked for, of all slow rings across the switch together."""
+    """Ten are asked for, of each path."""
     assert named(shared(records=records)) == names
     assert named(shared(records=records), least_records=8) == ["leaf-x"]
 
@@ -110,6 +110,28 @@ def test_a_spine_is_named_by_the_paths_that_hashing_chose() -> None:
     evidence = moving(rates, paths=paths)
     assert named(evidence) == ["s1"]
     assert groups_named(evidence) == []
+
+
+def hashed(slow: float, *, records: int = 12) -> Evidence:
+    """Return pipeline pairs with two queue pairs each, of which hashing sent one across `s1` and one elsewhere."""
+    pairs = {"ad": 100.0, "be": 100.0, "cf": 100.0, "gj": 100.0}
+    leaves = {pair: (f"leaf-{i}", f"leaf-{i + 4}") for i, pair in enumerate(pairs)}
+    others = {pair: [up, f"s{2 + i % 2}", down] for i, (pair, (up, down)) in enumerate(leaves.items())}
+    across = {pair: [up, "s1", down] for pair, (up, down) in leaves.items() if pair in ("ad", "be", "cf")}
+    one = moving(RATES, pairs, paths=others)
+    other = moving({"abc": 1.0}, dict.fromkeys(across, slow), paths=across, records=records)
+    return dataclasses.replace(one, flows=pl.concat([one.flows, other.flows.filter(kind="pp")]))
+
+
+@pytest.mark.parametrize(("rate", "names"), [(50, ["s1"]), (79, ["s1"]), (81, []), (100, [])])
+def test_each_path_of_a_pair_is_measured_by_itself(rate: float, names: list[str]) -> None:
+    """The pair's quickest records took the other path, and its leaves are crossed by both."""
+    assert named(hashed(rate)) == names
+
+
+@pytest.mark.parametrize(("records", "names"), [(9, []), (10, ["s1"])])
+def test_a_path_that_few_records_took_tells_nothing(records: int, names: list[str]) -> None:
+    assert named(hashed(50, records=records)) == names
 
 
 def test_innocent_switches_that_slow_rings_share_are_not_named_too() -> None:
@@ -170,7 +192,7 @@ def test_slow_leaves_are_named_and_no_others_in_whatever_order_rows_come(
     """Six leaves of two rings each, all of one job; at most two leaves are slow."""
     rings = ["".join(ring) for ring in zip(LETTERS[::3], LETTERS[1::3], LETTERS[2::3], strict=True)]
     rates = {ring: 100 / factor if i // 2 in slow else 100 + i % 3 for i, ring in enumerate(rings)}
-    evidence = moving(rates, paths={ring: [f"leaf-{i // 2}"] for i, ring in enumerate(rings)}, records=6)
+    evidence = moving(rates, paths={ring: [f"leaf-{i // 2}"] for i, ring in enumerate(rings)}, records=10)
     rows = found(evidence)
     assert sorted(rows["subject"]) == [f"leaf-{i}" for i in sorted(slow)]
     assert_frame_equal(found(shuffled(evidence, seed)), rows)
