@@ -24,7 +24,8 @@ Clearing a task or a whole run is always safe: a run replaces exactly its own wi
 
 **Backfill.** `airflow backfill create --dag-id llmprism_minute --from-date 2026-05-01T04:00:00 --to-date
 2026-05-01T04:59:00 --max-active-runs 2` runs the windows that start from 04:00 to 04:59, both included. Add
-`--reprocess-behavior completed` to do finished windows again. Two at a time keep a DuckDB file busy; more only queue.
+`--reprocess-behavior completed` to do finished windows again. More at a time are safe, for writers of a DuckDB file
+wait for one another, and pay where there are more than two cores.
 
 **One window by hand.** Trigger the DAG with `window_start`, such as `2026-05-01T04:12Z`.
 
