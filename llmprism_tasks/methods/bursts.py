@@ -19,6 +19,11 @@ from llmprism_tasks.methods.compiled import compiled
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
+NEGLIGIBLE = 0.1
+"""Ratio of a large burst's bytes below which a burst is only the next one's beginning: a rank that comes early to a
+collective pushes a few megabytes, stalls until the last one comes, and leaves a record of its own. The smallest part of
+a step that counts, a gather beside its reduce-scatter, has a third of the bytes."""
+
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
 
@@ -68,12 +73,14 @@ def quiet_gaps(
     )
 
 
-def burst_numbers(starts: Integers, ends: Integers, offsets: Integers, threshold: Floats) -> Integers:
+def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
     """Number the bursts of each series from 0: a transfer after a gap above the series' threshold begins the next.
+
+    What is negligible beside the series' bursts belongs to the burst that follows it.
 
     Returns shape (transfers,); -1 throughout a series whose threshold is NaN.
     """
-    return _burst_numbers(starts, ends, offsets, threshold)
+    return _burst_numbers(starts, ends, sizes, offsets, threshold)
 
 
 @compiled
@@ -98,17 +105,27 @@ def _typical_change(values: Floats) -> float:
 
 
 @compiled
-def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> tuple[Floats, Floats]:
-    count = 1 + np.sum(gaps > threshold)
-    burst_ends = np.zeros(count, dtype=np.float64)
-    burst_bytes = np.zeros(count, dtype=np.float64)
-    burst = 0
-    base = ends[0]
+def _cut(sizes: Integers, gaps: Floats, threshold: float) -> Integers:
+    """Number the bursts between the gaps above a threshold, negligible ones with the next."""
+    numbers = np.cumsum(gaps > threshold)
+    burst_bytes = np.zeros(numbers[-1] + 1, dtype=np.float64)
     for i in range(gaps.size):
-        if gaps[i] > threshold:
-            burst += 1
-        burst_ends[burst] = max(burst_ends[burst], float(ends[i] - base))
-        burst_bytes[burst] += sizes[i]
+        burst_bytes[numbers[i]] += sizes[i]
+    large = np.quantile(burst_bytes, 0.75)  # half of the bursts may be early records
+    joined = np.zeros(burst_bytes.size, dtype=np.int64)
+    for burst in range(1, burst_bytes.size):
+        joined[burst] = joined[burst - 1] + (burst_bytes[burst - 1] >= NEGLIGIBLE * large)
+    return joined[numbers]
+
+
+@compiled
+def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> tuple[Floats, Floats]:
+    numbers = _cut(sizes, gaps, threshold)
+    burst_ends = np.zeros(numbers[-1] + 1, dtype=np.float64)
+    burst_bytes = np.zeros(numbers[-1] + 1, dtype=np.float64)
+    for i in range(gaps.size):
+        burst_ends[numbers[i]] = max(burst_ends[numbers[i]], float(ends[i] - ends[0]))
+        burst_bytes[numbers[i]] += sizes[i]
     return burst_ends, burst_bytes
 
 
@@ -136,45 +153,28 @@ def _quiet_gaps(
         gaps = _gaps(starts[low:high], ends[low:high])
         ordered = np.sort(gaps[1:])[::-1]
         ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
-        for rank in np.argsort(-ratios)[:MOST_CANDIDATES]:
-            ratio = ratios[rank]
-            if ratio < clearest_ratio:
-                break
-            if rank < 2:
-                continue
-            threshold = np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap))
+        clear = [rank for rank in np.argsort(-ratios)[:MOST_CANDIDATES] if ratios[rank] >= clearest_ratio and rank > 1]
+        ways = [(np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap)), ratios[rank]) for rank in clear]
+        if ordered[-1] > shortest_gap:  # perhaps no gap stands out because every transfer is a burst of its own
+            ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
+        for threshold, clarity in ways:
             burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
             pace = np.diff(burst_ends)
             if _typical_change(burst_bytes[1:-1]) > byte_tolerance or _typical_change(pace) > pace_tolerance:
                 continue
             if burst_ends.size * np.median(pace) < persistence * np.sum(pace):
                 continue
-            thresholds[s], periods[s], clarities[s] = threshold, np.median(pace), ratio
-            counts[s] = burst_ends.size
+            thresholds[s], periods[s], clarities[s], counts[s] = threshold, np.median(pace), clarity, burst_ends.size
             break
-        if np.isnan(thresholds[s]) and ordered[-1] > shortest_gap:
-            # No gap stands out because every transfer is a burst of its own.
-            pace = np.diff((ends[low:high] - ends[low]).astype(np.float64))
-            if (
-                _typical_change(sizes[low + 1 : high - 1].astype(np.float64)) <= byte_tolerance
-                and _typical_change(pace) <= pace_tolerance
-            ):
-                thresholds[s], periods[s], clarities[s] = ordered[-1] / 2, np.median(pace), ordered[-1] / shortest_gap
-                counts[s] = high - low
     return thresholds, periods, clarities, counts
 
 
 @compiled
-def _burst_numbers(starts: Integers, ends: Integers, offsets: Integers, threshold: Floats) -> Integers:
+def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
     numbers = np.full(starts.size, -1, dtype=np.int64)
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         if high == low or np.isnan(threshold[s]):
             continue
-        gaps = _gaps(starts[low:high], ends[low:high])
-        burst = 0
-        for i in range(high - low):
-            if gaps[i] > threshold[s]:
-                burst += 1
-            numbers[low + i] = burst
+        numbers[low:high] = _cut(sizes[low:high], _gaps(starts[low:high], ends[low:high]), threshold[s])
     return numbers

@@ -156,8 +156,8 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSetting
         flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR), "flow_start_ns"
     )
     counts = ordered.group_by(PAIR, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
-    starts, ends, _ = _arrays(ordered)
-    numbers = bursts.burst_numbers(starts, ends, _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
+    starts, ends, sizes = _arrays(ordered)
+    numbers = bursts.burst_numbers(starts, ends, sizes, _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
     numbered = ordered.with_columns(burst=pl.Series(numbers))
     table = _line_up(
         numbered.group_by("group", *PAIR, "burst").agg(
