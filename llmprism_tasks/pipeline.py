@@ -51,7 +51,7 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     -------
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
     """
-    warehouse = _open(settings)
+    warehouse = _ready(settings)
     lateness_ns = settings.window.allowed_lateness_ns
     landing.land_lookback(
         warehouse,
@@ -170,7 +170,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ContractError : windows were stopped; the others are done
     """
     windows = landing.land_all(
-        _open(settings),
+        _ready(settings),
         settings.places.flows,
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
@@ -201,6 +201,20 @@ def _derive(window: Window, settings: Settings) -> None:
         run_stage(stage.name, window, settings)
     validate_results(window, settings)
     finish(window, settings)
+
+
+def _ready(settings: Settings) -> Warehouse:
+    """Open the warehouse to land in it; what would stop the window later anyway stops it before anything is cleared.
+
+    Raises
+    ------
+    InputError : the topology cannot be read
+    SettingsError : the warehouse holds windows of another length
+    """
+    read_topology(settings.places.topology)
+    warehouse = _open(settings)
+    landing.check_length(warehouse, settings.window.length_ns)
+    return warehouse
 
 
 def _open(settings: Settings) -> Warehouse:

@@ -20,7 +20,7 @@ import pytest
 
 from llmprism_tasks import pipeline
 from llmprism_tasks.configuration import load
-from llmprism_tasks.errors import ContractError
+from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.tables import TABLES
@@ -195,6 +195,13 @@ def test_few_flows_are_one_batch_and_no_jobs_none(settings: Settings, windows: l
     pipeline.run_stage("recognition", windows[1], settings)
     (batch,) = pipeline.job_batches(windows[1], settings)
     assert len(batch) == 2
+
+
+def test_a_topology_that_cannot_be_read_costs_no_finished_window(copy: Settings, undisturbed: Tables) -> None:
+    nowhere = dataclasses.replace(copy, places=dataclasses.replace(copy.places, topology="nowhere.csv"))
+    with pytest.raises(InputError, match="nowhere"):
+        pipeline.analyze(nowhere)
+    assert differing(tables(copy), undisturbed) == []
 
 
 def test_a_stage_that_needs_all_jobs_refuses_some(settings: Settings, windows: list[Window]) -> None:

@@ -20,6 +20,10 @@ DEVICES = ("addr", "host", "link", "switch")
 them."""
 
 
+UNSEEN_STEPS = 4
+"""A trouble that spared its job's last steps, three in a row and the one under way, is over."""
+
+
 def summarise(warehouse: Warehouse) -> Row:
     """Read what was found and return it as a value that can be written as JSON.
 
@@ -46,11 +50,12 @@ def summarise(warehouse: Warehouse) -> Row:
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
     hosts = dict(members.iter_rows())
+    recent = _recent(jobs, windows, latest)
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
-        "troubles": _folded([_trouble(row, hosts, latest) for row in troubles.iter_rows(named=True)]),
+        "troubles": _folded([_trouble(row, hosts, recent) for row in troubles.iter_rows(named=True)]),
     }
 
 
@@ -90,7 +95,17 @@ def _job(row: Row, latest: int | None) -> Row:
     }
 
 
-def _trouble(row: Row, hosts: dict[str, str], latest: int | None) -> Row:
+def _recent(jobs: pl.DataFrame, windows: pl.DataFrame, latest: int | None) -> dict[str, int]:
+    """Return for each job seen in the latest window since when a trouble of it counts as still there."""
+    if latest is None:
+        return {}
+    end_ns = int(windows.filter(pl.col("window_start_ns") == latest)["window_end"].dt.epoch("ns")[0])
+    spared = (pl.col("p95_step_s") * UNSEEN_STEPS * NANOSECONDS_PER_SECOND).cast(pl.Int64)
+    since = pl.max_horizontal(pl.lit(latest), end_ns - spared)  # without steps, the whole window
+    return dict(jobs.filter(pl.col("last_window_start_ns") >= latest).select("job_id", since).iter_rows())
+
+
+def _trouble(row: Row, hosts: dict[str, str], recent: dict[str, int]) -> Row:
     kept = ("job_id", "kind", "subject_type", "subject", "windows", "explanation", "first_seen_ns", "last_seen_ns")
     return {name: row[name] for name in kept} | {
         "host": hosts.get(row["subject"]) if row["subject_type"] == "addr" else None,
@@ -98,7 +113,7 @@ def _trouble(row: Row, hosts: dict[str, str], latest: int | None) -> Row:
         "last_seen": _iso(row["last_seen_ns"]),
         "peak_severity": _number(row["peak_severity"]),
         "peak_score": _number(row["peak_score"]),
-        "goes_on": latest is not None and row["last_window_start_ns"] >= latest,
+        "goes_on": row["job_id"] in recent and row["last_seen_ns"] >= recent[row["job_id"]],
         "also": [],
     }
 

@@ -30,7 +30,7 @@ REASONS = {
     "missing_field": "a required field is missing or empty",
     "not_a_number": "a number that is no whole number, or too large for its column",
     "not_a_path": "a switch path that is no list",
-    "not_a_time": "a time before 1970 or after 2199",
+    "not_a_time": "a time before 2000 (another unit than nanoseconds?) or after 2199",
     "not_an_address": "an address that looks neither like IPv4 nor like IPv6",
     "end_before_start": "the flow ends before it starts",
     "no_bytes": "no bytes, or fewer",

@@ -27,7 +27,8 @@ def step_division(
 
     Returns
     -------
-    pair_steps : `start_ns` and `end_ns` are those of the pair's first and last flow in the step; sizes that differ by
+    pair_steps : `start_ns` and `end_ns` are those of the pair's first and last flow in the step (a record that a
+        collector kept open for longer ends with the window); sizes that differ by
         headers only count once, and control messages not at all. Empty for jobs without a rhythm.
     """
     del jobs
@@ -50,7 +51,7 @@ def step_division(
         .group_by(*pair, step_index=pl.col("step") - pl.col("base"))
         .agg(
             start_ns=pl.col("flow_start_ns").min(),
-            end_ns=pl.col("flow_end_ns").max(),
+            end_ns=pl.min_horizontal(pl.col("flow_end_ns").max(), window.end_ns - 1),
             flows=pl.len(),
             bytes=pl.col("bytes").sum(),
             distinct_sizes=pl.col("size_class").filter(is_bulk).n_unique(),

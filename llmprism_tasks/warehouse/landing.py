@@ -12,12 +12,14 @@ from pathlib import Path
 import polars as pl
 
 from llmprism_tasks import __version__
+from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.plan import DERIVED
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.staging import Staging, staging, starts_after
+from llmprism_tasks.warehouse.statements import statement
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
@@ -76,6 +78,24 @@ def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_
             if earlier.start_ns in placed:
                 arrived = sources.arrived(earlier, flows) is not False
                 _write(warehouse, earlier, staged, arrived=arrived, unless_landed=True)
+
+
+def check_length(warehouse: Warehouse, length_ns: int) -> None:
+    """Refuse to mix windows of two lengths in one warehouse: they would overlap.
+
+    Raises
+    ------
+    SettingsError : the warehouse holds windows of another length
+    """
+    with warehouse.reading() as connection:
+        found = connection.execute(statement("other_length"), {"length_ns": length_ns}).fetchone()
+    if found is not None:
+        raise SettingsError(
+            found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of {found[0] // 10**9} s "
+            f"in {warehouse.location}",
+            expected="windows of one length in a warehouse",
+            todo="Set the same length as before, or name another warehouse.",
+        )
 
 
 def land_all(warehouse: Warehouse, flows: str, *, length_ns: int, lateness_ns: int) -> list[Window]:

@@ -28,7 +28,8 @@ CREATE MACRO whole_number(value) AS CASE
 END;
 
 -- A time that a flow can have: from 1970 up to 2200, so that sums of times and windows' ends stay within BIGINT.
-CREATE MACRO moment(value) AS CASE WHEN value >= 0 AND value < 7258118400000000000 THEN value END;
+-- Times before 2000 are seconds, milliseconds or microseconds taken for nanoseconds.
+CREATE MACRO moment(value) AS CASE WHEN value >= 946684800000000000 AND value < 7258118400000000000 THEN value END;
 
 -- Whether a text looks like an IPv4 or IPv6 address. Loosely: four groups of one to three digits, or hexadecimal groups
 -- with at least two colons, with a zone or not. It keeps names and shifted columns out; it is no proof of a valid address.

@@ -68,6 +68,12 @@ def test_micro_batches_belong_to_the_step_that_their_sender_ends_next() -> None:
     assert ((found["start_ns"] - WINDOW.start_ns) // MS).to_list() == every(PERIOD, count=10)
 
 
+def test_a_record_that_stays_open_past_the_window_does_not_carry_its_step_along() -> None:
+    """Whatever a collector's active timeout, or a clock, makes of a record's end, a step ends in its window."""
+    found = divided(work(), [(PERIOD, PERIOD + 3_600_000, "a", "d", 9 * MB)])
+    assert of_pair(found, "a", "d")["end_ns"].to_list() == [WINDOW.end_ns - 1]
+
+
 def test_all_pairs_count_steps_alike() -> None:
     found = divided(work())
     assert found.group_by("src_addr", "dst_addr").agg(pl.col("step_index").sort())["step_index"].n_unique() == 1

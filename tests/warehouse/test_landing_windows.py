@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flowfiles import LATENESS_NS, MINUTE_NS, WINDOW, csv_text, flow, pack, write
 
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.errors import InputError, SettingsError
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
@@ -121,10 +121,29 @@ def test_records_without_any_start_are_not_lost(warehouse: Warehouse, tmp_path: 
     assert reasons(warehouse, windows[0]) == [("not_a_number", 1)]
 
 
+WRONG_YEAR_NS = 16_666_667 * MINUTE_NS  # 2001
+
+
+def test_times_in_another_unit_are_no_times(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Microseconds, taken for nanoseconds, lie in January 1970; nothing would be found there, and nobody told."""
+    path = write(tmp_path / "a.csv", [flow(0), flow(1, flow_start_ns=WINDOW.start_ns // 1000)])
+    landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    assert store.query(warehouse, "SELECT reason FROM flows_quarantine")["reason"].to_list() == ["not_a_time"]
+
+
+def test_windows_of_two_lengths_are_not_mixed(warehouse: Warehouse, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [flow(0)])
+    landing.check_length(warehouse, MINUTE_NS // 2)  # nothing is there yet
+    landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    landing.check_length(warehouse, MINUTE_NS)
+    with pytest.raises(SettingsError, match="length_s = 30, and windows of 60 s"):
+        landing.check_length(warehouse, MINUTE_NS // 2)
+
+
 def test_a_wrong_year_makes_no_millions_of_windows(warehouse: Warehouse, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", [flow(0), flow(180), flow(0, flow_start_ns=5)])
+    path = write(tmp_path / "a.csv", [flow(0), flow(180), flow(0, flow_start_ns=WRONG_YEAR_NS + 5)])
     windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
-    assert windows == [Window(0, MINUTE_NS), *(WINDOW.shifted(number) for number in range(4))]
+    assert windows == [Window(WRONG_YEAR_NS, MINUTE_NS), *(WINDOW.shifted(number) for number in range(4))]
 
 
 def test_the_lookback_is_landed_once_and_never_touched_again(warehouse: Warehouse, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def parts(evidence: Evidence, *, least_bytes: int, by_path: bool = False) -> pl.
 
     Parameters
     ----------
-    least_bytes : smaller records are too short to time
+    least_bytes : smaller records are too short to time, as are those that end when they start
     by_path : measure each of its paths by itself, since queue pairs are hashed to different spines and the quickest
         records would only tell of the best
 
@@ -35,7 +35,8 @@ def parts(evidence: Evidence, *, least_bytes: int, by_path: bool = False) -> pl.
     group = evidence.groups.with_columns(part=pl.col("addr").min().over("job_id", "component")).select(
         "job_id", "part", src_addr="addr"
     )
-    flows = evidence.flows.filter(pl.col("kind").is_in(["dp", "pp"]), pl.col("bytes") >= least_bytes).join(
+    timed = (pl.col("bytes") >= least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+    flows = evidence.flows.filter(pl.col("kind").is_in(["dp", "pp"]), timed).join(
         group, on=["job_id", "src_addr"], how="left"
     )
     pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")

@@ -58,6 +58,12 @@ def test_what_a_switch_explains_is_no_group_s_fault() -> None:
     assert groups_named(shared()) == []
 
 
+def test_records_that_end_when_they_start_tell_no_rate() -> None:
+    evidence = shared()
+    instant = dataclasses.replace(evidence, flows=evidence.flows.with_columns(flow_end_ns="flow_start_ns"))
+    assert named(instant) == []
+
+
 def test_one_slow_ring_may_have_a_slow_nic() -> None:
     """It is the group's, not the switch's; two are asked for."""
     evidence = moving({**RATES, "abc": 50.0}, paths=RAILS)
