@@ -83,7 +83,8 @@ def _heading(summary: Row) -> Text:
 
 
 def _verdict(summary: Row) -> Text:
-    troubles, done = summary["troubles"], summary["windows"]["status"].get("done", 0)
+    troubles, status = summary["troubles"], summary["windows"]["status"]
+    done, stopped = status.get("done", 0), status.get("stopped", 0)
     if troubles:
         now = sum(trouble["goes_on"] for trouble in troubles)
         if len(troubles) == 1:
@@ -95,6 +96,9 @@ def _verdict(summary: Row) -> Text:
         return Text("Nothing can be said: no window was run to its end.", "bold")
     if not summary["jobs"]:
         return Text(f"No job was seen in {_count(done, 'window')}, so there was nothing to diagnose.", "bold")
+    if stopped:
+        found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
+        return Text(found, "bold")
     return Text(f"Nothing is wrong: no trouble was found in {_count(done, 'window')}.", "bold green")
 
 

@@ -104,7 +104,8 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
     """
     try:
         with warehouse.reading() as connection:
-            return _frame(connection.execute(sql))
+            # An empty text is a statement to DuckDB, and one that has no result at all.
+            return _frame(connection.execute(sql if sql.strip() else "SELECT"))
     except duckdb.Error as error:
         raise InputError(
             found=f"a query that DuckDB refuses ({error})",

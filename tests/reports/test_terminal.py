@@ -50,6 +50,14 @@ def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse
     assert "Stopped: 2026-01-01 00:00 UTC, flows.unique broken by 7 rows" in text
 
 
+def test_a_window_that_was_stopped_is_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0)
+    minute(1, status="stopped", reason="flows.unique broken by 7 rows")
+    text = shown(warehouse)
+    assert "No trouble was found in 1 window; 1 window could not be looked at." in text
+    assert "Nothing is wrong" not in text
+
+
 def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
     window = minute(0)
     replace(warehouse, window, {name: frame(name, window, []) for name in ("jobs", "job_members", "steps")})
