@@ -149,7 +149,7 @@ def _when(trouble: Row) -> str:
 
 
 def _jobs(jobs: list[Row]) -> RenderableType:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), expand=True)
     for name in ("job", "GPUs", "hosts", "layout", "steps", "median", "95 %", "sure"):
         table.add_column(name, justify="right" if name not in ("job", "layout") else "left", no_wrap=name != "job")
     table.add_column("where", ratio=1, overflow="fold")
