@@ -49,7 +49,3 @@ class ContractError(PermanentError):
 
 class WarehouseBusy(TransientError):
     """Another process held the warehouse for longer than the patience that was set."""
-
-
-class FlowsNotReady(TransientError):
-    """The window's flows have not arrived and its allowed lateness has not passed."""

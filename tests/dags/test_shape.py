@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmprism_tasks import plan
-from llmprism_tasks.errors import FlowsNotReady, InputError, SettingsError, WarehouseBusy
+from llmprism_tasks.errors import InputError, SettingsError, WarehouseBusy
 
 HEAVY = ("duckdb", "great_expectations", "numba", "numpy", "pandas", "polars", "pyarrow")
 
@@ -78,7 +78,7 @@ def test_every_result_table_is_an_asset_of_the_tasks_that_write_it(minute: Any) 
 
 @pytest.mark.parametrize(
     ("kind", "action"),
-    [(InputError, "fail"), (SettingsError, "fail"), (WarehouseBusy, "retry"), (FlowsNotReady, "retry")],
+    [(InputError, "fail"), (SettingsError, "fail"), (WarehouseBusy, "retry")],
 )
 def test_every_task_tries_again_by_what_went_wrong(bag: Any, kind: type[Exception], action: str) -> None:
     error = kind(found="this", expected="that", todo="Do so.")

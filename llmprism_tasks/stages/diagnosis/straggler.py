@@ -11,6 +11,9 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, slowdown
 from llmprism_tasks.stages.own_work import own_work
 
+SAME_TRANSFER = 0.98
+"""Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
+
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes longer than their peers', step after step, by enough to slow the job.
@@ -79,9 +82,7 @@ def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
         suspects.join(piped.unique(), on="addr", how="anti")
         .join(hops, on=["job_id", "addr"])
         .join(later, on=["job_id", "successor"])
-        .filter(
-            pl.col("their_own_ns") >= pl.col("own_ns") * 0.98
-        )  # both begin with the same transfer, give or take its start
+        .filter(pl.col("their_own_ns") >= pl.col("own_ns") * SAME_TRANSFER)
     )
     return suspects.join(excused, on=["job_id", "addr"], how="anti")
 
