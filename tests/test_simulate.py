@@ -23,8 +23,7 @@ from llmprism_tasks.simulate import (
     write_scenario,
 )
 from llmprism_tasks.simulate.pipeline import program, run_pipeline
-from llmprism_tasks.simulate.records import Messages, collect
-from llmprism_tasks.simulate.scenario import SCENARIOS, Collector
+from llmprism_tasks.simulate.scenario import SCENARIOS
 from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.windows import Window
 
@@ -376,52 +375,6 @@ def test_without_jitter_a_pipeline_takes_what_the_formula_says(pp: int, micro_ba
     for stage in range(pp):
         done = [(op.compute, op.micro_batch) for op in program(stage, pp, micro_batches) if op.compute]
         assert sorted(done) == [(kind, i) for kind in ("backward", "forward") for i in range(micro_batches)]
-
-
-def _messages(rows: list[tuple[int, int, int]]) -> Messages:
-    pairs, starts, ends = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return Messages(pairs, starts, ends, np.full(len(rows), 4096), np.ones(len(rows), dtype=np.int64))
-
-
-def _collect(messages: Messages, **settings: float) -> Messages:
-    return collect(messages, Collector(**settings), seed=1, clock_ns=np.zeros(3, dtype=np.int64))
-
-
-def test_the_collector_ends_a_record_after_silence_on_its_queue_pair() -> None:
-    rows = [
-        (1, 2_500_000, 3_000_000),
-        (0, 0, 1_000_000),
-        (0, 1_999_999, 2_000_000),
-        (0, 3_000_000, 3_000_001),
-        (1, 0, 9),
-    ]
-    records = _collect(_messages(rows), idle_timeout_ms=1.0)
-    assert list(zip(records.queue_pair, records.start_ns, records.end_ns, records.packets, strict=True)) == [
-        (0, 0, 2_000_000, 2),
-        (1, 0, 9, 1),
-        (1, 2_500_000, 3_000_000, 1),
-        (0, 3_000_000, 3_000_001, 1),
-    ]
-    assert len(_collect(_messages([]))) == 0
-
-
-def test_the_collector_loses_and_doubles_as_many_records_as_it_is_told() -> None:
-    rows = [(i % 3, i * 2_000_000, i * 2_000_000 + 1000) for i in range(20_000)]
-    kept = _collect(_messages(rows), lost=0.1)
-    assert len(kept) == pytest.approx(18_000, rel=0.02)
-    doubled = _collect(_messages(rows), doubled=0.05)
-    assert len(doubled) == pytest.approx(21_000, rel=0.02)
-    assert len(np.unique(doubled.start_ns)) == 20_000
-    again = _collect(_messages(rows), retransmitted=0.2)
-    assert (again.packets > 1).mean() == pytest.approx(0.2, abs=0.02)
-    assert (again.payload_bytes == 4096 * again.packets).all()
-
-
-def test_a_clock_that_is_off_moves_records_whole() -> None:
-    rows = [(0, 0, 9), (1, 2_000_000, 2_000_100)]
-    moved = collect(_messages(rows), Collector(), seed=1, clock_ns=np.array([500, -300]))
-    assert moved.start_ns.tolist() == [500, 1_999_700]
-    assert (moved.end_ns - moved.start_ns).tolist() == [9, 100]
 
 
 def test_leaf_switches_have_clocks_of_their_own(healthy: Simulation) -> None:

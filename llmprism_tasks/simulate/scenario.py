@@ -10,22 +10,16 @@ import dataclasses
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.settings import number, text
+from llmprism_tasks.simulate.sections import NEVER, indices, known, section, tables, wrong
+from llmprism_tasks.simulate.surroundings import Collector
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
-NEVER = 1e9  # seconds; later than any run's end
-
-Section = TypeVar("Section")
-
-
-def indices(reason: str) -> Any:
-    """Declare a set of numbers, given as text such as `0-3,6` or as a list."""
-    return field(default=(), metadata={"unit": "indices", "reason": reason})
 
 
 @dataclass(frozen=True)
@@ -127,19 +121,6 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Collector:
-    """How packets become flow records."""
-
-    idle_timeout_ms: float = number(
-        1.0, unit="ms", low=0, high=1e4, reason="silence of a queue pair that ends a record"
-    )
-    retransmitted: float = number(0.0, unit="ratio", low=0, high=1, reason="records with packets sent twice")
-    lost: float = number(0.0, unit="ratio", low=0, high=1, reason="records that never arrive")
-    doubled: float = number(0.0, unit="ratio", low=0, high=1, reason="records that arrive twice")
-    skew_us: float = number(0.0, unit="us", low=0, high=1e6, reason="standard deviation of the leaf switches' clocks")
-
-
-@dataclass(frozen=True)
 class Scenario:
     """Everything a simulation needs but its seed and span."""
 
@@ -147,7 +128,7 @@ class Scenario:
     fabric: Fabric
     jobs: tuple[Job, ...]
     faults: tuple[Fault, ...] = ()
-    collector: Collector = Collector()
+    collector: Collector = field(default_factory=Collector)
     loop_minutes: int = 10
 
 
@@ -173,16 +154,16 @@ def load_scenario(scenario: str) -> Scenario:
 
 def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     """Build a scenario from the content of its file, and check that its parts fit together."""
-    _known(name, content, {"fabric", "jobs", "faults", "collector", "loop_minutes"})
+    known(name, content, {"fabric", "jobs", "faults", "collector", "loop_minutes"})
     loop = content.get("loop_minutes", Scenario.loop_minutes)
     if isinstance(loop, bool) or not isinstance(loop, int) or not 1 <= loop <= 1440:
-        raise _wrong(f"{name}: loop_minutes = {loop!r}", "a whole number of minutes from 1 to 1440")
+        raise wrong(f"{name}: loop_minutes = {loop!r}", "a whole number of minutes from 1 to 1440")
     built = Scenario(
         name=name,
-        fabric=_section(Fabric, content.get("fabric", {}), f"{name}: fabric"),
-        jobs=tuple(_section(Job, raw, f"{name}: jobs[{i}]") for i, raw in _tables(content, "jobs")),
-        faults=tuple(_section(Fault, raw, f"{name}: faults[{i}]") for i, raw in _tables(content, "faults")),
-        collector=_section(Collector, content.get("collector", {}), f"{name}: collector"),
+        fabric=section(Fabric, content.get("fabric", {}), f"{name}: fabric"),
+        jobs=tuple(section(Job, raw, f"{name}: jobs[{i}]") for i, raw in tables(content, "jobs")),
+        faults=tuple(section(Fault, raw, f"{name}: faults[{i}]") for i, raw in tables(content, "faults")),
+        collector=section(Collector, content.get("collector", {}), f"{name}: collector"),
         loop_minutes=loop,
     )
     full = tuple(
@@ -194,78 +175,24 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     return built
 
 
-def _wrong(found: str, expected: str) -> SettingsError:
-    return SettingsError(found=found, expected=expected, todo="Correct the scenario file.")
-
-
-def _known(where: str, raw: object, names: set[str]) -> None:
-    if not isinstance(raw, Mapping):
-        raise _wrong(f"{where} = {raw!r}", "a table of keys")
-    for key in raw:
-        if key not in names:
-            raise _wrong(f"{where}: key {key}", f"one of {', '.join(sorted(names))}")
-
-
-def _tables(content: Mapping[str, Any], key: str) -> list[tuple[int, Any]]:
-    raw = content.get(key, [])
-    if not isinstance(raw, list):
-        raise _wrong(f"{key} = {raw!r}", f"tables written [[{key}]]")
-    return list(enumerate(raw))
-
-
-def _section(kind: type[Section], raw: Any, where: str) -> Section:
-    declared = {setting.name: setting for setting in fields(kind)}  # type: ignore[arg-type]
-    _known(where, raw, set(declared))
-    return kind(**{name: _value(f"{where}.{name} = {value!r}", declared[name], value) for name, value in raw.items()})
-
-
-def _value(where: str, setting: dataclasses.Field[Any], raw: Any) -> Any:
-    meta, default = setting.metadata, setting.default
-    if meta["unit"] == "indices":
-        return _indices(where, raw)
-    if isinstance(default, str):
-        choices = meta["choices"]
-        if not isinstance(raw, str) or (choices and raw not in choices):
-            raise _wrong(where, " or ".join(choices) or "text")
-        return raw
-    wanted = int if isinstance(default, int) else (int, float)
-    if isinstance(raw, bool) or not isinstance(raw, wanted) or not meta["low"] <= raw <= meta["high"]:
-        whole = "a whole number" if wanted is int else "a number"
-        raise _wrong(where, f"{whole} from {meta['low']:g} to {meta['high']:g} {meta['unit']}")
-    return int(raw) if wanted is int else float(raw)
-
-
-def _indices(where: str, raw: Any) -> tuple[int, ...]:
-    parts = raw.split(",") if isinstance(raw, str) else [str(part) for part in raw] if isinstance(raw, list) else []
-    try:
-        spans = [[int(end) for end in part.split("-")] for part in parts]
-        found = tuple(value for span in spans for value in range(span[0], span[-1] + 1))
-        usable = all(len(span) < 3 and span[0] <= span[-1] for span in spans) and len(set(found)) == len(found) > 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise _wrong(where, "different numbers, as text such as 0-3,6 or as a list")
-    return found
-
-
 def _check_jobs(scenario: Scenario) -> None:
     fabric, taken, names = scenario.fabric, dict[tuple[int, int], str](), set[str]()
     for job in scenario.jobs:
         where = f"{scenario.name}: job {job.name!r}"
         if not job.name or job.name in names:
-            raise _wrong(where, "a name of its own for each job")
+            raise wrong(where, "a name of its own for each job")
         names.add(job.name)
         if len(job.hosts) * len(job.gpus) != job.ranks:
-            raise _wrong(
+            raise wrong(
                 f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each", f"tp x pp x dp = {job.ranks} GPUs"
             )
         if len(job.gpus) % job.tp or job.layers % job.pp:
-            raise _wrong(where, "tp that divides its GPUs of a host, and pp that divides its layers")
+            raise wrong(where, "tp that divides its GPUs of a host, and pp that divides its layers")
         for nic in ((host, gpu) for host in job.hosts for gpu in job.gpus):
             if nic[0] >= fabric.hosts or nic[1] >= fabric.gpus_per_host:
-                raise _wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", "a GPU of the fabric")
+                raise wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", "a GPU of the fabric")
             if nic in taken:
-                raise _wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", f"a GPU that job {taken[nic]!r} does not use")
+                raise wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", f"a GPU that job {taken[nic]!r} does not use")
             taken[nic] = job.name
 
 
@@ -274,12 +201,12 @@ def _check_faults(scenario: Scenario) -> None:
     for index, fault in enumerate(scenario.faults):
         where = f"{scenario.name}: faults[{index}]"
         if fault.end_s <= fault.start_s:
-            raise _wrong(f"{where} from {fault.start_s} s to {fault.end_s} s", "an end after its start")
+            raise wrong(f"{where} from {fault.start_s} s to {fault.end_s} s", "an end after its start")
         if fault.kind == "slow_gpu" and not (
             fault.rank < ranks.get(fault.job, 0) and fault.factor >= 1 and not fault.switch
         ):
-            raise _wrong(f"{where}: {fault}", "a job, one of its ranks, no switch, and a factor of at least 1")
+            raise wrong(f"{where}: {fault}", "a job, one of its ranks, no switch, and a factor of at least 1")
         if fault.kind == "degraded_switch" and (
             fault.switch not in scenario.fabric.switches or fault.factor > 1 or fault.job
         ):
-            raise _wrong(f"{where}: {fault}", "a leaf or spine of the fabric, no job, and a factor of at most 1")
+            raise wrong(f"{where}: {fault}", "a leaf or spine of the fabric, no job, and a factor of at most 1")

@@ -13,9 +13,10 @@ import polars as pl
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.frames import schema
+from llmprism_tasks.simulate.collecting import collect
 from llmprism_tasks.simulate.cycles import JobModel, job_model
 from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP, Indices, QueuePairs, topology
-from llmprism_tasks.simulate.records import HEADER_BYTES, Messages, collect, joined
+from llmprism_tasks.simulate.records import HEADER_BYTES, Messages, joined, noise
 from llmprism_tasks.simulate.runs import Run, loop_run, straight_run
 from llmprism_tasks.simulate.scenario import Scenario, load_scenario
 from llmprism_tasks.simulate.traffic import messages
@@ -24,7 +25,7 @@ from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
-MERGING_NS = NANOSECONDS_PER_SECOND  # cycles this much before a span are made too, for records that go on into it
+MERGING_NS = NANOSECONDS_PER_SECOND  # cycles this much around a span are made too, for records across its edges
 FILE_NAME = "%Y%m%dT%H%M"
 
 
@@ -152,28 +153,31 @@ def _flows(
     """Collect the traffic of every job's runs, and keep the records that start in the span."""
     tables = [table for model in models for table in model.connections.tables]
     sizes = [sum(len(table) for table in model.connections.tables) for model in models]
-    wide = (span.start_ns - MERGING_NS, span.end_ns)
+    wide = (span.start_ns - MERGING_NS, span.end_ns + MERGING_NS)
     made = [
         messages(run, first_queue_pair=sum(sizes[:job]), span=wide, seed=seed)
         for job, several in enumerate(runs)
         for run in several
     ]
     paths = [path for table in tables for path in table.path]
-    clocks = {leaf: _clock_ns(scenario, leaf, seed) for leaf in sorted({path[0] for path in paths})}
-    ahead = np.array([clocks[path[0]] for path in paths], dtype=np.int64)
-    records = collect(joined(made), scenario.collector, seed=seed, clock_ns=ahead)
-    return _frame(
-        scenario, records.take((records.start_ns >= span.start_ns) & (records.start_ns < span.end_ns)), tables, paths
-    )
+    records = collect(joined(made), scenario.collector, seed=seed, clock_ns=_clocks_ns(scenario, paths, seed))
+    inside = records.take((records.start_ns >= span.start_ns) & (records.start_ns < span.end_ns))
+    return _frame(scenario, inside, tables, paths, seed)
 
 
-def _clock_ns(scenario: Scenario, switch: str, seed: int) -> int:
-    draw = np.random.default_rng([seed, zlib.crc32(switch.encode())]).standard_normal()
-    return round(float(draw) * scenario.collector.skew_us * 1e3)
+def _clocks_ns(scenario: Scenario, paths: Sequence[tuple[str, ...]], seed: int) -> Indices:
+    """Return how far ahead the clock is that stamps the records of each path's queue pair."""
+    collector = scenario.collector
+    places = range(len(paths)) if collector.seen_by == "any" else [0] * len(paths)
+    seers = [path[place % len(path)] for path, place in zip(paths, places, strict=True)]
+    draws = {
+        switch: np.random.default_rng([seed, zlib.crc32(switch.encode())]).standard_normal() for switch in set(seers)
+    }
+    return np.array([round(float(draws[seer]) * collector.skew_us * 1e3) for seer in seers], dtype=np.int64)
 
 
 def _frame(
-    scenario: Scenario, records: Messages, tables: Sequence[QueuePairs], paths: Sequence[tuple[str, ...]]
+    scenario: Scenario, records: Messages, tables: Sequence[QueuePairs], paths: Sequence[tuple[str, ...]], seed: int
 ) -> pl.DataFrame:
     """Give records the contract's columns, from the tables of queue pairs in the order of their numbers."""
     nics, which = topology(scenario.fabric)["addr"], records.queue_pair
@@ -181,6 +185,8 @@ def _frame(
     def of(name: str) -> Indices:
         return np.concatenate([np.empty(0, dtype=np.int64), *(getattr(table, name) for table in tables)])[which]
 
+    unknown = noise(seed, "path", which, records.start_ns) < scenario.collector.pathless
+    known = np.where(unknown, len(paths), which)
     columns = {
         "flow_start_ns": records.start_ns,
         "flow_end_ns": records.end_ns,
@@ -191,7 +197,7 @@ def _frame(
         "protocol": np.full(len(records), UDP),
         "bytes": records.payload_bytes + HEADER_BYTES * records.packets,
         "packets": records.packets,
-        "switch_path": pl.Series([list(path) for path in paths], dtype=pl.List(pl.String)).gather(which),
+        "switch_path": pl.Series([*map(list, paths), None], dtype=pl.List(pl.String)).gather(known),
     }
     return pl.DataFrame(columns).cast(schema(FLOW_COLUMNS))
 
