@@ -32,8 +32,9 @@ ALLOWED: dict[str, set[str]] = {
     "validation": FOUNDATION | {"warehouse"},
     "pipeline": FOUNDATION | {"sources", "warehouse", "validation"},
     "reports": FOUNDATION | {"warehouse"},
+    "evaluation": FOUNDATION,
     "simulate": FOUNDATION,
-    "cli": FOUNDATION | {"configuration", "pipeline", "reports", "simulate", "sources", "warehouse"},
+    "cli": FOUNDATION | {"configuration", "evaluation", "pipeline", "reports", "simulate", "sources", "warehouse"},
     "dags": FOUNDATION | {"configuration", "pipeline", "reports", "simulate", "sources", "warehouse"},
 }
 """Each part of the tree, and the parts it may import besides itself and the package's own version."""

@@ -1,0 +1,66 @@
+"""The truth's tables in one form, whoever wrote them: the simulators, or the ranks of a real run."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.evaluation.jobs import Tables
+
+FAULT = {
+    "kind": pl.String,
+    "job": pl.String,
+    "subject_type": pl.String,
+    "subject": pl.String,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+    "accept": pl.List(pl.String),
+}
+RANK = {"job": pl.String, "addr": pl.String, "pp_index": pl.Int64}
+LAYOUT = {"job": pl.String, "tp": pl.Int64, "pp": pl.Int64, "dp": pl.Int64}
+
+
+def normal(truth: Tables) -> dict[str, pl.DataFrame]:
+    """Fill in what a writer may leave out.
+
+    Returns
+    -------
+    `truth_jobs` with `kind` and `visible` (real runs: training, all visible); `truth_steps` that end with the gradient
+    synchronisation (`grad_end_ns`) where that is told, since no flow shows when an optimizer has done with its numbers;
+    `truth_pairs`; `truth_faults` with `accept` (the subject itself unless told); `truth_ranks`; and `layouts`, which
+    are counted from the ranks' places unless told, with `sharded` as a truth value
+    """
+    members, steps = truth["truth_jobs"], truth["truth_steps"]
+    defaults = {"kind": pl.lit("training"), "visible": pl.lit(value=True)}
+    members = members.with_columns(**{name: one for name, one in defaults.items() if name not in members.columns})
+    if "grad_end_ns" in steps.columns:
+        steps = steps.with_columns(end_ns=pl.coalesce("grad_end_ns", "end_ns"))
+    ranks = truth.get("truth_ranks", pl.DataFrame(schema=RANK))
+    return {
+        "truth_jobs": members,
+        "truth_steps": steps,
+        "truth_pairs": truth["truth_pairs"],
+        "truth_faults": _faults(truth),
+        "truth_ranks": ranks,
+        "layouts": _layouts(truth["layouts"]) if "layouts" in truth else _counted(ranks),
+    }
+
+
+def _faults(truth: Tables) -> pl.DataFrame:
+    faults = truth.get("truth_faults", pl.DataFrame(schema=FAULT))
+    alone = pl.concat_list(pl.concat_str("subject_type", pl.lit(":"), "subject"))
+    accept = pl.coalesce("accept", alone) if "accept" in faults.columns else alone
+    return faults.cast({name: FAULT[name] for name in faults.columns if name in FAULT}).with_columns(accept=accept)
+
+
+def _layouts(layouts: pl.DataFrame) -> pl.DataFrame:
+    if layouts.schema.get("sharded") != pl.String:
+        return layouts
+    return layouts.with_columns(sharded=pl.col("sharded").str.to_lowercase().is_in(["yes", "true", "1"]))
+
+
+def _counted(ranks: pl.DataFrame) -> pl.DataFrame:
+    """Count the degrees of jobs from the indices of their ranks."""
+    degrees = [name.removesuffix("_index") for name in ranks.columns if name.endswith("_index")]
+    if ranks.is_empty():
+        return pl.DataFrame(schema=LAYOUT)
+    return ranks.group_by("job").agg(pl.col(f"{one}_index").n_unique().cast(pl.Int64).alias(one) for one in degrees)
