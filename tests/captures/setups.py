@@ -1,0 +1,149 @@
+"""What is captured: jobs, the traffic beside them, and the troubles, each at its second of the capture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import cluster
+
+NIC_ADDRS = tuple(node.addr for node in cluster.NICS)
+OUTSIDE = (cluster.STORAGE.addr, cluster.OUTSIDER.addr)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job. `addrs` are in the order of ranks: those of one pipeline stage are neighbours."""
+
+    name: str
+    kind: Literal["ddp", "fsdp", "pipeline", "ring"]
+    addrs: tuple[str, ...]
+    seconds: float
+    """How long it trains, about."""
+    dp: int = 1
+    pp: int = 1
+    virtual: int = 1
+    """Pipeline stages on each rank; above 1 the schedule is interleaved."""
+    layers: int = 8
+    layer_s: float = 0.025
+    """Accelerator time of a layer's forward pass."""
+    micro_batches: int = 1
+    tokens: int = 512
+    """Length of a sequence, and of a micro-batch: an activation is so many times 1 KB."""
+    direction: int = 1
+    """Of a ring of K/V blocks: 1 is against gloo's own rings, -1 the same way round."""
+    checkpoint_every: int = 0
+    start_s: float = 1.0
+    seed: int = 1
+    port: int = 29500
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What is not training: a bulk copy from one node to another, or chatter among many."""
+
+    kind: Literal["bulk_outside", "host_copy", "chatter"]
+    src: str
+    dst: tuple[str, ...]
+    start_s: float
+    seconds: float
+    mbit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A trouble: a NIC at `severity` of its rate, a rank that is stopped and goes on, or a rank that is killed."""
+
+    kind: Literal["limited_nic", "stopped_rank", "killed_rank"]
+    job: str
+    addr: str
+    start_s: float
+    seconds: float = 0.0
+    severity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    jobs: tuple[Job, ...]
+    traffic: tuple[Traffic, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def nics(*places: str) -> tuple[str, ...]:
+    """Return the addresses of NICs written as host and NIC: `nics("1.1", "3.1")`."""
+    return tuple(f"10.0.{place}" for place in places)
+
+
+def _chatter(seconds: float) -> tuple[Traffic, ...]:
+    everyone = (*NIC_ADDRS, *OUTSIDE)
+    return tuple(
+        Traffic("chatter", src, tuple(dst for dst in everyone if dst != src), 0.5, seconds) for src in everyone
+    )
+
+
+FOUR_HOSTS = nics("1.1", "2.1", "3.1", "4.1")
+OTHER_FOUR = nics("1.2", "2.2", "3.2", "4.2")
+
+SCENARIOS: dict[str, Scenario] = {
+    "fsdp4": Scenario((Job("jobA", "fsdp", nics("1.1", "1.2", "3.1", "3.2"), 115, dp=4, layers=3, layer_s=0.035),)),
+    "pp4_only": Scenario((Job("jobA", "pipeline", FOUR_HOSTS, 115, pp=4, micro_batches=8, layer_s=0.03, tokens=1024),)),
+    "pp2_only": Scenario(
+        (Job("jobA", "pipeline", nics("1.1", "3.1"), 115, pp=2, micro_batches=4, layers=4, layer_s=0.04, tokens=1024),)
+    ),
+    "two_jobs": Scenario(
+        (
+            Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),
+            Job("jobB", "ddp", OTHER_FOUR, 115, dp=4, layer_s=0.03, seed=2, start_s=4.0),
+        )
+    ),
+    "interleaved": Scenario(
+        (Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, virtual=2, micro_batches=4, layer_s=0.03),)
+    ),
+    "background": Scenario(
+        (
+            Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, micro_batches=4, layers=4, layer_s=0.05),
+            Job("jobB", "ddp", nics("2.2", "4.2"), 115, dp=2, layers=4, layer_s=0.06, seed=2, start_s=5.0),
+        ),
+        traffic=(
+            *_chatter(120.0),
+            Traffic("bulk_outside", FOUR_HOSTS[1], OUTSIDE[:1], 30.0, 50.0, 80.0),
+            Traffic("bulk_outside", OUTSIDE[1], FOUR_HOSTS[:1], 55.0, 30.0, 60.0),
+            Traffic("bulk_outside", "10.0.3.2", OUTSIDE[1:], 70.0, 20.0, 150.0),
+            Traffic("host_copy", FOUR_HOSTS[2], ("10.0.4.2",), 80.0, 20.0, 100.0),
+        ),
+    ),
+    "restart": Scenario(
+        (
+            Job("jobA", "ddp", nics("1.2", "3.2"), 145, dp=2, layers=6, layer_s=0.05),
+            Job("jobB", "ddp", FOUR_HOSTS, 400, dp=4, layers=6, layer_s=0.03, seed=2, start_s=40.0),
+            Job(
+                "jobB_again",
+                "ddp",
+                (*FOUR_HOSTS[:3], "10.0.4.2"),
+                45,
+                dp=4,
+                layers=6,
+                layer_s=0.03,
+                seed=2,
+                start_s=100.0,
+                port=29501,
+            ),
+        ),
+        faults=(Fault("killed_rank", "jobB", "10.0.4.1", 80.0),),
+    ),
+    "limited_nic": Scenario(
+        (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),),
+        faults=(Fault("limited_nic", "jobA", "10.0.3.1", 60.0, 40.0, 1 / 3),),
+    ),
+    "stopped_rank": Scenario(
+        (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),),
+        faults=(Fault("stopped_rank", "jobA", "10.0.2.1", 70.0, 20.0),),
+    ),
+    "checkpoint_stall": Scenario(
+        (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.05, checkpoint_every=20),)
+    ),
+    "cp4_ring": Scenario((Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256),)),
+    "cp4_ring_same_way": Scenario(
+        (Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256, direction=-1),)
+    ),
+}

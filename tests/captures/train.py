@@ -1,0 +1,181 @@
+"""One rank of a training job: `python train.py JOB.json RANK LOG`.
+
+Runs in the namespace of its NIC, with PyTorch and without this project's package. Logs a line of JSON for its place in
+the job, each step and each checkpoint, on the clock that the packets are stamped with.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import models
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+from torch.nn.parallel import DistributedDataParallel
+
+BUCKET_MB = 2
+LOADING_S = 0.01
+"""Seconds for the next batch to be loaded."""
+
+SINK_PORT = 9100
+"""Where storage takes what is written, as in traffic.py."""
+
+PACED = 5
+"""Steps after which rank 0 knows the pace, and says how many steps make the seconds that are asked for."""
+
+Step = Callable[[torch.Tensor, torch.Tensor], Any]
+
+
+class Layout:
+    """Where a rank stands: ranks of one pipeline stage are neighbours, so rank = pp_index * dp + dp_index."""
+
+    def __init__(self, job: dict[str, Any], rank: int) -> None:
+        self.pp_index, self.dp_index = divmod(rank, job["dp"])
+        self.pp_ranks = [stage * job["dp"] + self.dp_index for stage in range(job["pp"])]
+        self.dp_ranks = [self.pp_index * job["dp"] + replica for replica in range(job["dp"])]
+
+    def groups(self, job: dict[str, Any]) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
+        """Create everybody's groups, which all ranks have to do together, and return the rank's own: pp and dp."""
+        pipelines = [[stage * job["dp"] + replica for stage in range(job["pp"])] for replica in range(job["dp"])]
+        replicas = [[stage * job["dp"] + replica for replica in range(job["dp"])] for stage in range(job["pp"])]
+        own_pp = [dist.new_group(ranks) for ranks in pipelines][self.dp_index]
+        own_dp = [dist.new_group(ranks) for ranks in replicas][self.pp_index]
+        return own_pp, own_dp
+
+
+def build(job: dict[str, Any], layout: Layout, log: Callable[..., None]) -> tuple[nn.Module, Step]:
+    """Return what is trained on this rank, and how a step's gradients are computed and synchronised."""
+    pp_group, dp_group = layout.groups(job)
+    if job["kind"] == "pipeline":
+        return _pipeline(job, layout, pp_group, dp_group)
+    if job["kind"] == "ring":
+        ring = models.Ring(dist.new_group(), job["direction"])
+        log("ring", towards=job["addrs"][ring.towards])
+        layers: list[nn.Module] = [models.RingLayer(job["layer_s"], ring) for _ in range(job["layers"])]
+    else:
+        layers = [models.Layer(job["layer_s"]) for _ in range(job["layers"])]
+    model = models.Stage(layers, first=True, last=True)
+    if job["kind"] == "fsdp":
+        for layer in layers:
+            fully_shard(layer)
+        wrapped: nn.Module = fully_shard(model)
+    else:
+        wrapped = _replicated(model, dp_group)
+
+    def step(tokens: torch.Tensor, target: torch.Tensor) -> None:
+        models.loss(wrapped(tokens), target).backward()
+
+    return wrapped, step
+
+
+def _pipeline(
+    job: dict[str, Any], layout: Layout, pp_group: dist.ProcessGroup, dp_group: dist.ProcessGroup
+) -> tuple[nn.Module, Step]:
+    count = job["pp"] * job["virtual"]
+    shares = models.split([models.Layer(job["layer_s"]) for _ in range(job["layers"])], count)
+    modules, stages = [], []
+    for index in range(layout.pp_index, count, job["pp"]):
+        module: nn.Module = models.Stage(shares[index], first=index == 0, last=index == count - 1)
+        if job["dp"] > 1:
+            module = _replicated(module, dp_group)
+        modules.append(module)
+        stages.append(PipelineStage(module, index, count, torch.device("cpu"), group=pp_group))
+    if job["virtual"] > 1:
+        schedule: Any = ScheduleInterleaved1F1B(stages, job["micro_batches"], loss_fn=models.loss)
+    else:
+        schedule = Schedule1F1B(stages[0], job["micro_batches"], loss_fn=models.loss)
+
+    def step(tokens: torch.Tensor, target: torch.Tensor) -> None:
+        arguments = (tokens,) if layout.pp_index == 0 else ()
+        wanted = {"target": target} if layout.pp_index == job["pp"] - 1 else {}
+        schedule.step(*arguments, **wanted)
+
+    return nn.ModuleList(modules), step
+
+
+def _replicated(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
+    return DistributedDataParallel(module, process_group=group, bucket_cap_mb=BUCKET_MB)
+
+
+def write_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, storage: str) -> int:
+    """Write everything the rank holds to storage, wait until it is there, and return its bytes."""
+    image = io.BytesIO()
+    torch.save([model.state_dict(), optimizer.state_dict()], image)
+    with socket.create_connection((storage, SINK_PORT)) as connection:
+        connection.sendall(image.getbuffer())
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1):
+            pass
+    return image.getbuffer().nbytes
+
+
+def train(job: dict[str, Any], rank: int, log: Callable[..., None]) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(job["seed"])
+    random.seed(1000 * job["seed"] + rank)
+    store = dist.TCPStore(job["addrs"][0], job["port"], len(job["addrs"]), is_master=rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=len(job["addrs"]), timeout=timedelta(seconds=90))
+    layout = Layout(job, rank)
+    log(
+        "rank",
+        rank=rank,
+        pp_index=layout.pp_index,
+        dp_index=layout.dp_index,
+        dp_group=[job["addrs"][member] for member in layout.dp_ranks] if job["dp"] > 1 else [],
+        pp_group=[job["addrs"][member] for member in layout.pp_ranks] if job["pp"] > 1 else [],
+    )
+    model, forward_backward = build(job, layout, log)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batch = job["micro_batches"], job["tokens"]
+    began, step, steps = time.monotonic(), 0, PACED + 1
+    while step < steps:
+        start = time.time_ns()
+        tokens = torch.randint(models.VOCABULARY, batch)
+        time.sleep(LOADING_S)
+        optimizer.zero_grad()
+        forward_backward(tokens, tokens.roll(-1, dims=1))
+        optimizer.step()
+        log("step", step=step, start_ns=start, end_ns=time.time_ns())
+        if job["checkpoint_every"] and (step + 1) % job["checkpoint_every"] == 0:
+            start = time.time_ns()
+            written = write_checkpoint(model, optimizer, job["storage"])
+            dist.barrier()
+            log("checkpoint", step=step, start_ns=start, end_ns=time.time_ns(), bytes=written)
+        step += 1
+        if step == 1:
+            warm = time.monotonic()
+        if step == PACED:
+            if rank == 0:
+                pace = (time.monotonic() - warm) / (PACED - 1)
+                store.set("steps", str(round((job["seconds"] - time.monotonic() + began) / pace) + PACED))
+            steps = int(store.get("steps"))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main(job_file: str, rank: str, log_file: str) -> None:
+    job = json.loads(Path(job_file).read_text())
+    with Path(log_file).open("w") as lines:
+
+        def log(event: str, **values: Any) -> None:
+            # Flushed at once: a rank that is killed must have told what it did before.
+            lines.write(json.dumps({"event": event, "addr": job["addrs"][int(rank)], **values}) + "\n")
+            lines.flush()
+
+        train(job, int(rank), log)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

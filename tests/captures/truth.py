@@ -1,0 +1,188 @@
+"""What the processes logged -> the truth about a capture, in the tables that tests/golden compares with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+from cluster import NODES
+
+BULK_RATIO = 0.1
+"""A pair belongs to a kind if it carried at least this share of the bytes of that kind's busiest pair."""
+
+ENDS = ["src_addr", "dst_addr"]
+
+STEP = {"job": pl.String, "addr": pl.String, "step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+FAULT = {"kind": pl.String, "job": pl.String, "subject_type": pl.String, "subject": pl.String,
+         "start_ns": pl.Int64, "end_ns": pl.Int64, "severity": pl.Float64}  # fmt: skip
+NOISE = {"kind": pl.String, "src": pl.String, "dst": pl.String,
+         "start_ns": pl.Int64, "end_ns": pl.Int64, "bytes": pl.Int64}  # fmt: skip
+RANK = {"job": pl.String, "addr": pl.String, "rank": pl.Int64, "pp_index": pl.Int64, "dp_index": pl.Int64,
+        "tp_index": pl.Int64, "dp_group": pl.List(pl.String), "pp_group": pl.List(pl.String),
+        "tp_group": pl.List(pl.String), "cp_group": pl.List(pl.String), "cp_towards": pl.String}  # fmt: skip
+
+
+def tables(logs: Path, flows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return the tables of `truth/`.
+
+    Parameters
+    ----------
+    logs : the folder that capture.py filled
+    flows : the capture's records, which tell how much each pair carried
+    """
+    events = _events(logs)
+    launched = pl.DataFrame(json.loads((logs / "launched.json").read_text()))
+    rank_steps = pl.DataFrame(_of(events, "step"), schema=STEP).sort("job", "addr", "step")
+    # A step that a crash cut short is nobody's: a job's step is one that all its ranks finished.
+    ranks = launched.group_by("job").agg(ranks=pl.len())
+    steps = (
+        rank_steps.group_by("job", "step")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), finished=pl.len())
+        .join(ranks, on="job")
+        .filter(pl.col("finished") == pl.col("ranks"))
+        .select("job", "step", "start_ns", "end_ns")
+        .sort("job", "step")
+    )
+    ends = rank_steps.group_by("job", "addr").agg(pl.col("end_ns").max())
+    hosts = pl.DataFrame([{"addr": node.addr, "host": node.host} for node in NODES.values()])
+    jobs = (
+        launched.join(ends, on=["job", "addr"], how="left")
+        .join(hosts, on="addr")
+        .select("job", "addr", "host", "start_ns", "end_ns")
+    )
+    places = _ranks(events)
+    pairs, minor = _pairs(flows, places, jobs, steps)
+    return {
+        "truth_jobs": jobs,
+        "truth_pairs": pairs,
+        "truth_pairs_minor": minor,
+        "truth_steps": steps,
+        "truth_rank_steps": rank_steps,
+        "truth_ranks": places,
+        "truth_faults": _faults(logs, events),
+        "truth_noise": _noise(logs, events),
+    }
+
+
+def write(truth: dict[str, pl.DataFrame], folder: Path) -> None:
+    """Write each table as Parquet, and as CSV those that have no lists."""
+    folder.mkdir(exist_ok=True)
+    for name, table in truth.items():
+        table.write_parquet(folder / f"{name}.parquet", compression="zstd")
+        if pl.List(pl.String) not in table.schema.values():
+            table.write_csv(folder / f"{name}.csv")
+
+
+def _events(logs: Path) -> list[dict[str, object]]:
+    """Read what all ranks logged, each line with its job."""
+    jobs = [file.stem for file in logs.glob("*.json") if file.stem not in ("faults", "launched")]
+    return [
+        {"job": job, **json.loads(line)}
+        for job in sorted(jobs)
+        for file in sorted(logs.glob(f"{job}-*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+
+
+def _of(events: list[dict[str, object]], kind: str) -> list[dict[str, object]]:
+    return [event for event in events if event["event"] == kind]
+
+
+def _ranks(events: list[dict[str, object]]) -> pl.DataFrame:
+    towards = {(event["job"], event["addr"]): event["towards"] for event in _of(events, "ring")}
+    rows = []
+    for event in _of(events, "rank"):
+        hop = towards.get((event["job"], event["addr"]))
+        rows.append(
+            {"tp_index": 0, "tp_group": [], **event, "cp_towards": hop, "cp_group": event["dp_group"] if hop else []}
+        )
+    return pl.DataFrame(rows, schema=RANK).sort("job", "rank")
+
+
+def _pairs(
+    flows: pl.DataFrame, ranks: pl.DataFrame, jobs: pl.DataFrame, steps: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the directed pairs that carried bulk data with their kinds, and all others within a job.
+
+    Bytes count while the job trains, so that the weights' first broadcast makes no pair a bulk one.
+    """
+    spans = jobs.group_by("job").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    training = steps.group_by("job").agg(pl.col("start_ns").min().alias("since_ns"))
+    members = ranks.select("job", "addr")
+    within = (
+        members.rename({"addr": "src_addr"})
+        .join(members.rename({"addr": "dst_addr"}), on="job")
+        .filter(pl.col("src_addr") != pl.col("dst_addr"))
+        .join(spans, on="job")
+        .join(training, on="job")
+        .join(flows.select(*ENDS, "flow_start_ns", "bytes", "packets"), on=ENDS)
+        .filter(pl.col("flow_start_ns").is_between("start_ns", "end_ns"))
+    )
+    at_work = (pl.col("flow_start_ns") >= pl.col("since_ns")) * pl.col("bytes")
+    carried = within.group_by("job", *ENDS).agg(pl.col("bytes").sum(), pl.col("packets").sum(), at_work=at_work.sum())
+    kinds = carried.join(_group_kinds(ranks), on=["job", *ENDS])
+    bulk = kinds.filter(pl.col("at_work") >= BULK_RATIO * pl.col("at_work").max().over("job", "kind"))
+    pairs = bulk.select("job", *ENDS, "kind").sort("job", *ENDS, "kind")
+    minor = (
+        carried.join(pairs, on=["job", *ENDS], how="anti")
+        .join(kinds.select("job", *ENDS, group_kind="kind").unique(["job", *ENDS]), on=["job", *ENDS], how="left")
+        .with_columns(pl.col("group_kind").fill_null("none"))
+        .select("job", *ENDS, "group_kind", "bytes", "packets")
+        .sort("job", *ENDS)
+    )
+    return pairs, minor
+
+
+def _group_kinds(ranks: pl.DataFrame) -> pl.DataFrame:
+    """Return each group's directed pairs: `job`, `src_addr`, `dst_addr`, `kind`.
+
+    A ring of K/V blocks goes one way, which the ranks logged. Gloo's all-reduce goes from rank r to r - 1, so pairs of
+    a K/V ring the other way round are `cp` and nothing else.
+    """
+    found = []
+    for kind in ("dp", "pp"):
+        group = f"{kind}_group"
+        found.append(
+            ranks.select("job", src_addr="addr", dst_addr=group).explode("dst_addr").with_columns(kind=pl.lit(kind))
+        )
+    ring = ranks.select("job", src_addr="addr", dst_addr="cp_towards").drop_nulls().with_columns(kind=pl.lit("cp"))
+    number = ranks.select("job", "addr", "rank", size=pl.col("dp_group").list.len())
+    forward = (
+        ring.join(number.rename({"addr": "src_addr"}), on=["job", "src_addr"])
+        .join(number.select("job", dst_addr="addr", to="rank"), on=["job", "dst_addr"])
+        .filter((pl.col("rank") + 1) % pl.col("size") == pl.col("to"), pl.col("size") > 2)
+    )
+    return (
+        pl.concat(found)
+        .drop_nulls()
+        .filter(pl.col("src_addr") != pl.col("dst_addr"))
+        .join(forward, on=["job", *ENDS], how="anti")
+        .pipe(lambda groups: pl.concat([groups, ring]))
+    )
+
+
+def _faults(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
+    """Return what was injected, and a row for each time that all ranks of a job waited for a checkpoint."""
+    injected = pl.DataFrame(json.loads((logs / "faults.json").read_text()), schema=FAULT)
+    written = pl.DataFrame(_of(events, "checkpoint"), schema={**STEP, "bytes": pl.Int64})
+    stalls = (
+        written.group_by("job", "step")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .with_columns(kind=pl.lit("checkpoint_stall"), subject_type=pl.lit("job"), subject="job", severity=1.0)
+        .select(list(FAULT))
+    )
+    return pl.concat([injected, stalls]).sort("start_ns")
+
+
+def _noise(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
+    """Return the traffic that was not training, checkpoints included."""
+    storage = [json.loads(file.read_text())["storage"] for file in logs.glob("*.json") if "storage" in file.read_text()]
+    rows = [
+        {**event, "kind": "checkpoint", "src": event["addr"], "dst": storage[0]} for event in _of(events, "checkpoint")
+    ]
+    for kind in ("bulk_outside", "host_copy", "chatter"):
+        for file in sorted(logs.glob(f"{kind}-*.jsonl")):
+            src = file.stem.split("-")[-1]
+            rows += [{"kind": kind, "src": src, **json.loads(line)} for line in file.read_text().splitlines()]
+    return pl.DataFrame(rows, schema=NOISE).sort("start_ns", "src", "dst")
