@@ -1,0 +1,98 @@
+"""From what the processes logged to the tables: which steps are a job's, and which pairs carried what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+import truth
+
+FOUR = ["10.0.1.1", "10.0.2.1", "10.0.3.1", "10.0.4.1"]
+BULK, SMALL = 1_000_000, 48
+
+
+def write_logs(
+    folder: Path,
+    *,
+    dp_group: list[str],
+    pp_group: list[str],
+    direction: int = 0,
+    last_steps: Sequence[int] = (2,) * 4,
+) -> None:
+    """Log a job of four ranks with steps of 100 ns from 1000 on; `last_steps` are those each rank finished last."""
+    (folder / "jobA.json").write_text(json.dumps({"storage": "10.0.100.1"}))
+    (folder / "faults.json").write_text("[]")
+    (folder / "launched.json").write_text(json.dumps([{"job": "jobA", "addr": a, "start_ns": 500} for a in FOUR]))
+    for rank, addr in enumerate(FOUR):
+        place = {"rank": rank, "pp_index": 0, "dp_index": rank, "dp_group": dp_group, "pp_group": pp_group}
+        events = [{"event": "rank", "addr": addr, **place}]
+        if direction:
+            events.append({"event": "ring", "addr": addr, "towards": FOUR[(rank + direction) % 4]})
+        for step in range(last_steps[rank] + 1):
+            start = 1000 + 100 * step + rank
+            events.append({"event": "step", "addr": addr, "step": step, "start_ns": start, "end_ns": start + 90})
+        (folder / f"jobA-{rank}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def flows(*sent: tuple[int, int, int, int]) -> pl.DataFrame:
+    """Return records from rank to rank with a number of bytes at a time."""
+    rows = [(FOUR[src], FOUR[dst], size, time_ns, 1) for src, dst, size, time_ns in sent]
+    return pl.DataFrame(rows, schema=["src_addr", "dst_addr", "bytes", "flow_start_ns", "packets"], orient="row")
+
+
+def ring(direction: int) -> list[tuple[int, int, int, int]]:
+    return [(rank, (rank + direction) % 4, BULK, 1050) for rank in range(4)]
+
+
+def kinds(tables: dict[str, pl.DataFrame]) -> set[tuple[str, str, str]]:
+    return set(tables["truth_pairs"].select("src_addr", "dst_addr", "kind").rows())
+
+
+def test_a_step_lasts_from_the_first_rank_to_the_last(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[])
+    steps = truth.tables(tmp_path, flows(*ring(-1)))["truth_steps"]
+    assert steps.select("step", "start_ns", "end_ns").rows() == [(0, 1000, 1093), (1, 1100, 1193), (2, 1200, 1293)]
+
+
+def test_a_step_that_a_crash_cut_short_is_not_the_jobs(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], last_steps=(2, 2, 1, 2))
+    tables = truth.tables(tmp_path, flows(*ring(-1)))
+    assert tables["truth_steps"]["step"].to_list() == [0, 1]
+    assert tables["truth_rank_steps"].height == 11
+
+
+def test_control_messages_and_the_first_broadcast_make_no_bulk_pair(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[])
+    tables = truth.tables(tmp_path, flows(*ring(-1), (0, 1, SMALL, 1060), (0, 2, 9 * BULK, 900)))
+    assert kinds(tables) == {(FOUR[rank], FOUR[rank - 1], "dp") for rank in range(4)}
+    assert tables["truth_pairs_minor"].select("dst_addr", "group_kind", "bytes").rows() == [
+        (FOUR[1], "dp", SMALL),
+        (FOUR[2], "dp", 9 * BULK),
+    ]
+
+
+def test_a_pipeline_without_replicas_has_pp_pairs_only(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=[], pp_group=FOUR)
+    tables = truth.tables(tmp_path, flows((0, 1, BULK, 1050), (1, 0, BULK, 1060), (3, 0, SMALL, 1060)))
+    assert kinds(tables) == {(FOUR[0], FOUR[1], "pp"), (FOUR[1], FOUR[0], "pp")}
+
+
+@pytest.mark.parametrize(("direction", "of_ring"), [(1, {"cp"}), (-1, {"cp", "dp"})])
+def test_a_ring_of_blocks_shares_pairs_with_the_all_reduce_if_it_goes_the_same_way(
+    tmp_path: Path, direction: int, of_ring: set[str]
+) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], direction=direction)
+    found = kinds(truth.tables(tmp_path, flows(*ring(1), *ring(-1))))
+    assert {kind for src, dst, kind in found if (src, dst) == (FOUR[0], FOUR[direction])} == of_ring
+    assert (FOUR[0], FOUR[3], "dp") in found
+
+
+def test_tables_that_nothing_happened_in_have_their_columns(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[])
+    tables = truth.tables(tmp_path, flows(*ring(-1)))
+    assert tables["truth_faults"].is_empty()
+    assert dict(tables["truth_faults"].schema) == truth.FAULT
+    assert dict(tables["truth_noise"].schema) == truth.NOISE
