@@ -22,7 +22,6 @@ from llmprism_tasks.simulate import (
     write_minute,
     write_scenario,
 )
-from llmprism_tasks.simulate.pipeline import program, run_pipeline
 from llmprism_tasks.simulate.scenario import SCENARIOS
 from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.windows import Window
@@ -364,17 +363,6 @@ def test_a_span_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("pp", "micro_batches"), [(1, 1), (1, 4), (2, 1), (2, 8), (4, 2), (4, 4), (4, 16), (8, 3)])
-def test_without_jitter_a_pipeline_takes_what_the_formula_says(pp: int, micro_batches: int) -> None:
-    forward, backward = np.full((1, pp, 1, micro_batches), 1.0), np.full((1, pp, 1, micro_batches), 2.0)
-    free = np.zeros((1, 2, pp - 1, 1, micro_batches))
-    times = run_pipeline(np.zeros((1, pp, 1)), forward, backward, free)
-    assert times.end.max() == pytest.approx((micro_batches + pp - 1) * 3)
-    for stage in range(pp):
-        done = [(op.compute, op.micro_batch) for op in program(stage, pp, micro_batches) if op.compute]
-        assert sorted(done) == [(kind, i) for kind in ("backward", "forward") for i in range(micro_batches)]
 
 
 def test_leaf_switches_have_clocks_of_their_own(healthy: Simulation) -> None:

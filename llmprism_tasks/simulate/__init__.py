@@ -1,16 +1,22 @@
 """An invented training platform: its flows, its topology, and the truth about it.
 
-Event-level simulation of Megatron-style jobs on a leaf-spine fabric; `scenario` tells what can be set. Modelled: ranks
-in Megatron's order; 1F1B pipelines with rendezvous sends of the activations over two queue pairs; gradient buckets of
-whole tensors, reduced during the last backward pass or after it; reduce-scatter and all-gather of a distributed
-optimizer, or all-reduce; rings of two channels that a slow hop paces, with ranks that come early pushing 4 MiB and then
-stalling; scalars for loss and gradient norm; ECMP by hash; 58 bytes of headers per 4 KiB packet; a collector that ends
-a record after an idle gap; jitter of 1 % per operation and 0.4 % per GPU; slow GPUs and degraded switches.
+Event-level simulation of training jobs on a leaf-spine fabric; `scenario` and `jobs` tell what can be set. Modelled:
+ranks in Megatron's order, tp-cp-dp-pp; 1F1B and interleaved pipelines with rendezvous sends of the activations;
+gradient buckets of whole tensors, reduced during the last backward pass or after it, in fp32 or bf16; reduce-scatter
+and all-gather of a distributed optimizer, the gather at once or during the next forward, or all-reduce; FSDP2 and
+HSDP, layer by layer; context-parallel rings of keys and values; experts, with all-to-all of sizes that a router
+decides, and gradients of their own groups; tied embeddings; NCCL rings and double binary trees over several channels
+and queue pairs that a slow hop paces, with ranks that come early pushing 4 MiB and then stalling; point-to-point
+traffic across rails, or relayed through the NIC of another GPU (PXN); scalars for loss and gradient norm; ECMP by
+hash; 58 bytes of headers per 4 KiB packet; a collector with its faults; jitter of 1 % per operation and 0.4 % per
+GPU; slow GPUs and degraded switches.
 
-Simplified: the queue pairs of one operation share links equally and tenants don't meet; a degraded switch forwards what
-crosses it at a fraction of its healthy rate; a step feels the faults that are there when it begins; all jobs clip
-gradients, so no rank updates its parameters before all have been heard of; TP ranks run in lock-step and inside hosts.
-Not modelled: packets and congestion, trees, interleaved pipelines, tied embeddings, EP, CP, FSDP, PXN, storage traffic.
+Simplified: the queue pairs of one use share links equally, and other uses and tenants don't meet; a degraded switch
+forwards what crosses it at a fraction of its healthy rate; a step feels the faults that are there when it begins; all
+jobs clip gradients, so no rank updates its parameters before all have been heard of; TP ranks run in lock-step and
+inside hosts; a layer takes as long as the next one; NVLink carries what stays inside a host, unseen.
+Not modelled:
+packets and congestion, adaptive routing, in-network reduction, bonded NICs.
 """
 
 from llmprism_tasks.simulate.scenario import Scenario, build_scenario, load_scenario

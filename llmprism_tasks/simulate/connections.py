@@ -1,34 +1,54 @@
-"""What NCCL connects: a job's gradient rings, its pipeline's point-to-point links and the rings of small scalars."""
+"""What NCCL connects: a job's rings and trees, its point-to-point links and the rings of small scalars."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 
 from llmprism_tasks.simulate.fabric import Indices, QueuePairs, path
-from llmprism_tasks.simulate.scenario import Fabric, Job
+from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.scenario import Fabric
+from llmprism_tasks.simulate.trees import parents
 
-LANES = 2  # channels of a ring, and queue pairs of a point-to-point connection
 FIRST_PORT, PORTS = 49_152, 16_384  # the dynamic range
+
+# What each use of queue pairs is called in the truth.
+KINDS = {
+    "dp": "dp",  # gradients and parameters of what all units of a pp_stage hold
+    "shard": "dp",  # the same where everything is sharded
+    "replicate": "dp",  # gradients between copies of a sharded model
+    "expert_dp": "dp",  # gradients and parameters of experts
+    "cp": "cp",
+    "ep": "ep",
+    "pp": "pp",
+    "embedding": "other",  # the gradients of tied embeddings
+    "norm": "other",  # scalars
+}
 
 Edge = tuple[int, int, int]  # src rank, dst rank, lane
 
 
 @dataclass(frozen=True)
 class Connections:
-    """A job's queue pairs by use: `rings` (dp), `pipeline` (pp), `scalars` (the gradient norm, other)."""
+    """A job's queue pairs by use, in the order in which they are numbered."""
 
-    rings: QueuePairs
-    pipeline: QueuePairs
-    scalars: QueuePairs
+    by_use: dict[str, QueuePairs]
 
     @property
     def tables(self) -> tuple[QueuePairs, ...]:
-        """All of them, in the order in which queue pairs are numbered."""
-        return self.rings, self.pipeline, self.scalars
+        return tuple(self.by_use.values())
+
+    def first(self, use: str) -> int:
+        """Return the number of a use's first queue pair."""
+        uses = list(self.by_use)
+        return sum(len(self.by_use[other]) for other in uses[: uses.index(use)])
+
+    def __len__(self) -> int:
+        return sum(len(pairs) for pairs in self.tables)
 
 
 def place(job: Job, rank: int) -> tuple[int, int]:
@@ -36,67 +56,177 @@ def place(job: Job, rank: int) -> tuple[int, int]:
     return job.hosts[rank // len(job.gpus)], job.gpus[rank % len(job.gpus)]
 
 
-def rank_of(job: Job, tp: int, dp: int, pp: int) -> int:
-    """Return the rank at a place of the layout, in Megatron's order."""
-    return tp + job.tp * (dp + job.dp * pp)
+def rank_of(job: Job, tp: int, unit: int, pp: int) -> int:
+    """Return the rank at a place of the layout, in Megatron's order; a unit is cp's place, then dp's."""
+    return tp + job.tp * (unit + job.units * pp)
 
 
 def coordinates(job: Job, ranks: Indices) -> tuple[Indices, Indices, Indices]:
-    """Return the tp, dp and pp coordinates of ranks."""
-    return ranks % job.tp, ranks // job.tp % job.dp, ranks // (job.tp * job.dp)
+    """Return the tp, unit and pp coordinates of ranks."""
+    return ranks % job.tp, ranks // job.tp % job.units, ranks // (job.tp * job.units)
+
+
+def groups(job: Job, use: str) -> Indices:
+    """Return the units of each group that shares a use, shape (groups, members); the same in all pp_stages.
+
+    Source: Megatron-LM, megatron/core/parallel_state.py: neighbours share experts, and those that hold the same ones
+    reduce their gradients together.
+    """
+    neighbours = {"dp": job.units, "cp": job.cp, "ep": job.ep, "shard": job.shards}
+    units = np.arange(job.units, dtype=np.int64)
+    if use in neighbours:
+        return units.reshape(-1, neighbours[use])
+    return units.reshape(-1, job.ep if use == "expert_dp" else job.shards).T
+
+
+def channels(job: Job, use: str) -> int:
+    """Return how many NCCL channels a use has: few where a group has one NIC in each host to itself."""
+    return job.peer_channels if use in ("cp", "ep", "pp", "replicate") else job.channels
+
+
+def lanes(job: Job, use: str) -> int:
+    """Return on how many queue pairs a message of a use is spread."""
+    return channels(job, use) * job.queue_pairs
+
+
+def uses(job: Job) -> tuple[str, ...]:
+    """Return what a job uses queue pairs for, in the order in which they are numbered."""
+    wanted = {
+        "dp": not job.sharded,
+        "shard": job.sharded,
+        "replicate": job.shards < job.units and job.sharded,
+        "expert_dp": job.ep > 1,
+        "pp": job.pp > 1,
+        "cp": job.cp > 1,
+        "ep": job.ep > 1,
+        "embedding": job.embeddings == "tied" and job.pp > 1,
+        "norm": True,
+    }
+    return tuple(use for use, used in wanted.items() if used)
 
 
 def connect(fabric: Fabric, job: Job, seed: int) -> Connections:
     """Lay out all queue pairs of a job that leave a host; inside a host NVLink carries the traffic."""
-    rings = [
-        edge
-        for pp in range(job.pp)
-        for tp in range(job.tp)
-        for edge in ring_edges(job, [rank_of(job, tp, dp, pp) for dp in range(job.dp)], LANES)
-    ]
-    replicas = [[rank_of(job, tp, dp, pp) for pp in range(job.pp) for tp in range(job.tp)] for dp in range(job.dp)]
-    scalars = [edge for members in replicas for edge in ring_edges(job, members, 1)]
     return Connections(
-        rings=_queue_pairs(fabric, job, rings, f"{seed} dp"),
-        pipeline=_queue_pairs(fabric, job, list(_pipeline_edges(job)), f"{seed} pp"),
-        scalars=_queue_pairs(fabric, job, scalars, f"{seed} norm"),
+        {use: _queue_pairs(fabric, job, list(dict.fromkeys(_edges(job, use))), f"{seed} {use}") for use in uses(job)}
     )
 
 
-def ring_edges(job: Job, members: list[int], lanes: int) -> list[Edge]:
-    """Return a ring's edges between hosts, lane by lane.
+def _edges(job: Job, use: str) -> Iterator[Edge]:
+    if use == "pp":
+        yield from _pipeline_edges(job)
+    elif use == "norm":
+        for unit in range(job.units):
+            members = [rank_of(job, tp, unit, pp) for pp in range(job.pp) for tp in range(job.tp)]
+            yield from ring_edges(job, members, 1)
+    elif use == "embedding":
+        for first in range(job.tp * job.units):
+            yield from ring_edges(job, [first, first + job.ranks - job.tp * job.units], job.channels, job.queue_pairs)
+    else:
+        for pp in range(job.pp):
+            for tp in range(job.tp):
+                for group in groups(job, use).tolist():
+                    yield from _group_edges(job, use, [rank_of(job, tp, unit, pp) for unit in group])
 
-    A ring visits its hosts one after the other. Inside a host each lane goes through the members in another order, so
-    that lanes leave through different NICs where the host has several members.
-    """
-    by_host: dict[int, list[int]] = {}
+
+def _group_edges(job: Job, use: str, members: list[int]) -> Iterator[Edge]:
+    if use == "cp":
+        for here, there in zip(members, members[1:] + members[:1], strict=True):
+            yield from _peer_edges(job, here, there)
+    elif use == "ep":
+        for here, there in permutations(members, 2):
+            yield from _peer_edges(job, here, there)
+    elif job.algorithm == "tree":
+        yield from tree_edges(job, members)
+    else:
+        yield from ring_edges(job, members, channels(job, use), job.queue_pairs)
+
+
+def _by_host(job: Job, members: list[int]) -> list[list[int]]:
+    hosts: dict[int, list[int]] = {}
     for rank in members:
-        by_host.setdefault(place(job, rank)[0], []).append(rank)
-    hosts = list(by_host.values())
+        hosts.setdefault(place(job, rank)[0], []).append(rank)
+    return list(hosts.values())
+
+
+def ring_edges(job: Job, members: list[int], channels: int, queue_pairs: int = 1) -> list[Edge]:
+    """Return a ring's edges between hosts, channel by channel.
+
+    A ring visits its hosts one after the other. Inside a host each channel goes through the members in another order,
+    so that channels leave through different NICs where the host has several members.
+    """
+    hosts = _by_host(job, members)
     if len(hosts) < 2:
         return []
     edges = []
-    for lane in range(lanes):
-        turned = [host if lane % 2 == 0 else host[::-1] for host in hosts]
-        edges += [(here[-1], there[0], lane) for here, there in zip(turned, turned[1:] + turned[:1], strict=True)]
+    for channel in range(channels):
+        turned = [_turned(host, channel) for host in hosts]
+        for here, there in zip(turned, turned[1:] + turned[:1], strict=True):
+            edges += [(here[-1], there[0], channel * queue_pairs + pair) for pair in range(queue_pairs)]
+    return edges
+
+
+def _turned(host: list[int], channel: int) -> list[int]:
+    begin = channel // 2 * 2 % len(host)
+    turned = host[begin:] + host[:begin]
+    return turned if channel % 2 == 0 else turned[::-1]
+
+
+def tree_edges(job: Job, members: list[int]) -> list[Edge]:
+    """Return the edges between hosts of two trees, each on half of the channels, up and down.
+
+    Inside a host the members are a chain; the tree's edges end at its first member, in each channel another one. Here
+    an inner node's two children and its parent meet at one NIC; NCCL may take the chain's second member for a child.
+    """
+    hosts = _by_host(job, members)
+    if len(hosts) < 2:
+        return []
+    edges, trees = [], parents(len(hosts))
+    for channel in range(job.channels):
+        heads = [_turned(host, channel)[0] for host in hosts]
+        up = trees[channel % 2]
+        for child, parent in ((heads[i], heads[up[i]]) for i in range(len(hosts)) if up[i] >= 0):
+            for lane in range(channel * job.queue_pairs, (channel + 1) * job.queue_pairs):
+                edges += [(child, parent, lane), (parent, child, lane)]
     return edges
 
 
 def _pipeline_edges(job: Job) -> Iterator[Edge]:
-    for pp in range(job.pp - 1):
-        for dp in range(job.dp):
+    last = job.pp - 1
+    links = [(pp, pp + 1) for pp in range(last)] + ([(last, 0)] if job.chunks > 1 and job.pp > 2 else [])
+    for here_pp, there_pp in links:
+        for unit in range(job.units):
             for tp in range(job.tp):
-                here, there = rank_of(job, tp, dp, pp), rank_of(job, tp, dp, pp + 1)
-                if place(job, here)[0] != place(job, there)[0]:
-                    for lane in range(LANES):
-                        yield here, there, lane
-                        yield there, here, lane
+                here, there = rank_of(job, tp, unit, here_pp), rank_of(job, tp, unit, there_pp)
+                for onward, back in zip(_peer_edges(job, here, there), _peer_edges(job, there, here), strict=True):
+                    yield onward
+                    yield back
+
+
+def _peer_edges(job: Job, here: int, there: int) -> list[Edge]:
+    if place(job, here)[0] == place(job, there)[0]:
+        return []
+    return [(here, there, lane) for lane in range(lanes(job, "pp"))]
+
+
+def _way_out(job: Job, use: str, src: int, dst: int) -> tuple[int, int]:
+    """Return the NIC through which a rank's messages leave: with PXN, the one on the receiver's rail.
+
+    Source: NCCL 2.12 and later, PXN (NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL): the GPU on that rail must be the job's.
+    """
+    host, gpu = place(job, src)
+    rail = place(job, dst)[1]
+    relayed = job.relay == "yes" and KINDS[use] in ("pp", "ep", "cp") and rail in job.gpus
+    return host, rail if relayed else gpu
 
 
 def _queue_pairs(fabric: Fabric, job: Job, edges: list[Edge], salt: str) -> QueuePairs:
     src_rank, dst_rank, lane = np.array(edges, dtype=np.int64).reshape(-1, 3).T
-    ends = [(place(job, src), place(job, dst)) for src, dst, _ in edges]
-    ports = [_port(f"{salt} {src} {dst}", edge[2]) for (src, dst), edge in zip(ends, edges, strict=True)]
+    use = salt.rsplit(maxsplit=1)[-1]
+    ends = [(_way_out(job, use, src, dst), place(job, dst)) for src, dst, _ in edges]
+    # Connections that are relayed through one NIC are told apart by the rank they serve.
+    served = ["" if place(job, edge[0]) == src else f" {edge[0]}" for (src, _), edge in zip(ends, edges, strict=True)]
+    ports = [_port(f"{salt} {s} {d}{rank}", e[2]) for (s, d), rank, e in zip(ends, served, edges, strict=True)]
     return QueuePairs(
         src_rank=src_rank,
         dst_rank=dst_rank,

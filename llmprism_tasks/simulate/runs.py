@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from llmprism_tasks.simulate.cycles import Cycles, JobModel, conditions, draw, run_cycles
+from llmprism_tasks.simulate.cycles import Cycles, JobModel, conditions, run_cycles
 from llmprism_tasks.simulate.fabric import Indices, Reals
 from llmprism_tasks.simulate.scenario import Fault, Scenario
 
@@ -30,14 +30,12 @@ class Run:
     cycles : each under its own conditions
     start_ns : when each cycle starts, and at last when the last one ends
     faults : what each cycle suffers
-    pipeline_bps : rate of each pipeline queue pair in each cycle
     """
 
     model: JobModel
     cycles: Cycles
     start_ns: Indices
     faults: tuple[Faults, ...]
-    pipeline_bps: Reals
 
 
 def straight_run(scenario: Scenario, model: JobModel, *, seed: int, start_ns: int, length_ns: int) -> Run:
@@ -106,7 +104,7 @@ class _States:
 
     def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0) -> Cycles:
         """Time cycles under each set of faults, stacked along a new first axis, with the same jitter."""
-        jitter = draw(self.model, count, rng)
+        jitter = self.model.jitter(count, rng)
         each = [run_cycles(self.model, state, jitter, pause_s) for state in self.conditions]
         stacked: Cycles = _stack(each)
         return stacked
@@ -124,8 +122,7 @@ class _States:
 def _feels(model: JobModel, fault: Fault) -> bool:
     if fault.kind == "slow_gpu":
         return fault.job == model.job.name
-    paths = model.connections.rings.path + model.connections.pipeline.path
-    return any(fault.switch in path for path in paths)
+    return any(fault.switch in path for pairs in model.connections.tables for path in pairs.path)
 
 
 def _stack(parts: Sequence[Any]) -> Any:
@@ -158,5 +155,4 @@ def _on_the_clock(states: _States, stacked: Cycles, chosen: Indices, start_ns: i
         cycles=cycles,
         start_ns=start_ns + np.append(0, relative),
         faults=tuple(states.sets[index] for index in chosen),
-        pipeline_bps=np.stack([state.pipeline_bps for state in states.conditions])[chosen],
     )

@@ -16,7 +16,8 @@ from typing import Any
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.settings import number, text
-from llmprism_tasks.simulate.sections import NEVER, indices, known, section, tables, wrong
+from llmprism_tasks.simulate.jobs import Job, misfit
+from llmprism_tasks.simulate.sections import NEVER, known, section, tables, wrong
 from llmprism_tasks.simulate.surroundings import Collector
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -59,48 +60,6 @@ class Fabric:
     def switches(self) -> frozenset[str]:
         leaves = {self.leaf(host, gpu) for host in range(self.hosts) for gpu in range(self.gpus_per_host)}
         return frozenset(leaves | {self.spine(index) for index in range(self.spines)})
-
-
-@dataclass(frozen=True)
-class Job:
-    """A tenant training a dense transformer as Megatron-LM does, with ranks in its order: tp, then dp, then pp."""
-
-    name: str = text("", reason="the job's name in the truth")
-    model: str = text("dense", reason="a word for the model, for people")
-    hosts: tuple[int, ...] = indices("the hosts it runs on, in rank order")
-    gpus: tuple[int, ...] = indices("which GPUs of each host; all when empty")
-    tp: int = number(8, unit="GPUs", low=1, high=64, reason="tensor-parallel degree, always inside a host")
-    pp: int = number(1, unit="pp_stages", low=1, high=64, reason="pipeline-parallel degree")
-    dp: int = number(1, unit="replicas", low=1, high=4096, reason="data-parallel degree")
-    layers: int = number(32, unit="layers", low=1, high=1024, reason="transformer layers, split evenly over pp_stages")
-    hidden: int = number(4096, unit="elements", low=64, high=65536, reason="width of the model")
-    vocabulary: int = number(32_000, unit="tokens", low=1, high=1_000_000, reason="rows of the (untied) embeddings")
-    sequence: int = number(4096, unit="tokens", low=1, high=1_000_000, reason="tokens of a sample")
-    micro_batch: int = number(1, unit="samples", low=1, high=1024, reason="samples of a micro-batch")
-    micro_batches: int = number(
-        8, unit="micro-batches", low=1, high=1024, reason="micro-batches of a step, per replica"
-    )
-    forward_ms: float = number(100.0, unit="ms", low=0.01, high=1e6, reason="forward of a micro-batch on one pp_stage")
-    backward_ratio: float = number(2.0, unit="forwards", low=0.1, high=10, reason="backward computes twice as much")
-    overhead_ms: float = number(5.0, unit="ms", low=0, high=1e6, reason="host time between steps: data, logging")
-    sequence_parallel: str = text(
-        "yes", choices=("yes", "no"), reason="whether TP peers send a slice of the activations each"
-    )
-    gradient_sync: str = text(
-        "overlap", choices=("overlap", "after"), reason="buckets during the last backward, or all at once after it"
-    )
-    optimizer: str = text(
-        "distributed",
-        choices=("distributed", "replicated"),
-        reason="distributed: reduce-scatter, then all-gather of parameters; replicated: all-reduce",
-    )
-    bucket_parameters: int = number(
-        0, unit="parameters", low=0, high=10**11, reason="0 takes Megatron's rule, max(40 M, 1 M x dp)"
-    )
-
-    @property
-    def ranks(self) -> int:
-        return self.tp * self.pp * self.dp
 
 
 @dataclass(frozen=True)
@@ -184,10 +143,11 @@ def _check_jobs(scenario: Scenario) -> None:
         names.add(job.name)
         if len(job.hosts) * len(job.gpus) != job.ranks:
             raise wrong(
-                f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each", f"tp x pp x dp = {job.ranks} GPUs"
+                f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each",
+                f"tp x cp x pp x dp = {job.ranks} GPUs",
             )
-        if len(job.gpus) % job.tp or job.layers % job.pp:
-            raise wrong(where, "tp that divides its GPUs of a host, and pp that divides its layers")
+        if wanted := misfit(job):
+            raise wrong(where, wanted)
         for nic in ((host, gpu) for host in job.hosts for gpu in job.gpus):
             if nic[0] >= fabric.hosts or nic[1] >= fabric.gpus_per_host:
                 raise wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", "a GPU of the fabric")

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.simulate.connections import place, rank_of
+from llmprism_tasks.simulate.connections import KINDS, coordinates, place, rank_of
 from llmprism_tasks.simulate.fabric import addr, host_name
+from llmprism_tasks.simulate.jobs import Job
 from llmprism_tasks.simulate.runs import Run
-from llmprism_tasks.simulate.scenario import Fault, Job, Scenario
+from llmprism_tasks.simulate.scenario import Fault, Scenario
 
 TIMES = {"start_ns": pl.Int64, "end_ns": pl.Int64}
 SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
@@ -39,8 +40,10 @@ SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int) -> dict[str, pl.DataFrame]:
     """Return the truth about `[start_ns, end_ns)`.
 
-    `truth_pairs` names what a pair carries: `dp`, `pp`, or `other` when it carries only the gradient norm. A step of
-    `truth_steps` ends when its parameters are gathered, its `grad_end_ns` is the end of the gradient synchronisation.
+    `truth_pairs` has a row for each kind that a pair carries: `dp`, `pp`, `cp`, `ep`; or `other` when it carries only
+    gradients of tied embeddings, or scalars. A step of `truth_steps` ends with its optimizer, when its parameters are
+    gathered (or before, where that overlaps the next step); its `grad_end_ns` is the end of the gradient
+    synchronisation.
     `truth_faults` has the faults some job met; `severity` is how many times slower the subject is, and `accept` names
     all subjects that count as right.
     """
@@ -51,23 +54,26 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
         "truth_faults": [row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)],
     }
     tables = {name: pl.DataFrame(rows[name], schema=schema, orient="row") for name, schema in SCHEMAS.items()}
-    layouts = [(j.name, j.dp, j.pp, j.tp, 1, 1, len(j.hosts), j.model) for j in scenario.jobs]
-    columns = ["job", "dp", "pp", "tp", "cp", "ep", "hosts", "model"]
+    layouts = [
+        (j.name, j.dp, j.pp, j.tp, j.cp, j.ep, len(j.hosts), j.model, "yes" if j.sharded else "no")
+        for j in scenario.jobs
+    ]
+    columns = ["job", "dp", "pp", "tp", "cp", "ep", "hosts", "model", "sharded"]
     return tables | {"layouts": pl.DataFrame(layouts, schema=columns, orient="row")}
 
 
 def _members(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
-    job, links = run.model.job, run.model.connections
-    visible = bool(len(links.rings) or len(links.pipeline))
+    job, visible = run.model.job, len(run.model.connections) > 0
     places = [place(job, rank) for rank in range(job.ranks)]
     return [(job.name, addr(*nic), host_name(nic[0]), start_ns, end_ns, "training", visible) for nic in places]
 
 
 def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
-    width, links = scenario.fabric.gpus_per_host, run.model.connections
-    kinds = {"dp": links.rings, "pp": links.pipeline, "other": links.scalars}
-    ends = {kind: set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True)) for kind, pairs in kinds.items()}
-    ends["other"] -= ends["dp"] | ends["pp"]
+    width = scenario.fabric.gpus_per_host
+    ends: dict[str, set[tuple[int, int]]] = {kind: set() for kind in KINDS.values()}
+    for use, pairs in run.model.connections.by_use.items():
+        ends[KINDS[use]] |= set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
+    ends["other"] -= set().union(*(found for kind, found in ends.items() if kind != "other"))
     return [
         (run.model.job.name, addr(*divmod(src, width)), addr(*divmod(dst, width)), kind)
         for kind, pairs in ends.items()
@@ -78,9 +84,8 @@ def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
 def _steps(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
     """Return the steps that end in the span; a step is synchronised in its cycle and ends in the next."""
     cycles, begin = run.cycles, run.start_ns
-    synced = begin[:-1] + np.rint(cycles.sync.end.max(axis=(1, 2, 3)) * 1e9).astype(np.int64)
-    gathered = np.maximum(cycles.updated, cycles.gather.end.max(axis=(1, 2, 3)))
-    done = begin[:-1] + np.rint(gathered * 1e9).astype(np.int64)
+    synced = begin[:-1] + np.rint(cycles.reduced * 1e9).astype(np.int64)
+    done = begin[:-1] + np.rint(cycles.optimized * 1e9).astype(np.int64)
     spans = [
         (int(start), int(end), int(sync))
         for start, end, sync in zip(done[:-1], done[1:], synced[:-1], strict=True)
@@ -110,6 +115,6 @@ def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> li
 
 def _lock_step(job: Job, rank: int, subject: str) -> list[str]:
     """Return who cannot be told from a slow GPU: its TP peers, and its host."""
-    dp, pp = rank // job.tp % job.dp, rank // (job.tp * job.dp)
-    peers = [addr(*place(job, rank_of(job, tp, dp, pp))) for tp in range(job.tp)]
+    _, (unit,), (pp,) = coordinates(job, np.array([rank]))
+    peers = [addr(*place(job, rank_of(job, tp, int(unit), int(pp)))) for tp in range(job.tp)]
     return [f"host:{host_name(place(job, rank)[0])}", *(f"addr:{peer}" for peer in peers if peer != subject)]
