@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"llmprism {__version__}")
     common = _common_options()
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_analyze, _add_report, _add_sql, _add_settings, _add_simulate):
+    for add in (_add_analyze, _add_report, _add_evaluate, _add_sql, _add_settings, _add_simulate):
         add(commands, common)
     return parser
 
@@ -98,6 +98,14 @@ def _add_report(commands: Commands, common: argparse.ArgumentParser) -> None:
     report.add_argument("--format", choices=("text", "json"), default="text")
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
     report.set_defaults(command=_report)
+
+
+def _add_evaluate(commands: Commands, common: argparse.ArgumentParser) -> None:
+    evaluate = commands.add_parser("evaluate", parents=[common], help="say how right it is, where the truth is known")
+    evaluate.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    evaluate.add_argument("--truth", metavar="FOLDER", required=True, help="such as `llmprism simulate` writes")
+    evaluate.add_argument("--format", choices=("text", "json"), default="text")
+    evaluate.set_defaults(command=_evaluate)
 
 
 def _add_sql(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -177,6 +185,22 @@ def _report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks import evaluation
+    from llmprism_tasks.reports import scores
+    from llmprism_tasks.sources.truth import read_truth
+    from llmprism_tasks.warehouse import store
+
+    truth = read_truth(arguments.truth)
+    tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
+    found = evaluation.evaluate(tables, truth).to_json()
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _console().print(scores.render(found))
 
 
 def _sql(arguments: argparse.Namespace) -> None:

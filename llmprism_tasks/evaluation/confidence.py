@@ -40,10 +40,11 @@ def bands(jobs: pl.DataFrame, degrees: Verdicts, asked: pl.DataFrame) -> pl.Data
         claimed.select("job", "confidence", of=pl.lit("jobs"), right=right),
         asked.select("job", "confidence", of=pl.lit("pairs"), right="right"),
     ]
+    band = pl.sum_horizontal(pl.col("confidence") >= bound for bound in BANDS)
     return (
         pl.concat(rows)
         .drop_nulls("confidence")
-        .with_columns(band=pl.col("confidence").cut(BANDS, labels=LABELS, left_closed=True).cast(pl.String))
+        .with_columns(band=band.replace_strict(range(len(LABELS)), LABELS, return_dtype=pl.String))
         .group_by("job", "of", "band")
         .agg(right=pl.col("right").sum().cast(pl.Int64), wrong=(~pl.col("right")).sum().cast(pl.Int64))
         .sort("job", "of", "band")

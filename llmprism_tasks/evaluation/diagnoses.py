@@ -126,12 +126,7 @@ def _first_named(faults: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
     return (
         faults.join(blamed, how="cross")
         .filter(pl.col("start_ns") <= pl.col("fault_end_ns"), pl.col("end_ns") >= pl.col("fault_start_ns"))
-        .filter(pl.col("owner").is_null() | (pl.col("owner") == pl.col("fault")))
-        .filter(
-            pl.col("fault_job").is_null()
-            | (pl.col("fault_job") == pl.col("job"))
-            | (pl.col("owner") == pl.col("fault"))
-        )
+        .filter((pl.col("owner") == pl.col("fault")) | (pl.col("owner").is_null() & of_its_job))
         .sort("fault", "window_start_ns", "severity", "score", "first", descending=[False, False, True, True, False])
         .unique("fault", keep="first", maintain_order=True)
         .select("fault", "first")

@@ -21,8 +21,8 @@ def headline(scores: Scores) -> dict[str, Any]:
 
     Returns
     -------
-    `windows`, `exact`, `exact_ratio`, `called_other` : windows of true jobs, those whose members are exactly right,
-        and those not called training
+    `windows`, `exact`, `exact_ratio`, `not_done`, `called_other` : windows of true jobs, those whose members are
+        exactly right, those that were not run to their end, and those in which the job is called other than training
     `invented` : windows of found jobs called training of which no member trains
     `precision`, `recall` : of the pairs called dp, pp, ep or cp, and of those that are; None without any
     `degrees` : settled windows `right`, `wrong`, `unknown` by degree; `layouts`, `layouts_right` : settled windows of
@@ -56,6 +56,7 @@ def _jobs(scores: Scores) -> dict[str, Any]:
         "windows": rows.height,
         "exact": exact,
         "exact_ratio": ratio(exact, rows.height),
+        "not_done": int((~rows["done"]).sum()),
         "called_other": int((rows["kind"] == "other").sum()),
         "invented": scores.invented.height,
         "changed_ids": int(scores.identities["changed"].sum()),

@@ -28,7 +28,8 @@ def job_scores(found: Tables, truth: Tables) -> pl.DataFrame:
     -------
     `window_start_ns`, `job`, `members` (how many there are), `changes` (whether they change in the window), `steps`
     (that ended before the window's end with these members), `hours` (the window's length), `job_id` (the job that
-    shares most members; NULL if none does), `exact`, and of the found job `kind` and `confidence`
+    shares most members; NULL if none does), `exact`, `done` (whether the window was run to its end), and of the found
+    job `kind` and `confidence`
     """
     windows, members = found["windows"], visible(truth)
     working = presence.at_work(truth["truth_steps"].join(members, on="job", how="semi"), windows)
@@ -47,8 +48,9 @@ def job_scores(found: Tables, truth: Tables) -> pl.DataFrame:
         working.join(best, on=WINDOW_JOB, how="left")
         .join(exact, on=WINDOW_JOB, how="left")
         .join(found["jobs"].select(*FOUND_JOB, "kind", "confidence"), on=FOUND_JOB, how="left")
+        .join(windows.select("window_start_ns", done=pl.col("status") == "done"), on="window_start_ns")
         .with_columns(pl.col("exact").fill_null(value=False), hours=hours)
-        .select(*WINDOW_JOB, "members", "changes", "steps", "hours", "job_id", "exact", "kind", "confidence")
+        .select(*WINDOW_JOB, "members", "changes", "steps", "hours", "done", "job_id", "exact", "kind", "confidence")
         .sort(WINDOW_JOB)
     )
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.evaluation.jobs import Tables
 
-FAULT = {
+FAULT: dict[str, pl.DataType | type[pl.DataType]] = {
     "kind": pl.String,
     "job": pl.String,
     "subject_type": pl.String,
@@ -15,8 +15,8 @@ FAULT = {
     "end_ns": pl.Int64,
     "accept": pl.List(pl.String),
 }
-RANK = {"job": pl.String, "addr": pl.String, "pp_index": pl.Int64}
-LAYOUT = {"job": pl.String, "tp": pl.Int64, "pp": pl.Int64, "dp": pl.Int64}
+RANK: dict[str, type[pl.DataType]] = {"job": pl.String, "addr": pl.String, "pp_index": pl.Int64}
+LAYOUT: dict[str, type[pl.DataType]] = {"job": pl.String, "tp": pl.Int64, "pp": pl.Int64, "dp": pl.Int64}
 
 
 def normal(truth: Tables) -> dict[str, pl.DataFrame]:

@@ -9,50 +9,28 @@ import sys
 import tempfile
 from pathlib import Path
 
-import polars as pl
-import scored_runs
-import scoring
 from rich.console import Console
-from rich.table import Table
+from scored_runs import scored_run
+
+from llmprism_tasks.evaluation import Scores, together
+from llmprism_tasks.evaluation.headline import headline
+from llmprism_tasks.reports import scores as report
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
-FLOWS = ("flows", "flows.parquet", "flows_coarse.parquet")
-COLUMNS = ("run", "jobs exact", "dp, pp: precision / recall", "steps found", "extra", "median", "p95", "named")
+FLOWS = {"flows": "", "flows.parquet": "", "flows_coarse.parquet": ", coarse"}
 
 
 def main(folders: list[Path]) -> None:
     """Analyse each folder's flows in a temporary warehouse, and print a row for each and one for all together."""
-    table, errors = Table(*COLUMNS), []
+    runs: dict[str, Scores] = {}
     for folder in folders:
-        for flows in FLOWS:
+        for flows, variant in FLOWS.items():
             if (folder / flows).exists():
                 with tempfile.TemporaryDirectory() as place:
-                    run = scored_runs.scored_run(folder, flows, Path(place) / "scores.duckdb", validated=False)
-                table.add_row(folder.name + flows.removesuffix(".parquet").removeprefix("flows"), *figures(run))
-                errors.append(scoring.duration_errors(run.steps))
-    pooled = pl.concat(errors)["error"]
-    table.add_row("all together", "", "", "", "", *percents(pooled.median(), pooled.quantile(0.95, "linear")), "")
-    Console(width=130).print(table)
-
-
-def figures(run: scored_runs.Scored) -> list[str]:
-    """Return the figures of a run as they are printed."""
-    kinds = scoring.kind_scores(run.found, run.truth, run.jobs).filter(pl.col("kind").is_in(["dp", "pp"]))
-    steps = scoring.step_scores(run.steps)
-    errors = scoring.duration_errors(run.steps)["error"]
-    named = dict.fromkeys(trouble["subject"] for trouble in run.troubles)
-    return [
-        f"{run.jobs['exact'].sum()} of {run.jobs.height}",
-        f"{kinds['precision'].min():.3f} / {kinds['recall'].min():.3f}",
-        f"{steps['found'].sum()} of {steps['true'].sum()}",
-        str(steps["extra"].sum()),
-        *percents(errors.median(), errors.quantile(0.95, "linear")),
-        ", ".join(named) or "nobody",
-    ]
-
-
-def percents(*ratios: object) -> list[str]:
-    return [f"{100 * float(str(ratio)):.3f} %" for ratio in ratios]
+                    run = scored_run(folder, flows, Path(place) / "scores.duckdb", validated=False)
+                runs[folder.name + variant] = run.scores
+    parts = {name: headline(scores) for name, scores in runs.items()}
+    Console(width=report.WIDTH).print(report.render(together(runs).to_json(), of="run", parts=parts))
 
 
 if __name__ == "__main__":

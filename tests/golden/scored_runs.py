@@ -1,4 +1,4 @@
-"""A run analysed into a warehouse of its own, and what was found beside the truth."""
+"""A run analysed into a warehouse of its own, and how right what was found is."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
-import scoring
 
 from llmprism_tasks import pipeline
+from llmprism_tasks.evaluation import TABLES, Scores, evaluate
 from llmprism_tasks.plan import STAGES
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import PlaceSettings, Settings
+from llmprism_tasks.sources.truth import read_truth
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import open_warehouse
-
-TABLES = ("windows", "jobs", "job_members", "pairs", "steps", "diagnoses")
 
 
 class Scored(NamedTuple):
@@ -23,8 +22,8 @@ class Scored(NamedTuple):
 
     found: dict[str, pl.DataFrame]
     truth: dict[str, pl.DataFrame]
-    jobs: pl.DataFrame
-    steps: pl.DataFrame
+    scores: Scores
+    figures: dict[str, Any]
     troubles: list[dict[str, Any]]
 
 
@@ -39,9 +38,9 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
         _derive(settings)
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
     found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
-    truth = scoring.read_truth(folder / "truth")
-    jobs = scoring.job_scores(found, truth, found["windows"])
-    return Scored(found, truth, jobs, scoring.matched_steps(found, truth, jobs), summarise(opened)["troubles"])
+    truth = read_truth(str(folder / "truth"))
+    scores = evaluate(found, truth)
+    return Scored(found, truth, scores, scores.to_json(), summarise(opened)["troubles"])
 
 
 def _derive(settings: Settings) -> None:

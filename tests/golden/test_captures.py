@@ -8,8 +8,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import scoring
 from scored_runs import Scored, scored_run
+
+from llmprism_tasks.evaluation import together
+from llmprism_tasks.evaluation.headline import headline
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 HEALTHY = ("ddp4_healthy", "dp2pp4_healthy")
@@ -53,20 +55,19 @@ both_records = pytest.mark.parametrize("records", RECORDS)
 @both_records
 @each_capture
 def test_jobs_and_members_are_exactly_the_true_ones(scored: Scores, capture: str, records: str) -> None:
-    result = scored(capture, records)
-    assert result.jobs["exact"].all()
-    assert result.jobs["job_id"].n_unique() == 1
-    assert scoring.invented_jobs(result.found, result.truth).is_empty()
+    scores = scored(capture, records).scores
+    assert scores.jobs["exact"].all()
+    assert scores.jobs["job_id"].n_unique() == 1
+    assert scores.invented.is_empty()
 
 
 @both_records
 @each_capture
 def test_pairs_have_their_true_kind(scored: Scores, capture: str, records: str) -> None:
-    result = scored(capture, records)
-    kinds = scoring.kind_scores(result.found, result.truth, result.jobs)
-    assert kinds["kind"].to_list() == (["dp", "other"] if capture == "ddp4_healthy" else ["dp", "other", "pp"])
-    assert kinds["precision"].min() >= LEAST_KINDS
-    assert kinds["recall"].min() >= LEAST_KINDS
+    kinds = scored(capture, records).figures["pairs"]
+    assert list(kinds) == (["dp", "other"] if capture == "ddp4_healthy" else ["dp", "other", "pp"])
+    assert min(kind["precision"] for kind in kinds.values()) >= LEAST_KINDS
+    assert min(kind["recall"] for kind in kinds.values()) >= LEAST_KINDS
 
 
 @both_records
@@ -83,24 +84,19 @@ def test_control_messages_are_neither_dp_nor_pp(scored: Scores, capture: str, re
 @each_capture
 def test_the_layout_is_the_true_one(scored: Scores, capture: str, records: str) -> None:
     """As the ranks' places in their groups say."""
-    result = scored(capture, records)
-    ranks = result.truth["truth_ranks"]
-    layout = ranks.group_by("job").agg(
-        pl.col(f"{degree}_index").n_unique().alias(degree) for degree in ("tp", "pp", "dp")
-    )
-    degrees = scoring.degree_scores(result.jobs, {"layouts": layout})
-    assert degrees["right"].to_list() == [1.0]
+    figures = scored(capture, records).figures["all"]
+    assert figures["layouts_right"] == figures["layouts"] > 0
 
 
 @both_records
 @each_capture
 def test_every_step_is_found_and_none_invented(scored: Scores, capture: str, records: str) -> None:
     result = scored(capture, records)
-    figures = scoring.step_scores(result.steps).row(0, named=True)
-    assert figures["found"] == figures["true"] == result.truth["truth_steps"].height
-    extra = result.steps.filter(pl.col("step").is_null())["found_ns"].to_list()
+    steps, figures = result.scores.steps, result.figures["all"]
+    assert figures["steps_found"] == figures["steps"] == result.truth["truth_steps"].height
+    extra = steps.filter(pl.col("step").is_null())["found_ns"].to_list()
     if capture in WARM_UP:
-        first = int(result.steps["found_ns"].drop_nulls().min())  # type: ignore[arg-type]
+        first = int(steps["found_ns"].drop_nulls().min())  # type: ignore[arg-type]
         assert extra in ([], [first])
     else:
         assert extra == []
@@ -121,15 +117,15 @@ def test_every_rank_has_every_step_of_its_job(scored: Scores, capture: str, reco
 @both_records
 @each_capture
 def test_durations_are_right(scored: Scores, capture: str, records: str) -> None:
-    figures = scoring.step_scores(scored(capture, records).steps).row(0, named=True)
+    figures = scored(capture, records).figures["all"]["duration_error"]
     assert figures["median"] <= MEDIAN_ERROR
     assert figures["p95"] <= P95_ERRORS.get(capture, P95_ERROR)
 
 
 @both_records
 def test_durations_are_right_over_all_captures(scored: Scores, records: str) -> None:
-    errors = pl.concat([scoring.duration_errors(scored(capture, records).steps) for capture in CAPTURES])
-    figures = scoring.error_figures(errors.with_columns(all=0), by="all").row(0, named=True)
+    runs = {capture: scored(capture, records).scores for capture in CAPTURES}
+    figures = headline(together(runs))["duration_error"]
     assert figures["median"] <= MEDIAN_ERROR
     assert figures["p95"] <= P95_ERROR
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-import scoring
 from scored_runs import Scored, scored_run
 
 from llmprism_tasks.simulate import write_scenario
@@ -23,28 +22,32 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Scored:
 
 
 def test_jobs_and_members_are_exactly_the_true_ones(scored: Scored) -> None:
-    assert scored.jobs.height == 4
-    assert scored.jobs["exact"].all()
-    assert scored.jobs.group_by("job").agg(pl.col("job_id").n_unique())["job_id"].to_list() == [1, 1]
-    assert scoring.invented_jobs(scored.found, scored.truth).is_empty()
+    jobs = scored.scores.jobs
+    assert jobs.height == 4
+    assert jobs["exact"].all()
+    assert jobs.group_by("job").agg(pl.col("job_id").n_unique())["job_id"].to_list() == [1, 1]
+    assert scored.scores.invented.is_empty()
 
 
 def test_degrees_are_right(scored: Scored) -> None:
-    degrees = scoring.degree_scores(scored.jobs, scored.truth)
-    assert degrees.rows() == [("pipeline", 2, 1.0), ("replicas", 2, 1.0)]
+    jobs = scored.figures["jobs"]
+    assert {name: (job["layouts"], job["layouts_right"]) for name, job in jobs.items()} == {
+        "pipeline": (2, 2),
+        "replicas": (2, 2),
+    }
 
 
 def test_pairs_have_their_true_kind(scored: Scored) -> None:
-    kinds = scoring.kind_scores(scored.found, scored.truth, scored.jobs)
-    assert set(kinds["kind"]) >= {"dp", "pp"}
-    assert kinds.select(pl.min_horizontal("precision", "recall")).to_series().min() == 1.0
+    kinds = scored.figures["pairs"]
+    assert set(kinds) >= {"dp", "pp"}
+    assert {(kind["precision"], kind["recall"]) for kind in kinds.values()} == {(1.0, 1.0)}
 
 
 def test_steps_are_found_and_durations_right(scored: Scored) -> None:
-    figures = scoring.step_scores(scored.steps)
-    assert (figures["found"] / figures["true"]).min() >= LEAST_STEPS
-    assert figures["extra"].sum() == 0
-    assert figures["median"].max() <= MEDIAN_ERROR
+    for job in scored.figures["jobs"].values():
+        assert job["step_recall"] >= LEAST_STEPS
+        assert job["steps_extra"] == 0
+        assert job["duration_error"]["median"] <= MEDIAN_ERROR
 
 
 def test_nothing_is_wrong_with_healthy_tenants(scored: Scored) -> None:
