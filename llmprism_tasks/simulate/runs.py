@@ -12,7 +12,9 @@ import numpy as np
 
 from llmprism_tasks.simulate.cycles import Cycles, JobModel, conditions, run_cycles
 from llmprism_tasks.simulate.fabric import Indices, Reals
+from llmprism_tasks.simulate.lifecycle import Stay
 from llmprism_tasks.simulate.scenario import Fault, Scenario
+from llmprism_tasks.simulate.startup import startup_seconds
 
 PROBE_CYCLES = 8
 SPARE_CYCLES = 8
@@ -30,12 +32,24 @@ class Run:
     cycles : each under its own conditions
     start_ns : when each cycle starts, and at last when the last one ends
     faults : what each cycle suffers
+    arrived_ns : when the job's first process came up
+    begin_ns, end_ns : what its cycles send from the one on, and until the other, is sent
     """
 
     model: JobModel
     cycles: Cycles
     start_ns: Indices
     faults: tuple[Faults, ...]
+    arrived_ns: int = 0
+    begin_ns: int = 0
+    end_ns: int = 2**62
+
+
+def step_ends(run: Run) -> tuple[Indices, Indices]:
+    """Return when each cycle ends the step before it, parameters gathered, and when it has summed its gradients."""
+    cycles, begin = run.cycles, run.start_ns[:-1]
+    ended, summed = (begin + np.rint(times * 1e9).astype(np.int64) for times in (cycles.optimized, cycles.reduced))
+    return ended, summed
 
 
 def straight_run(scenario: Scenario, model: JobModel, *, seed: int, start_ns: int, length_ns: int) -> Run:
@@ -73,6 +87,30 @@ def loop_run(scenario: Scenario, model: JobModel, *, seed: int, loop: int) -> Ru
     run = _on_the_clock(states, stacked, chosen, begin_ns)
     last = round(((loop + 1) * loop_s - phase_s) * 1e9)
     return dataclasses.replace(run, start_ns=np.append(run.start_ns[:-1], max(last, run.start_ns[-2] + 1)))
+
+
+def stay_run(
+    scenario: Scenario, model: JobModel, stay: Stay, *, seed: int, start_ns: int, length_ns: int, loop: int = 0
+) -> Run:
+    """Run a job through a stay that begins or ends inside a span, or through what the span has of it.
+
+    It begins with what `startup` sends; then come whole steps, until the stay's end, and the last one's parameters.
+    """
+    states = _States(scenario, model)
+    mean, phase_s = _rhythm(states, seed)
+    begin_s = stay.start_s + startup_seconds(scenario, model) if stay.start_s else -phase_s
+    last_s = min(stay.end_s, length_ns / 1e9)
+    count = math.ceil(max(0.0, last_s - begin_s) / (SHORTEST * mean)) + SPARE_CYCLES
+    stacked = states.run(_rng(seed, model, "stay", loop), count)
+    chosen = states.walk(stacked, begin_s, loop_s=math.inf)
+    run = _on_the_clock(states, stacked, chosen, start_ns + round(begin_s * 1e9))
+    ended, _ = step_ends(run)
+    end_ns = start_ns + round(last_s * 1e9)
+    if stay.end_s == last_s and not stay.crash:
+        end_ns = int(ended[np.searchsorted(ended, end_ns)])
+    arrived_ns = start_ns + round(stay.start_s * 1e9)
+    begin_ns = int(ended[0]) if stay.start_s else arrived_ns
+    return dataclasses.replace(run, arrived_ns=arrived_ns, begin_ns=begin_ns, end_ns=end_ns)
 
 
 def pick(part: Any, chosen: Indices, among: Indices) -> Any:
@@ -121,7 +159,7 @@ class _States:
 
 def _feels(model: JobModel, fault: Fault) -> bool:
     if fault.kind == "slow_gpu":
-        return fault.job == model.job.name
+        return fault.job == model.job.name and fault.rank < model.job.ranks
     return any(fault.switch in path for pairs in model.connections.tables for path in pairs.path)
 
 

@@ -1,7 +1,8 @@
 """A scenario: the fabric, the jobs on it, what goes wrong and how the collector sees it, read from a small TOML file.
 
-A file has a `[fabric]`, one `[[jobs]]` per tenant, any number of `[[faults]]` and an optional `[collector]`. What each
-key means, its unit and its range stand beside the fields below. All have defaults, but a job's `name` and `hosts`.
+A file has a `[fabric]`, one `[[jobs]]` per tenant, any number of `[[faults]]` and an optional `[collector]`. Jobs may
+come, go and change (`[[lives]]`, `[[restarts]]`). What each key means, its unit and its range stand beside the fields
+here and in `surroundings`. All have defaults, but a job's `name` and `hosts`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.settings import number, text
 from llmprism_tasks.simulate.jobs import Job, misfit
+from llmprism_tasks.simulate.lifecycle import Stay, check_stays, stays
 from llmprism_tasks.simulate.sections import NEVER, known, section, tables, wrong
-from llmprism_tasks.simulate.surroundings import Collector
+from llmprism_tasks.simulate.surroundings import Collector, Life, Restart, Storage
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
@@ -87,8 +89,16 @@ class Scenario:
     fabric: Fabric
     jobs: tuple[Job, ...]
     faults: tuple[Fault, ...] = ()
+    lives: tuple[Life, ...] = ()
+    restarts: tuple[Restart, ...] = ()
+    storage: Storage = field(default_factory=Storage)
     collector: Collector = field(default_factory=Collector)
     loop_minutes: int = 10
+
+    @property
+    def stays(self) -> list[Stay]:
+        """Where each job is when."""
+        return stays(self.jobs, self.lives, self.restarts)
 
 
 def load_scenario(scenario: str) -> Scenario:
@@ -113,7 +123,7 @@ def load_scenario(scenario: str) -> Scenario:
 
 def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     """Build a scenario from the content of its file, and check that its parts fit together."""
-    known(name, content, {"fabric", "jobs", "faults", "collector", "loop_minutes"})
+    known(name, content, {"fabric", "jobs", "faults", "lives", "restarts", "storage", "collector", "loop_minutes"})
     loop = content.get("loop_minutes", Scenario.loop_minutes)
     if isinstance(loop, bool) or not isinstance(loop, int) or not 1 <= loop <= 1440:
         raise wrong(f"{name}: loop_minutes = {loop!r}", "a whole number of minutes from 1 to 1440")
@@ -122,6 +132,9 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
         fabric=section(Fabric, content.get("fabric", {}), f"{name}: fabric"),
         jobs=tuple(section(Job, raw, f"{name}: jobs[{i}]") for i, raw in tables(content, "jobs")),
         faults=tuple(section(Fault, raw, f"{name}: faults[{i}]") for i, raw in tables(content, "faults")),
+        lives=tuple(section(Life, raw, f"{name}: lives[{i}]") for i, raw in tables(content, "lives")),
+        restarts=tuple(section(Restart, raw, f"{name}: restarts[{i}]") for i, raw in tables(content, "restarts")),
+        storage=section(Storage, content.get("storage", {}), f"{name}: storage"),
         collector=section(Collector, content.get("collector", {}), f"{name}: collector"),
         loop_minutes=loop,
     )
@@ -130,30 +143,20 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     )
     built = dataclasses.replace(built, jobs=full)
     _check_jobs(built)
+    check_stays(name, built.fabric, built.jobs, built.lives, built.restarts)
     _check_faults(built)
     return built
 
 
 def _check_jobs(scenario: Scenario) -> None:
-    fabric, taken, names = scenario.fabric, dict[tuple[int, int], str](), set[str]()
+    names = set[str]()
     for job in scenario.jobs:
         where = f"{scenario.name}: job {job.name!r}"
         if not job.name or job.name in names:
             raise wrong(where, "a name of its own for each job")
         names.add(job.name)
-        if len(job.hosts) * len(job.gpus) != job.ranks:
-            raise wrong(
-                f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each",
-                f"tp x cp x pp x dp = {job.ranks} GPUs",
-            )
         if wanted := misfit(job):
             raise wrong(where, wanted)
-        for nic in ((host, gpu) for host in job.hosts for gpu in job.gpus):
-            if nic[0] >= fabric.hosts or nic[1] >= fabric.gpus_per_host:
-                raise wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", "a GPU of the fabric")
-            if nic in taken:
-                raise wrong(f"{where} on GPU {nic[1]} of host {nic[0]}", f"a GPU that job {taken[nic]!r} does not use")
-            taken[nic] = job.name
 
 
 def _check_faults(scenario: Scenario) -> None:

@@ -1,10 +1,11 @@
-"""What surrounds the jobs of a scenario: the collector that sees their traffic."""
+"""What surrounds the jobs of a scenario: how long they are there, other traffic, and the collector that sees it all."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from llmprism_tasks.settings import number, text
+from llmprism_tasks.simulate.sections import NEVER, indices
 
 
 @dataclass(frozen=True)
@@ -39,3 +40,36 @@ class Collector:
     pathless: float = number(
         0.0, unit="ratio", low=0, high=1, reason="records whose switch_path the collector does not know"
     )
+
+
+@dataclass(frozen=True)
+class Life:
+    """When a job is there; jobs without a `[[lives]]` of theirs run before, during and after the data."""
+
+    job: str = text("", reason="the job")
+    start_s: float = number(
+        0.0, unit="s", low=0, high=NEVER, reason="when its first process comes up, after the run's start; 0: before it"
+    )
+    end_s: float = number(NEVER, unit="s", low=0, high=NEVER, reason="it stops with the step that is under way then")
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A job stops and comes back, on other hosts or with more replicas; several may follow each other."""
+
+    job: str = text("", reason="the job")
+    at_s: float = number(60.0, unit="s", low=0, high=NEVER, reason="when it stops, after the run's start")
+    pause_s: float = number(10.0, unit="s", low=0, high=NEVER, reason="until its first process comes up again")
+    stop: str = text(
+        "crash", choices=("crash", "in_order"), reason="crash: at once; in_order: with the step that is under way"
+    )
+    hosts: tuple[int, ...] = indices("the hosts it comes back on; the same when empty")
+    dp: int = number(0, unit="replicas", low=0, high=4096, reason="data-parallel degree from then on; 0: the same")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Servers outside the topology that hold data sets and checkpoints."""
+
+    servers: int = number(4, unit="servers", low=1, high=1000, reason="addresses that jobs read from and write to")
+    gbps: float = number(25.0, unit="Gbit/s", low=0.001, high=10_000, reason="what one NIC reads or writes at")

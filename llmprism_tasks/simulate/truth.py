@@ -10,8 +10,9 @@ import polars as pl
 from llmprism_tasks.simulate.connections import KINDS, coordinates, place, rank_of
 from llmprism_tasks.simulate.fabric import addr, host_name
 from llmprism_tasks.simulate.jobs import Job
-from llmprism_tasks.simulate.runs import Run
+from llmprism_tasks.simulate.runs import Run, step_ends
 from llmprism_tasks.simulate.scenario import Fault, Scenario
+from llmprism_tasks.simulate.startup import startup_pairs
 
 TIMES = {"start_ns": pl.Int64, "end_ns": pl.Int64}
 SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
@@ -49,23 +50,36 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
     """
     rows = {
         "truth_jobs": [row for run in runs for row in _members(run, start_ns, end_ns)],
-        "truth_pairs": [row for run in runs for row in _pairs(scenario, run)],
-        "truth_steps": [row for run in runs for row in _steps(run, start_ns, end_ns)],
+        "truth_pairs": list(dict.fromkeys(row for run in runs for row in _pairs(scenario, run))),
+        "truth_steps": _numbered([row for run in runs for row in _steps(run, start_ns, end_ns)]),
         "truth_faults": [row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)],
     }
     tables = {name: pl.DataFrame(rows[name], schema=schema, orient="row") for name, schema in SCHEMAS.items()}
-    layouts = [
-        (j.name, j.dp, j.pp, j.tp, j.cp, j.ep, len(j.hosts), j.model, "yes" if j.sharded else "no")
-        for j in scenario.jobs
+    return tables | {"layouts": _layouts(runs, start_ns, end_ns)}
+
+
+def _layouts(runs: Sequence[Run], start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return each job's layout; one that grew has a row for each, with the time from its first stay to its last."""
+    rows = [
+        (j.name, j.dp, j.pp, j.tp, j.cp, j.ep, len(j.hosts), j.model, "yes" if j.sharded else "no", *span)
+        for run in runs
+        for j, span in [(run.model.job, _span(run, start_ns, end_ns))]
     ]
-    columns = ["job", "dp", "pp", "tp", "cp", "ep", "hosts", "model", "sharded"]
-    return tables | {"layouts": pl.DataFrame(layouts, schema=columns, orient="row")}
+    key = ["job", "dp", "pp", "tp", "cp", "ep", "hosts", "model", "sharded"]
+    stays = pl.DataFrame(rows, schema=[*key, *TIMES], orient="row")
+    return stays.group_by(key, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+
+
+def _span(run: Run, start_ns: int, end_ns: int) -> tuple[int, int]:
+    """Return when a run's job is there, within the data."""
+    return max(start_ns, run.arrived_ns), min(end_ns, run.end_ns)
 
 
 def _members(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
     job, visible = run.model.job, len(run.model.connections) > 0
     places = [place(job, rank) for rank in range(job.ranks)]
-    return [(job.name, addr(*nic), host_name(nic[0]), start_ns, end_ns, "training", visible) for nic in places]
+    span = _span(run, start_ns, end_ns)
+    return [(job.name, addr(*nic), host_name(nic[0]), *span, "training", visible) for nic in places]
 
 
 def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
@@ -73,6 +87,8 @@ def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
     ends: dict[str, set[tuple[int, int]]] = {kind: set() for kind in KINDS.values()}
     for use, pairs in run.model.connections.by_use.items():
         ends[KINDS[use]] |= set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
+    if run.begin_ns > run.arrived_ns > 0:
+        ends["other"] |= startup_pairs(scenario, run.model.job)
     ends["other"] -= set().union(*(found for kind, found in ends.items() if kind != "other"))
     return [
         (run.model.job.name, addr(*divmod(src, width)), addr(*divmod(dst, width)), kind)
@@ -83,15 +99,24 @@ def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
 
 def _steps(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
     """Return the steps that end in the span; a step is synchronised in its cycle and ends in the next."""
-    cycles, begin = run.cycles, run.start_ns
-    synced = begin[:-1] + np.rint(cycles.reduced * 1e9).astype(np.int64)
-    done = begin[:-1] + np.rint(cycles.optimized * 1e9).astype(np.int64)
+    done, synced = step_ends(run)
     spans = [
         (int(start), int(end), int(sync))
         for start, end, sync in zip(done[:-1], done[1:], synced[:-1], strict=True)
-        if start_ns < end <= end_ns
+        if max(start_ns, run.begin_ns) < end <= min(end_ns, run.end_ns)
     ]
-    return [(run.model.job.name, step, *span) for step, span in enumerate(spans)]
+    return [(run.model.job.name, *span) for span in spans]
+
+
+def _numbered(steps: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Count the steps of each job, over all its stays."""
+    counts: dict[object, int] = {}
+    numbered = []
+    for job, *span in steps:
+        number = counts.get(job, 0)
+        counts[job] = number + 1
+        numbered.append((job, number, *span))
+    return numbered
 
 
 def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.frames import schema
-from llmprism_tasks.simulate.collecting import collect
 from llmprism_tasks.simulate.cycles import JobModel, job_model
-from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP, Indices, QueuePairs, topology
-from llmprism_tasks.simulate.records import HEADER_BYTES, Messages, joined, noise
-from llmprism_tasks.simulate.runs import Run, loop_run, straight_run
+from llmprism_tasks.simulate.exporting import MERGING_NS, flow_records
+from llmprism_tasks.simulate.fabric import topology
+from llmprism_tasks.simulate.lifecycle import Stay
+from llmprism_tasks.simulate.runs import Run, loop_run, stay_run, straight_run
 from llmprism_tasks.simulate.scenario import Scenario, load_scenario
-from llmprism_tasks.simulate.traffic import messages
 from llmprism_tasks.simulate.truth import truth
-from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
-MERGING_NS = NANOSECONDS_PER_SECOND  # cycles this much around a span are made too, for records across its edges
 FILE_NAME = "%Y%m%dT%H%M"
 
 
@@ -55,11 +51,12 @@ def simulate(scenario: Scenario, *, minutes: int, seed: int, start_ns: int) -> S
         )
     span = Window(start_ns, minutes * MINUTE_NS)
     models = _models(scenario, seed)
-    runs = [straight_run(scenario, m, seed=seed, start_ns=start_ns, length_ns=span.length_ns) for m in models]
+    runs = _straight(scenario, models, span, seed)
+    windows = [Window(start_ns + minute * MINUTE_NS, MINUTE_NS) for minute in range(minutes)]
     return Simulation(
-        flows=_flows(scenario, models, [[run] for run in runs], span, seed),
+        flows=pl.concat([flow_records(scenario, models, runs, window, seed) for window in windows]),
         topology=topology(scenario.fabric),
-        truth=truth(scenario, runs, start_ns=span.start_ns, end_ns=span.end_ns),
+        truth=truth(scenario, [run for several in runs for run in several], start_ns=span.start_ns, end_ns=span.end_ns),
     )
 
 
@@ -73,15 +70,10 @@ def simulate_minute(scenario: Scenario, *, window: Window, seed: int) -> pl.Data
     # A job's loops start up to one step before the clock's, so the next loop may reach into this window.
     loops = range(max(0, window.start_ns - MERGING_NS) // loop_ns, window.end_ns // loop_ns + 2)
     runs = [
-        [
-            run
-            for loop in loops
-            for run in [loop_run(scenario, model, seed=seed, loop=loop)]
-            if run.start_ns[-1] > window.start_ns - MERGING_NS and run.start_ns[0] < window.end_ns
-        ]
-        for model in models
+        [run for run in several if run.start_ns[-1] > window.start_ns - MERGING_NS and run.arrived_ns < window.end_ns]
+        for several in _looping(scenario, models, loops, seed)
     ]
-    return _flows(scenario, models, runs, window, seed)
+    return flow_records(scenario, models, runs, window, seed)
 
 
 def write_scenario(out: Path, *, scenario: str, minutes: int, seed: int, start_ns: int) -> dict[str, int]:
@@ -142,64 +134,46 @@ def write_minute(folder: Path, *, scenario: str, window: Window, seed: int) -> P
 
 
 def _models(scenario: Scenario, seed: int) -> list[JobModel]:
+    """Build every stay's model; a job that comes back has new queue pairs."""
     if seed < 0:
         raise SettingsError(found=f"seed {seed}", expected="a whole number of at least 0", todo="Correct the seed.")
-    return [job_model(scenario, index, seed) for index in range(len(scenario.jobs))]
+
+    def model(stay: Stay) -> JobModel:
+        there = tuple(stay.job if job.name == stay.job.name else job for job in scenario.jobs)
+        own_seed = zlib.crc32(f"{seed} {stay.number}".encode()) if stay.number else seed
+        return job_model(dataclasses.replace(scenario, jobs=there), stay.index, own_seed)
+
+    return [model(stay) for stay in scenario.stays]
 
 
-def _flows(
-    scenario: Scenario, models: Sequence[JobModel], runs: Sequence[Sequence[Run]], span: Window, seed: int
-) -> pl.DataFrame:
-    """Collect the traffic of every job's runs, and keep the records that start in the span."""
-    tables = [table for model in models for table in model.connections.tables]
-    sizes = [sum(len(table) for table in model.connections.tables) for model in models]
-    wide = (span.start_ns - MERGING_NS, span.end_ns + MERGING_NS)
-    made = [
-        messages(run, first_queue_pair=sum(sizes[:job]), span=wide, seed=seed)
-        for job, several in enumerate(runs)
-        for run in several
+def _straight(scenario: Scenario, models: Sequence[JobModel], span: Window, seed: int) -> list[list[Run]]:
+    """Run every stay through a span, as far as it touches it."""
+    span_s = span.length_ns / 1e9
+    return [
+        [
+            straight_run(scenario, model, seed=seed, start_ns=span.start_ns, length_ns=span.length_ns)
+            if stay.everlasting
+            else stay_run(scenario, model, stay, seed=seed, start_ns=span.start_ns, length_ns=span.length_ns)
+        ]
+        if stay.start_s < span_s
+        else []
+        for stay, model in zip(scenario.stays, models, strict=True)
     ]
-    paths = [path for table in tables for path in table.path]
-    records = collect(joined(made), scenario.collector, seed=seed, clock_ns=_clocks_ns(scenario, paths, seed))
-    inside = records.take((records.start_ns >= span.start_ns) & (records.start_ns < span.end_ns))
-    return _frame(scenario, inside, tables, paths, seed)
 
 
-def _clocks_ns(scenario: Scenario, paths: Sequence[tuple[str, ...]], seed: int) -> Indices:
-    """Return how far ahead the clock is that stamps the records of each path's queue pair."""
-    collector = scenario.collector
-    places = range(len(paths)) if collector.seen_by == "any" else [0] * len(paths)
-    seers = [path[place % len(path)] for path, place in zip(paths, places, strict=True)]
-    draws = {
-        switch: np.random.default_rng([seed, zlib.crc32(switch.encode())]).standard_normal() for switch in set(seers)
-    }
-    return np.array([round(float(draws[seer]) * collector.skew_us * 1e3) for seer in seers], dtype=np.int64)
-
-
-def _frame(
-    scenario: Scenario, records: Messages, tables: Sequence[QueuePairs], paths: Sequence[tuple[str, ...]], seed: int
-) -> pl.DataFrame:
-    """Give records the contract's columns, from the tables of queue pairs in the order of their numbers."""
-    nics, which = topology(scenario.fabric)["addr"], records.queue_pair
-
-    def of(name: str) -> Indices:
-        return np.concatenate([np.empty(0, dtype=np.int64), *(getattr(table, name) for table in tables)])[which]
-
-    unknown = noise(seed, "path", which, records.start_ns) < scenario.collector.pathless
-    known = np.where(unknown, len(paths), which)
-    columns = {
-        "flow_start_ns": records.start_ns,
-        "flow_end_ns": records.end_ns,
-        "src_addr": nics.gather(of("src")),
-        "dst_addr": nics.gather(of("dst")),
-        "src_port": of("src_port"),
-        "dst_port": np.full(len(records), ROCE_PORT),
-        "protocol": np.full(len(records), UDP),
-        "bytes": records.payload_bytes + HEADER_BYTES * records.packets,
-        "packets": records.packets,
-        "switch_path": pl.Series([*map(list, paths), None], dtype=pl.List(pl.String)).gather(known),
-    }
-    return pl.DataFrame(columns).cast(schema(FLOW_COLUMNS))
+def _looping(scenario: Scenario, models: Sequence[JobModel], loops: Sequence[int], seed: int) -> list[list[Run]]:
+    """Run every stay through some loops of a feed; stays that begin or end do so in each loop again."""
+    loop_ns = scenario.loop_minutes * MINUTE_NS
+    return [
+        [
+            loop_run(scenario, model, seed=seed, loop=loop)
+            if stay.everlasting
+            else stay_run(scenario, model, stay, seed=seed, start_ns=loop * loop_ns, length_ns=loop_ns, loop=loop)
+            for loop in loops
+            if stay.start_s * 1e9 < loop_ns
+        ]
+        for stay, model in zip(scenario.stays, models, strict=True)
+    ]
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> Path:
