@@ -32,6 +32,7 @@ from llmprism_tasks.simulate.sizes import (
 
 ATTENTION_SHARE = 0.3  # of a layer's computing, where context-parallel ranks exchange keys and values meanwhile
 EXPERT_SHARE = 0.5  # of a MoE layer's computing
+OUTPUT_SHARE = 0.02  # of a pass, after the last layer: norm, output and loss
 
 
 def megatron_program(job: Job, pp_stage: int) -> Program:
@@ -118,7 +119,7 @@ def micro_batch_program(job: Job, one: Pass) -> Program:
         return [Compute(one.phase, number)]
     program: Program = []
     for layer in range(layers) if one.phase == FORWARD else reversed(range(layers)):
-        work = Compute(one.phase, number, 1 / layers)
+        work = Compute(one.phase, number, (1 - OUTPUT_SHARE) / layers)
         attention = _attention(job, work, f"{one.phase} {number} {layer}")
         rest = work.part((1 - ATTENTION_SHARE) if job.cp > 1 else 1.0)
         if has_experts(job, layer) and job.ep > 1:
@@ -126,7 +127,8 @@ def micro_batch_program(job: Job, one: Pass) -> Program:
         else:
             mine = [rest]
         program += [*attention, *mine] if one.phase == FORWARD else [*mine, *attention]
-    return program
+    output = Compute(one.phase, number, OUTPUT_SHARE)
+    return [*program, output] if one.phase == FORWARD else [output, *program]
 
 
 def _attention(job: Job, layer: Compute, key: str) -> Program:
