@@ -45,6 +45,7 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
         diagnoses.join(met, on="diagnosis", how="left")
         .with_columns(verdict=verdict.otherwise(pl.lit("false")))
         .drop("diagnosis", "named")
+        .sort(*FOUND_JOB, "kind", "subject_type", "subject")
     )
 
 

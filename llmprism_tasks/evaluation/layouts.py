@@ -25,7 +25,7 @@ def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdict
     ----------
     found : `jobs`; a degree without a column is not asked for
     truth : `layouts`; a degree that is not told is not asked for. Where a job has several layouts, or its members
-        change, the one counts whose ranks are as many as its members
+        change, the one counts whose ranks are as many as its members, at its time if that is told
     jobs : as `job_scores` returns
 
     Returns
@@ -36,11 +36,16 @@ def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdict
     layouts = truth["layouts"]
     degrees = [one for one in DEGREES if one in found["jobs"].columns and one in layouts.columns]
     ranks = pl.reduce(operator.mul, [pl.lit(1), *(pl.col(one) for one in RANKS if one in layouts.columns)])
-    true = layouts.select("job", *(pl.col(degree).cast(pl.Int64) for degree in degrees), members=ranks.cast(pl.Int64))
+    times = [name for name in ("start_ns", "end_ns") if name in layouts.columns]
+    true = layouts.select(
+        "job", *times, *(pl.col(degree).cast(pl.Int64) for degree in degrees), members=ranks.cast(pl.Int64)
+    )
     named = found["jobs"].select(*FOUND_JOB, *(pl.col(degree).cast(pl.Int64) for degree in degrees))
     asked = jobs.select(*WINDOW_JOB, "job_id", pl.col("members").cast(pl.Int64), settled=settled())
     keys = [*WINDOW_JOB, "settled"]
-    right = asked.join(true, on=["job", "members"]).unpivot(degrees, index=keys, variable_name="degree")
+    right = _of_their_time(asked.join(true, on=["job", "members"]), found["windows"]).unpivot(
+        degrees, index=keys, variable_name="degree"
+    )
     called = asked.join(named, on=FOUND_JOB, how="left").unpivot(degrees, index=keys, variable_name="degree")
     verdict = (
         pl.when(pl.col("found").is_null())
@@ -56,6 +61,16 @@ def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdict
         .select(*WINDOW_JOB, "degree", "found", "true", "settled", verdict=verdict)
         .sort(*WINDOW_JOB, "degree")
     )
+
+
+def _of_their_time(layouts: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """Keep the layouts that a job has in the window, where their times are told; one if there are two the same."""
+    if "start_ns" in layouts.columns:
+        spans = layouts.join(windows.select("window_start_ns", "window_end_ns"), on="window_start_ns")
+        layouts = spans.filter(
+            pl.col("start_ns") < pl.col("window_end_ns"), pl.col("end_ns") > pl.col("window_start_ns")
+        ).sort(*WINDOW_JOB, "start_ns")
+    return layouts.unique(WINDOW_JOB, keep="last", maintain_order=True)
 
 
 def stage_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdicts:

@@ -15,6 +15,7 @@ FAULT: dict[str, pl.DataType | type[pl.DataType]] = {
     "end_ns": pl.Int64,
     "accept": pl.List(pl.String),
 }
+FAULT_ORDER = ("start_ns", "kind", "subject_type", "subject", "job")
 RANK: dict[str, type[pl.DataType]] = {"job": pl.String, "addr": pl.String, "pp_index": pl.Int64}
 LAYOUT: dict[str, type[pl.DataType]] = {"job": pl.String, "tp": pl.Int64, "pp": pl.Int64, "dp": pl.Int64}
 
@@ -49,7 +50,11 @@ def _faults(truth: Tables) -> pl.DataFrame:
     faults = truth.get("truth_faults", pl.DataFrame(schema=FAULT))
     alone = pl.concat_list(pl.concat_str("subject_type", pl.lit(":"), "subject"))
     accept = pl.coalesce("accept", alone) if "accept" in faults.columns else alone
-    return faults.cast({name: FAULT[name] for name in faults.columns if name in FAULT}).with_columns(accept=accept)
+    return (
+        faults.cast({name: FAULT[name] for name in faults.columns if name in FAULT})
+        .with_columns(accept=accept)
+        .sort(*FAULT_ORDER)
+    )
 
 
 def _layouts(layouts: pl.DataFrame) -> pl.DataFrame:

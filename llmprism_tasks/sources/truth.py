@@ -64,15 +64,19 @@ def _error(found: str, columns: tuple[str, ...]) -> InputError:
 def megatron_stages(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the pipeline stage of each member, by Megatron's rank order: tp, cp, dp, pp, the last being slowest.
 
-    Rows are told only for jobs whose members are as many as their ranks, and whose `pp` pairs all link neighbouring
-    stages (or, interleaved, the last and the first): otherwise the order of the rows is no rank order.
+    Rows are told only for jobs of one layout, whose members are as many as their ranks, and whose `pp` pairs all link
+    neighbouring stages (or, interleaved, the last and the first): otherwise the order of the rows is no rank order.
 
     Returns
     -------
     `job`, `addr`, `pp_index`
     """
     degrees = [name for name in ("tp", "cp", "dp", "pp") if name in tables["layouts"].columns]
-    sizes = tables["layouts"].select("job", "pp", ranks=pl.reduce(operator.mul, [pl.col(one) for one in degrees]))
+    sizes = (
+        tables["layouts"]
+        .filter(pl.col("job").is_unique())
+        .select("job", "pp", ranks=pl.reduce(operator.mul, [pl.col(one) for one in degrees]))
+    )
     ranks = (
         tables["truth_jobs"]
         .select("job", "addr", rank=pl.int_range(pl.len()).over("job"), members=pl.len().over("job"))
