@@ -12,7 +12,7 @@ import numpy as np
 from llmprism_tasks.simulate.fabric import Indices, QueuePairs, path
 from llmprism_tasks.simulate.jobs import Job
 from llmprism_tasks.simulate.scenario import Fabric
-from llmprism_tasks.simulate.trees import parents
+from llmprism_tasks.simulate.trees import first_children, parents
 
 FIRST_PORT, PORTS = 49_152, 16_384  # the dynamic range
 
@@ -175,17 +175,20 @@ def _turned(host: list[int], channel: int) -> list[int]:
 def tree_edges(job: Job, members: list[int]) -> list[Edge]:
     """Return the edges between hosts of two trees, each on half of the channels, up and down.
 
-    Inside a host the members are a chain; the tree's edges end at its first member, in each channel another one. Here
-    an inner node's two children and its parent meet at one NIC; NCCL may take the chain's second member for a child.
+    Inside a host the members are a chain, in another order for each pair of channels. Its first member is linked to
+    the parent's host and to the second child's, its second member to the first child's.
+    Source: NCCL, src/graph/connect.cc, ncclTopoPreset with the balanced tree.
     """
     hosts = _by_host(job, members)
     if len(hosts) < 2:
         return []
-    edges, trees = [], parents(len(hosts))
+    edges, trees, elders = [], parents(len(hosts)), first_children(len(hosts))
     for channel in range(job.channels):
-        heads = [_turned(host, channel)[0] for host in hosts]
-        up = trees[channel % 2]
-        for child, parent in ((heads[i], heads[up[i]]) for i in range(len(hosts)) if up[i] >= 0):
+        chains = [_turned(host, channel // 2 * 2) for host in hosts]
+        up, elder = trees[channel % 2], elders[channel % 2]
+        for host in (host for host in range(len(hosts)) if up[host] >= 0):
+            above = chains[up[host]]
+            child, parent = chains[host][0], above[1 % len(above) if elder[host] else 0]
             for lane in range(channel * job.queue_pairs, (channel + 1) * job.queue_pairs):
                 edges += [(child, parent, lane), (parent, child, lane)]
     return edges

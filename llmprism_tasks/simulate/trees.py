@@ -13,11 +13,25 @@ def parents(hosts: int) -> tuple[list[int], list[int]]:
     The second tree is the first one mirrored where the number of hosts is even, or else moved on by one host.
     """
     first = [_parent(host, hosts) for host in range(hosts)]
-    if hosts % 2 == 0:
-        mirrored = [first[hosts - 1 - host] for host in range(hosts)]
-        return first, [-1 if up < 0 else hosts - 1 - up for up in mirrored]
-    moved = [first[(host - 1) % hosts] for host in range(hosts)]
-    return first, [-1 if up < 0 else (up + 1) % hosts for up in moved]
+    second = [-1] * hosts
+    for place, up in enumerate(first):
+        if up >= 0:
+            second[_in_second(place, hosts)] = _in_second(up, hosts)
+    return first, second
+
+
+def first_children(hosts: int) -> tuple[list[bool], list[bool]]:
+    """Return whether each host is its parent's first child, in both trees; a root counts as none's."""
+    first = [host < up for host, up in enumerate(parents(hosts)[0])]
+    second = [False] * hosts
+    for place, elder in enumerate(first):
+        second[_in_second(place, hosts)] = elder
+    return first, second
+
+
+def _in_second(place: int, hosts: int) -> int:
+    """Return which host stands in the second tree where a host stands in the first."""
+    return hosts - 1 - place if hosts % 2 == 0 else (place + 1) % hosts
 
 
 def depth(hosts: int) -> int:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.simulate.connections import tree_edges
 from llmprism_tasks.simulate.sizes import tensors
-from llmprism_tasks.simulate.trees import depth, parents
+from llmprism_tasks.simulate.trees import depth, first_children, parents
 from tests.simulate.made import one_job, payload_per_pair, run
 
 
@@ -56,11 +57,21 @@ def test_an_edge_carries_all_bytes_of_its_channels_up_and_down() -> None:
     assert sorted(sent.to_numpy() / data) == pytest.approx(sorted(([0.5] * 4 + [1.0]) * 2 * 4), rel=1e-3)
 
 
-def test_a_chain_inside_a_host_meets_the_tree_at_another_gpu_in_each_channel() -> None:
+def test_a_chains_first_member_meets_the_parent_and_its_second_the_first_child() -> None:
+    assert first_children(12)[0] == [False, True, True, False, True, True, False, False, False, True, False, False]
+    scenario = one_job(hosts=[0, 1, 2, 3], tp=1, dp=16, optimizer="replicated", algorithm="tree")
+    edges = {edge for edge in tree_edges(scenario.jobs[0], list(range(16))) if edge[0] < edge[1]}
+    # The first tree is 0-2 and 2-1, 2-3; in it 1 comes before 2 and is its first child. The second mirrors it.
+    first, second = {(0, 8, 0), (4, 9, 0), (8, 12, 0)}, {(4, 12, 1), (5, 8, 1), (0, 4, 1)}
+    assert edges == first | second
+
+
+def test_each_pair_of_channels_begins_its_chains_at_another_gpu() -> None:
     made = run(one_job(tp=1, dp=8, optimizer="replicated", algorithm="tree", channels=4))
     pairs = made.truth["truth_pairs"].filter(kind="dp")
-    assert pairs.height == 4 * 2
-    assert pairs["src_addr"].n_unique() == 8
+    # The second host is the first one's second child, and the root where trees are mirrored: heads meet heads.
+    assert pairs["src_addr"].n_unique() == 4
+    assert pairs.height == 2 * 2
 
 
 @pytest.mark.parametrize("optimizer", ["distributed"])
