@@ -96,6 +96,24 @@ SCENARIOS: dict[str, Scenario] = {
             Job("jobB", "ddp", OTHER_FOUR, 115, dp=4, layer_s=0.03, seed=2, start_s=4.0),
         )
     ),
+    "two_pipelines": Scenario(
+        (
+            Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, micro_batches=4, layers=4, layer_s=0.05),
+            Job(
+                "jobB",
+                "pipeline",
+                OTHER_FOUR,
+                115,
+                dp=2,
+                pp=2,
+                micro_batches=4,
+                layers=4,
+                layer_s=0.05,
+                seed=2,
+                start_s=4.0,
+            ),
+        )
+    ),
     "interleaved": Scenario(
         (Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, virtual=2, micro_batches=4, layer_s=0.03),)
     ),

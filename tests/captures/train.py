@@ -89,7 +89,8 @@ def _pipeline(
     for index in range(layout.pp_index, count, job["pp"]):
         module: nn.Module = models.Stage(shares[index], first=index == 0, last=index == count - 1)
         if job["dp"] > 1:
-            module = _replicated(module, dp_group)
+            # DDP rebuilds its buckets once it knows the order of gradients, but fails to with several models on a rank.
+            module = _replicated(module, dp_group, rebuild=job["virtual"] == 1)
         modules.append(module)
         stages.append(PipelineStage(module, index, count, torch.device("cpu"), group=pp_group))
     if job["virtual"] > 1:
@@ -105,8 +106,10 @@ def _pipeline(
     return nn.ModuleList(modules), step
 
 
-def _replicated(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
-    return DistributedDataParallel(module, process_group=group, bucket_cap_mb=BUCKET_MB)
+def _replicated(module: nn.Module, group: dist.ProcessGroup, *, rebuild: bool = True) -> nn.Module:
+    return DistributedDataParallel(
+        module, process_group=group, bucket_cap_mb=BUCKET_MB, find_unused_parameters=not rebuild
+    )
 
 
 def write_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, storage: str) -> int:
