@@ -59,6 +59,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["settings", "--set", "length_s=60"],
         ["simulate", "--out", "x", "--start", "yesterday"],
         ["report", "--format", "xml"],
+        ["evaluate", "--warehouse", "w.duckdb"],
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,7 +155,7 @@ def test_sql_refuses_what_is_wrong_or_would_write(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [["sql", "SELECT 1"], ["report"]])
+@pytest.mark.parametrize("arguments", [["sql", "SELECT 1"], ["report"], ["evaluate", "--truth", "t"]])
 def test_a_warehouse_that_is_not_there_is_not_made(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*arguments, "--warehouse", "none.duckdb"]) == 1
     assert "no warehouse none.duckdb" in capsys.readouterr().err
@@ -166,6 +167,23 @@ def test_report_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.strip()
     assert cli.main(["report", "--warehouse", analyzed, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["windows"]["all"] == 4
+
+
+def test_evaluate_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "--warehouse", analyzed, "--truth", str(REAL / "truth")]
+    assert cli.main([*arguments, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["all"]["exact"], found["all"]["windows"]) == (3, 3)
+    assert list(found["jobs"]) == ["jobA"]
+    assert cli.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[:2] for line in lines if line.startswith(("jobA", "all"))] == [["jobA", "3/3"], ["all", "3/3"]]
+
+
+def test_a_truth_that_is_not_there_is_named(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate", "--warehouse", analyzed, "--truth", "nowhere"]) == 1
+    assert "nowhere/truth_jobs.parquet" in capsys.readouterr().err
 
 
 def test_simulate_writes_what_analyze_reads(capsys: pytest.CaptureFixture[str]) -> None:
