@@ -28,7 +28,7 @@ def bursts(
     *,
     bps: float,
     src_port: Indices,
-    dst_port: int = ROCE_PORT,
+    dst_port: int | Indices = ROCE_PORT,
     protocol: int = UDP,
 ) -> pl.DataFrame:
     """Return one burst per element, sent at a given rate; bursts from an endpoint to itself are left out."""

@@ -110,7 +110,9 @@ def _cut(records: Messages, active_ns: int) -> Messages:
     begin, end = index * active_ns, np.minimum((index + 1) * active_ns, lasted[of])
 
     packets, ratio = records.packets[of], np.maximum(lasted[of], 1)
-    before, until = np.ceil(packets * (begin / ratio)), np.ceil(packets * (end / ratio))
+    # The first packet leaves at the start and the last one at the end, the others evenly between them.
+    before = np.ceil((packets - 1) * (begin / ratio))
+    until = np.where(index + 1 == pieces[of], packets, np.ceil((packets - 1) * (end / ratio)))
     per_packet = records.payload_bytes[of] / packets
     cut = Messages(
         queue_pair=records.queue_pair[of],

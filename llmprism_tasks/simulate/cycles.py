@@ -136,8 +136,8 @@ def conditions(model: JobModel, faults: tuple[Fault, ...]) -> Conditions:
     return Conditions(slowdown=gpu.max(axis=2), rates=rates)
 
 
-def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: float = 0.0) -> Cycles:
-    """Time all cycles under the same conditions; `pause_s` is waited before each step's first forward."""
+def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals | float = 0.0) -> Cycles:
+    """Time all cycles under the same conditions; `pause_s` (of shape (steps, 1)) comes before each forward."""
     job, steps = model.job, len(jitter.update)
     walk = Walk(
         now=[np.zeros((steps, job.units)) for _ in range(job.pp)],
@@ -161,7 +161,7 @@ def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: floa
     )
 
 
-def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: float) -> Durations:
+def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals | float) -> Durations:
     job = model.job
     forward_s = job.forward_ms / 1e3 / job.chunks
     seconds = {FORWARD: forward_s, BACKWARD: forward_s * job.backward_ratio}
@@ -169,7 +169,7 @@ def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: floa
 
     def compute(op: Compute, stage: int) -> Reals:
         if op.phase == OVERHEAD:
-            return np.full((1, 1), job.overhead_ms / 1e3 + pause_s)
+            return np.atleast_2d(job.overhead_ms / 1e3 + pause_s)
         if op.phase == UPDATE:
             return np.asarray(update_s * jitter.update[:, stage] * state.slowdown[stage])
         factor = (jitter.forward if op.phase == FORWARD else jitter.backward)[:, stage, :, op.number]

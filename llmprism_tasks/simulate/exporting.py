@@ -12,6 +12,7 @@ import polars as pl
 
 from llmprism_tasks.frames import schema
 from llmprism_tasks.simulate.bursts import FIVE_TUPLE, route, server_addr, together
+from llmprism_tasks.simulate.chatter import background_bursts
 from llmprism_tasks.simulate.collecting import collect
 from llmprism_tasks.simulate.cycles import JobModel
 from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP, Indices, QueuePairs, topology
@@ -19,11 +20,18 @@ from llmprism_tasks.simulate.records import HEADER_BYTES, Messages, joined, nois
 from llmprism_tasks.simulate.runs import Run
 from llmprism_tasks.simulate.scenario import Scenario
 from llmprism_tasks.simulate.startup import startup_bursts
+from llmprism_tasks.simulate.storage import storage_bursts
+from llmprism_tasks.simulate.surroundings import Habit
+from llmprism_tasks.simulate.tenants import tenant_bursts
 from llmprism_tasks.simulate.traffic import messages
 from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MERGING_NS = NANOSECONDS_PER_SECOND  # cycles this much around a span are made too, for records across its edges
+
+MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
+ACK_BYTES = 4  # the ACK extended transport header
+ACK_NS = 6_000  # half a round trip
 
 Path = tuple[str, ...]
 
@@ -69,9 +77,11 @@ def flow_records(
         for run in several
     ]
     others, of_others = _conversing(scenario, _others(scenario, runs, wide, seed), first_row=sum(sizes))
-    known = _joined([_of_queue_pairs(tables), others])
+    known, carried = _joined([_of_queue_pairs(tables), others]), joined([*sent, of_others])
+    if scenario.background.ack_packets:
+        known, carried = _acknowledged(known, carried, scenario.background.ack_packets)
     records = collect(
-        joined([*sent, of_others]),
+        carried,
         scenario.collector,
         seed=seed,
         clock_ns=_clocks_ns(scenario, known.path, seed),
@@ -83,13 +93,22 @@ def flow_records(
 
 def _others(scenario: Scenario, runs: Sequence[Sequence[Run]], wide: tuple[int, int], seed: int) -> pl.DataFrame:
     """Return all bursts that no step makes and that touch a span."""
-    made = [
+    there = [run for several in runs for run in several]
+    starting = [
         startup_bursts(scenario, run.model, arrived_ns=run.arrived_ns, seed=seed)
-        for several in runs
-        for run in several
+        for run in there
         if run.begin_ns > run.arrived_ns > 0 and run.arrived_ns < wide[1] and run.begin_ns > wide[0]
     ]
-    return together(made).filter((pl.col("end_ns") > wide[0]) & (pl.col("start_ns") < wide[1]))
+    stored = [
+        storage_bursts(scenario, run, seed=seed)
+        for run in there
+        if scenario.habit(run.model.job.name) != Habit(job=run.model.job.name)
+    ]
+    minutes = range(max(0, wide[0] // MINUTE_NS - 1), wide[1] // MINUTE_NS + 1)  # some go on into the next minute
+    around = [background_bursts(scenario, minute=minute, seed=seed) for minute in minutes]
+    tenants = [tenant_bursts(scenario, t, minute=minute, seed=seed) for t in scenario.tenants for minute in minutes]
+    touching = (pl.col("end_ns") > wide[0]) & (pl.col("start_ns") < wide[1])
+    return together([*starting, *stored, *around, *tenants]).filter(touching)
 
 
 def _during(sent: Messages, run: Run) -> Messages:
@@ -141,6 +160,27 @@ def _joined(parts: Sequence[Conversations]) -> Conversations:
     names = [column.name for column in dataclasses.fields(Conversations) if column.name != "path"]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return Conversations(**columns, path=tuple(path for part in parts for path in part.path))
+
+
+def _acknowledged(known: Conversations, carried: Messages, every: int) -> tuple[Conversations, Messages]:
+    """Add what receivers answer over RoCE: an acknowledgement for so many packets, and for each message at least."""
+    back = dataclasses.replace(
+        known,
+        number=known.number + 2**50,
+        src=known.dst,
+        dst=known.src,
+        path=tuple(path[::-1] for path in known.path),
+    )
+    roce = carried.take(known.protocol[carried.queue_pair] == UDP)
+    packets = -(-roce.packets // every)
+    answers = Messages(
+        queue_pair=roce.queue_pair + len(known),
+        start_ns=roce.start_ns + ACK_NS,
+        end_ns=roce.end_ns + ACK_NS,
+        payload_bytes=ACK_BYTES * packets,
+        packets=packets,
+    )
+    return _joined([known, back]), joined([carried, answers])
 
 
 def _clocks_ns(scenario: Scenario, paths: Sequence[Path], seed: int) -> Indices:

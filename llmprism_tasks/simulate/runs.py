@@ -14,7 +14,8 @@ from llmprism_tasks.simulate.cycles import Cycles, JobModel, conditions, run_cyc
 from llmprism_tasks.simulate.fabric import Indices, Reals
 from llmprism_tasks.simulate.lifecycle import Stay
 from llmprism_tasks.simulate.scenario import Fault, Scenario
-from llmprism_tasks.simulate.startup import startup_seconds
+from llmprism_tasks.simulate.startup import checkpoint_seconds, startup_seconds
+from llmprism_tasks.simulate.variation import varied
 
 PROBE_CYCLES = 8
 SPARE_CYCLES = 8
@@ -32,6 +33,7 @@ class Run:
     cycles : each under its own conditions
     start_ns : when each cycle starts, and at last when the last one ends
     faults : what each cycle suffers
+    saves : the cycles in which a checkpoint is written, when they have updated their parameters
     arrived_ns : when the job's first process came up
     begin_ns, end_ns : what its cycles send from the one on, and until the other, is sent
     """
@@ -40,6 +42,7 @@ class Run:
     cycles: Cycles
     start_ns: Indices
     faults: tuple[Faults, ...]
+    saves: Indices
     arrived_ns: int = 0
     begin_ns: int = 0
     end_ns: int = 2**62
@@ -132,6 +135,8 @@ class _States:
 
     def __init__(self, scenario: Scenario, model: JobModel) -> None:
         self.model = model
+        self.habit = scenario.habit(model.job.name)
+        self._saving_s = checkpoint_seconds(scenario, model)
         self._felt = tuple(fault for fault in scenario.faults if _feels(model, fault))
         edges = {0.0} | {fault.start_s for fault in self._felt} | {fault.end_s for fault in self._felt}
         self.sets: list[Faults] = list(dict.fromkeys([(), *(self.at(edge) for edge in sorted(edges))]))
@@ -142,10 +147,17 @@ class _States:
 
     def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0) -> Cycles:
         """Time cycles under each set of faults, stacked along a new first axis, with the same jitter."""
-        jitter = self.model.jitter(count, rng)
-        each = [run_cycles(self.model, state, jitter, pause_s) for state in self.conditions]
+        jitter = varied(self.model.jitter(count, rng), self.model.job, self.habit, rng.spawn(1)[0])
+        waits = np.full((count, 1), pause_s)
+        waits[self.saves(count)] += self._saving_s
+        each = [run_cycles(self.model, state, jitter, waits) for state in self.conditions]
         stacked: Cycles = _stack(each)
         return stacked
+
+    def saves(self, count: int) -> Indices:
+        """Return which of that many cycles wait for a checkpoint."""
+        every = self.habit.checkpoint_steps
+        return np.arange(every - 1, count, every) if every else np.empty(0, dtype=np.int64)
 
     def walk(self, stacked: Cycles, start_s: float, *, loop_s: float, pause_s: float = 0.0) -> Indices:
         """Return which set of faults each cycle meets, cycle after cycle from a start relative to the scenario's."""
@@ -193,4 +205,5 @@ def _on_the_clock(states: _States, stacked: Cycles, chosen: Indices, start_ns: i
         cycles=cycles,
         start_ns=start_ns + np.append(0, relative),
         faults=tuple(states.sets[index] for index in chosen),
+        saves=states.saves(len(chosen)),
     )

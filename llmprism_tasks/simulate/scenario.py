@@ -1,8 +1,9 @@
 """A scenario: the fabric, the jobs on it, what goes wrong and how the collector sees it, read from a small TOML file.
 
 A file has a `[fabric]`, one `[[jobs]]` per tenant, any number of `[[faults]]` and an optional `[collector]`. Jobs may
-come, go and change (`[[lives]]`, `[[restarts]]`). What each key means, its unit and its range stand beside the fields
-here and in `surroundings`. All have defaults, but a job's `name` and `hosts`.
+come, go and change (`[[lives]]`, `[[restarts]]`), have `[[habits]]`, and share the platform with other `[[tenants]]`,
+a `[storage]` and a `[background]`. What each key means, its unit and its range stand beside the fields here, in `jobs`
+and in `surroundings`. All have defaults, but a job's or tenant's `name` and `hosts`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from llmprism_tasks.settings import number, text
 from llmprism_tasks.simulate.jobs import Job, misfit
 from llmprism_tasks.simulate.lifecycle import Stay, check_stays, stays
 from llmprism_tasks.simulate.sections import NEVER, known, section, tables, wrong
-from llmprism_tasks.simulate.surroundings import Collector, Life, Restart, Storage
+from llmprism_tasks.simulate.surroundings import Background, Collector, Habit, Life, Restart, Storage, Tenant
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
@@ -81,6 +82,9 @@ class Fault:
     )
 
 
+_SINGLE = {"fabric", "storage", "background", "collector", "loop_minutes"}
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Everything a simulation needs but its seed and span."""
@@ -91,7 +95,10 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     lives: tuple[Life, ...] = ()
     restarts: tuple[Restart, ...] = ()
+    habits: tuple[Habit, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
     storage: Storage = field(default_factory=Storage)
+    background: Background = field(default_factory=Background)
     collector: Collector = field(default_factory=Collector)
     loop_minutes: int = 10
 
@@ -99,6 +106,10 @@ class Scenario:
     def stays(self) -> list[Stay]:
         """Where each job is when."""
         return stays(self.jobs, self.lives, self.restarts)
+
+    def habit(self, job: str) -> Habit:
+        """Return a job's habit."""
+        return next((habit for habit in self.habits if habit.job == job), Habit(job=job))
 
 
 def load_scenario(scenario: str) -> Scenario:
@@ -123,7 +134,7 @@ def load_scenario(scenario: str) -> Scenario:
 
 def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     """Build a scenario from the content of its file, and check that its parts fit together."""
-    known(name, content, {"fabric", "jobs", "faults", "lives", "restarts", "storage", "collector", "loop_minutes"})
+    known(name, content, {"jobs", "faults", "lives", "restarts", "habits", "tenants"} | _SINGLE)
     loop = content.get("loop_minutes", Scenario.loop_minutes)
     if isinstance(loop, bool) or not isinstance(loop, int) or not 1 <= loop <= 1440:
         raise wrong(f"{name}: loop_minutes = {loop!r}", "a whole number of minutes from 1 to 1440")
@@ -134,6 +145,9 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
         faults=tuple(section(Fault, raw, f"{name}: faults[{i}]") for i, raw in tables(content, "faults")),
         lives=tuple(section(Life, raw, f"{name}: lives[{i}]") for i, raw in tables(content, "lives")),
         restarts=tuple(section(Restart, raw, f"{name}: restarts[{i}]") for i, raw in tables(content, "restarts")),
+        habits=tuple(section(Habit, raw, f"{name}: habits[{i}]") for i, raw in tables(content, "habits")),
+        tenants=tuple(section(Tenant, raw, f"{name}: tenants[{i}]") for i, raw in tables(content, "tenants")),
+        background=section(Background, content.get("background", {}), f"{name}: background"),
         storage=section(Storage, content.get("storage", {}), f"{name}: storage"),
         collector=section(Collector, content.get("collector", {}), f"{name}: collector"),
         loop_minutes=loop,
@@ -141,9 +155,14 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     full = tuple(
         dataclasses.replace(job, gpus=job.gpus or tuple(range(built.fabric.gpus_per_host))) for job in built.jobs
     )
-    built = dataclasses.replace(built, jobs=full)
+    whole = tuple(
+        dataclasses.replace(tenant, gpus=tenant.gpus or tuple(range(built.fabric.gpus_per_host)))
+        for tenant in built.tenants
+    )
+    built = dataclasses.replace(built, jobs=full, tenants=whole)
     _check_jobs(built)
     check_stays(name, built.fabric, built.jobs, built.lives, built.restarts)
+    _check_tenants(built)
     _check_faults(built)
     return built
 
@@ -157,6 +176,23 @@ def _check_jobs(scenario: Scenario) -> None:
         names.add(job.name)
         if wanted := misfit(job):
             raise wrong(where, wanted)
+
+
+def _check_tenants(scenario: Scenario) -> None:
+    names = {job.name for job in scenario.jobs}
+    for habit in scenario.habits:
+        if habit.job not in names:
+            raise wrong(f"{scenario.name}: a habit of job {habit.job!r}", f"one of {', '.join(sorted(names))}")
+    taken = {(host, gpu) for stay in scenario.stays for host in stay.job.hosts for gpu in stay.job.gpus}
+    for tenant in scenario.tenants:
+        where, places = f"{scenario.name}: tenant {tenant.name!r}", {(h, g) for h in tenant.hosts for g in tenant.gpus}
+        if not tenant.name or tenant.name in names or len(tenant.hosts) < 2:
+            raise wrong(where, "a name of its own, and at least two hosts")
+        names.add(tenant.name)
+        fits = all(h < scenario.fabric.hosts and g < scenario.fabric.gpus_per_host for h, g in places)
+        if not fits or places & taken:
+            raise wrong(f"{where} on hosts {tenant.hosts}", "GPUs of the fabric that no job or other tenant uses")
+        taken |= places
 
 
 def _check_faults(scenario: Scenario) -> None:

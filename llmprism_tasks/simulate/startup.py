@@ -25,13 +25,13 @@ TREE_SHARE = 0.5  # an inner node sends to two children at a time
 
 def startup_seconds(scenario: Scenario, model: JobModel) -> float:
     """Return the time from a job's first process to its first step."""
-    return RENDEZVOUS_S + _load_seconds(scenario, model) + _broadcast_seconds(scenario, model)
+    return RENDEZVOUS_S + checkpoint_seconds(scenario, model) + _broadcast_seconds(scenario, model)
 
 
 def startup_bursts(scenario: Scenario, model: JobModel, *, arrived_ns: int, seed: int) -> pl.DataFrame:
     """Return all of a start-up: meeting, loading a checkpoint, and broadcasting weights along a tree of replicas."""
     loading_ns = arrived_ns + round(RENDEZVOUS_S * 1e9)
-    sending_ns = loading_ns + round(_load_seconds(scenario, model) * 1e9)
+    sending_ns = loading_ns + round(checkpoint_seconds(scenario, model) * 1e9)
     return together(
         [
             _meeting(scenario, model.job, arrived_ns, seed),
@@ -43,7 +43,7 @@ def startup_bursts(scenario: Scenario, model: JobModel, *, arrived_ns: int, seed
 
 def tree_edges(scenario: Scenario, job: Job) -> tuple[Indices, Indices, Indices]:
     """Return the edges between hosts of the binary trees that weights go along, and each edge's depth."""
-    members = _nics(scenario, job).reshape(job.pp, -1, job.tp)
+    members = job_nics(scenario, job).reshape(job.pp, -1, job.tp)
     child = np.arange(1, members.shape[1])
     depth = np.repeat(np.floor(np.log2(child + 1)).astype(np.int64)[None, :, None], job.tp, axis=2)
     depth = np.broadcast_to(depth, (job.pp, len(child), job.tp)).ravel()
@@ -55,14 +55,15 @@ def tree_edges(scenario: Scenario, job: Job) -> tuple[Indices, Indices, Indices]
 
 def startup_pairs(scenario: Scenario, job: Job) -> set[tuple[int, int]]:
     """Return the pairs of NICs that talk during a start-up: ranks with the store and their neighbours, and trees."""
-    nics, width = _nics(scenario, job), scenario.fabric.gpus_per_host
+    nics, width = job_nics(scenario, job), scenario.fabric.gpus_per_host
     src, dst, _ = tree_edges(scenario, job)
     first, after = np.full(len(nics), nics[0]), np.roll(nics, -1)
     ends = np.stack([np.concatenate([src, nics, first, nics]), np.concatenate([dst, first, nics, after])])
     return {(int(a), int(b)) for a, b in ends.T if a // width != b // width}
 
 
-def _nics(scenario: Scenario, job: Job) -> Indices:
+def job_nics(scenario: Scenario, job: Job) -> Indices:
+    """Return the endpoints of a job's ranks."""
     return np.array([endpoint(scenario.fabric, *place(job, rank)) for rank in range(job.ranks)], dtype=np.int64)
 
 
@@ -70,7 +71,8 @@ def _load_bytes(model: JobModel) -> float:
     return model.parameters * (PARAMETER_BYTES + STATE_BYTES * model.job.pp * model.job.tp / model.job.ranks)
 
 
-def _load_seconds(scenario: Scenario, model: JobModel) -> float:
+def checkpoint_seconds(scenario: Scenario, model: JobModel) -> float:
+    """Return how long the rank with most to read or write of a checkpoint takes."""
     return _load_bytes(model) * 8 / (scenario.storage.gbps * 1e9) * 1.1  # headers, and the pauses between objects
 
 
@@ -85,7 +87,7 @@ def _broadcast_seconds(scenario: Scenario, model: JobModel) -> float:
 def _meeting(scenario: Scenario, job: Job, arrived_ns: int, seed: int) -> pl.DataFrame:
     """Every host talks with the first one's store, every rank with its neighbours while they bootstrap NCCL."""
     rng = np.random.default_rng([seed, arrived_ns % 2**31, *job.name.encode()])
-    nics = _nics(scenario, job)
+    nics = job_nics(scenario, job)
     there = np.repeat(nics, STORE_MESSAGES)
     asked = arrived_ns + np.sort(rng.uniform(0, RENDEZVOUS_S, (len(nics), STORE_MESSAGES)), axis=1).ravel() * 1e9
     first = np.full(len(there), nics[0])
@@ -116,7 +118,7 @@ def _meeting(scenario: Scenario, job: Job, arrived_ns: int, seed: int) -> pl.Dat
 
 
 def _loading(scenario: Scenario, model: JobModel, start_ns: int) -> pl.DataFrame:
-    nics = _nics(scenario, model.job)
+    nics = job_nics(scenario, model.job)
     servers = np.array([server(scenario.fabric, int(nic) % scenario.storage.servers) for nic in nics])
     bps = scenario.storage.gbps * 1e9
     src, dst, size, index = in_chunks(servers, nics, np.full(len(nics), _load_bytes(model)), OBJECT_BYTES)

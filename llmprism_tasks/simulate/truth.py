@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.simulate.bursts import together
 from llmprism_tasks.simulate.connections import KINDS, coordinates, place, rank_of
 from llmprism_tasks.simulate.fabric import addr, host_name
 from llmprism_tasks.simulate.jobs import Job
 from llmprism_tasks.simulate.runs import Run, step_ends
 from llmprism_tasks.simulate.scenario import Fault, Scenario
 from llmprism_tasks.simulate.startup import startup_pairs
+from llmprism_tasks.simulate.tenants import tenant_bursts
 
+MINUTE_NS = 60 * 10**9
 TIMES = {"start_ns": pl.Int64, "end_ns": pl.Int64}
 SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     "truth_jobs": {
@@ -38,7 +41,7 @@ SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 }
 
 
-def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int) -> dict[str, pl.DataFrame]:
+def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int, seed: int) -> dict[str, pl.DataFrame]:
     """Return the truth about `[start_ns, end_ns)`.
 
     `truth_pairs` has a row for each kind that a pair carries: `dp`, `pp`, `cp`, `ep`; or `other` when it carries only
@@ -48,9 +51,16 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
     `truth_faults` has the faults some job met; `severity` is how many times slower the subject is, and `accept` names
     all subjects that count as right.
     """
+    others = _tenants(scenario, start_ns, end_ns, seed)
     rows = {
-        "truth_jobs": [row for run in runs for row in _members(run, start_ns, end_ns)],
-        "truth_pairs": list(dict.fromkeys(row for run in runs for row in _pairs(scenario, run))),
+        "truth_jobs": [
+            *(row for run in runs for row in _members(run, start_ns, end_ns)),
+            *_tenant_members(scenario, others, start_ns, end_ns),
+        ],
+        "truth_pairs": [
+            *dict.fromkeys(row for run in runs for row in _pairs(scenario, run)),
+            *(row for name, ends in others.items() for row in _named(scenario, name, "other", ends)),
+        ],
         "truth_steps": _numbered([row for run in runs for row in _steps(run, start_ns, end_ns)]),
         "truth_faults": [row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)],
     }
@@ -83,17 +93,44 @@ def _members(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
 
 
 def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
-    width = scenario.fabric.gpus_per_host
     ends: dict[str, set[tuple[int, int]]] = {kind: set() for kind in KINDS.values()}
     for use, pairs in run.model.connections.by_use.items():
         ends[KINDS[use]] |= set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
     if run.begin_ns > run.arrived_ns > 0:
         ends["other"] |= startup_pairs(scenario, run.model.job)
+    if scenario.background.ack_packets:
+        ends["other"] |= {(dst, src) for found in list(ends.values()) for src, dst in found}
     ends["other"] -= set().union(*(found for kind, found in ends.items() if kind != "other"))
+    name = run.model.job.name
+    return [row for kind, pairs in ends.items() for row in _named(scenario, name, kind, pairs)]
+
+
+def _named(scenario: Scenario, job: str, kind: str, ends: set[tuple[int, int]]) -> list[tuple[object, ...]]:
+    width = scenario.fabric.gpus_per_host
+    return [(job, addr(*divmod(src, width)), addr(*divmod(dst, width)), kind) for src, dst in sorted(ends)]
+
+
+def _tenants(scenario: Scenario, start_ns: int, end_ns: int, seed: int) -> dict[str, set[tuple[int, int]]]:
+    """Return the pairs between which each tenant that does not train sends in the span, and the ways back."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for tenant in scenario.tenants:
+        minutes = range(start_ns // MINUTE_NS, -(-end_ns // MINUTE_NS))
+        made = together([tenant_bursts(scenario, tenant, minute=minute, seed=seed) for minute in minutes])
+        inside = made.filter(pl.col("start_ns").is_between(start_ns, end_ns, closed="left"))
+        found[tenant.name] = set(inside.select("src", "dst").unique().iter_rows())
+        if scenario.background.ack_packets and tenant.kind != "shuffle":
+            found[tenant.name] |= {(dst, src) for src, dst in found[tenant.name]}
+    return found
+
+
+def _tenant_members(
+    scenario: Scenario, others: dict[str, set[tuple[int, int]]], start_ns: int, end_ns: int
+) -> list[tuple[object, ...]]:
+    width = scenario.fabric.gpus_per_host
     return [
-        (run.model.job.name, addr(*divmod(src, width)), addr(*divmod(dst, width)), kind)
-        for kind, pairs in ends.items()
-        for src, dst in sorted(pairs)
+        (name, addr(host, gpu), host_name(host), start_ns, end_ns, "other", True)
+        for name, ends in others.items()
+        for host, gpu in sorted({divmod(end, width) for pair in ends for end in pair})
     ]
 
 

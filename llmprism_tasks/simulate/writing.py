@@ -56,7 +56,13 @@ def simulate(scenario: Scenario, *, minutes: int, seed: int, start_ns: int) -> S
     return Simulation(
         flows=pl.concat([flow_records(scenario, models, runs, window, seed) for window in windows]),
         topology=topology(scenario.fabric),
-        truth=truth(scenario, [run for several in runs for run in several], start_ns=span.start_ns, end_ns=span.end_ns),
+        truth=truth(
+            scenario,
+            [run for several in runs for run in several],
+            start_ns=span.start_ns,
+            end_ns=span.end_ns,
+            seed=seed,
+        ),
     )
 
 

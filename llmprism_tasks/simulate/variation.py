@@ -1,0 +1,39 @@
+"""How a job's steps vary beyond the jitter of operations: sequences of different lengths, pauses, drift."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from llmprism_tasks.simulate.fabric import Reals
+from llmprism_tasks.simulate.jitter import Jitter
+from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.surroundings import Habit
+
+SHORTEST_BATCH = 0.2  # of the mean
+
+
+def varied(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> Jitter:
+    """Stretch computing as a job's habit says; more steps begin with the same ones.
+
+    A micro-batch costs the same on all pp_stages and in both directions, and each replica has other samples. A pause
+    hits one operation of one rank.
+    """
+    steps, streams = len(jitter.update), rng.spawn(3)
+    forward, backward = jitter.forward, jitter.backward
+    if habit.length_spread:
+        drawn = 1 + habit.length_spread * streams[0].standard_normal((steps, 1, job.units, job.micro_batches))
+        cost = np.tile(np.maximum(drawn, SHORTEST_BATCH), (1, 1, 1, job.chunks))
+        forward, backward = forward * cost, backward * cost
+    if habit.pauses:
+        pause = habit.pause_ms / (job.forward_ms / job.chunks)
+        backward = backward + pause / job.backward_ratio * _struck(streams[1], backward, habit.pauses)
+    slower = 1 + habit.drift / 100 * np.arange(steps)[:, None, None, None]
+    return dataclasses.replace(jitter, forward=forward * slower, backward=backward * slower)
+
+
+def _struck(rng: np.random.Generator, operations: Reals, per_step: float) -> Reals:
+    """Mark as many operations of each step as there are pauses."""
+    each = operations[0].size
+    return np.asarray((rng.random(operations.shape) < per_step / each).astype(np.float64))
