@@ -7,9 +7,9 @@ and all-gather of a distributed optimizer, the gather at once or during the next
 HSDP, layer by layer; context-parallel rings of keys and values; experts, with all-to-all of sizes that a router
 decides, and gradients of their own groups; tied embeddings; NCCL rings and double binary trees over several channels
 and queue pairs that a slow hop paces, with ranks that come early pushing 4 MiB and then stalling; point-to-point
-traffic across rails, or relayed through the NIC of another GPU (PXN); scalars for loss and gradient norm; ECMP by
-hash; 58 bytes of headers per 4 KiB packet; jitter of 1 % per operation and 0.4 % per GPU, and on demand sequences of
-different lengths, pauses and drift; slow GPUs and degraded switches.
+traffic across rails, or relayed through the NIC of another GPU (PXN); scalars for loss and gradient norm; receivers'
+clear-to-send messages; ECMP by hash; 58 bytes of headers per 4 KiB packet; jitter of 1 % per operation and 0.4 % per
+GPU, and on demand sequences of different lengths, pauses and drift; slow GPUs and degraded switches.
 
 Around the jobs: their starts (rendezvous over TCP, checkpoints loaded, weights broadcast along binary trees), stops,
 crashes, returns on other hosts and growth; reads and checkpoints at storage outside the topology; tenants that do
@@ -20,8 +20,8 @@ Simplified: the queue pairs of one use share links equally, and other uses and t
 forwards what crosses it at a fraction of its healthy rate; a step feels the faults that are there when it begins; all
 jobs clip gradients, so no rank updates its parameters before all have been heard of; TP ranks run in lock-step and
 inside hosts; a layer takes as long as the next one; NVLink carries what stays inside a host, unseen; other traffic
-goes at fixed rates and slows nobody; all ranks write a checkpoint at once and wait for it; sampled messages are merged
-as if none of their packets were far apart; a job that comes back has GPUs of other lasting speeds.
+goes at fixed rates and slows nobody; all ranks write a checkpoint at once and wait for it; sampled messages are
+merged as if none of their packets were far apart; a job that comes back has GPUs of other lasting speeds.
 Not modelled: packets and congestion, adaptive routing, in-network reduction, bonded NICs.
 """
 

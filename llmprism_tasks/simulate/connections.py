@@ -27,6 +27,7 @@ KINDS = {
     "pp": "pp",
     "embedding": "other",  # the gradients of tied embeddings
     "norm": "other",  # scalars
+    "control": "other",  # what receivers answer on all others' queue pairs
 }
 
 Edge = tuple[int, int, int]  # src rank, dst rank, lane
@@ -107,8 +108,31 @@ def uses(job: Job) -> tuple[str, ...]:
 
 def connect(fabric: Fabric, job: Job, seed: int) -> Connections:
     """Lay out all queue pairs of a job that leave a host; inside a host NVLink carries the traffic."""
-    return Connections(
-        {use: _queue_pairs(fabric, job, list(dict.fromkeys(_edges(job, use))), f"{seed} {use}") for use in uses(job)}
+    by_use = {
+        use: _queue_pairs(fabric, job, list(dict.fromkeys(_edges(job, use))), f"{seed} {use}") for use in uses(job)
+    }
+    if job.clear_to_send == "seen":
+        by_use["control"] = _answers(fabric, list(by_use.values()), f"{seed} control")
+    return Connections(by_use)
+
+
+def _answers(fabric: Fabric, tables: list[QueuePairs], salt: str) -> QueuePairs:
+    """Return the other directions of queue pairs, which have source ports of their own."""
+
+    def of(name: str) -> Indices:
+        return np.concatenate([getattr(table, name) for table in tables])
+
+    src, dst, forth = of("dst"), of("src"), of("src_port")
+    ports = [_port(f"{salt} {s} {d} {port}", 0) for s, d, port in zip(src, dst, forth, strict=True)]
+    here, there = ([divmod(nic, fabric.gpus_per_host) for nic in ends.tolist()] for ends in (src, dst))
+    return QueuePairs(
+        src_rank=of("dst_rank"),
+        dst_rank=of("src_rank"),
+        lane=of("lane"),
+        src=src,
+        dst=dst,
+        src_port=np.array(ports, dtype=np.int64),
+        path=tuple(path(fabric, s, d, port) for s, d, port in zip(here, there, ports, strict=True)),
     )
 
 

@@ -97,6 +97,12 @@ class Job:
         reason="PXN: messages to another rail leave through the host's NIC on that rail; no: they cross rails",
     )
 
+    clear_to_send: str = text(
+        "unseen",
+        choices=("seen", "unseen"),
+        reason="whether receivers' small messages, which let senders go on, are in the records",
+    )
+
     @property
     def ranks(self) -> int:
         return self.tp * self.cp * self.pp * self.dp

@@ -41,9 +41,9 @@ def joined(parts: list[Messages]) -> Messages:
     return Messages(**{c.name: np.concatenate(empty + [getattr(p, c.name) for p in parts]) for c in fields(Messages)})
 
 
-def packets_of(payload: Reals | Indices) -> Indices:
-    """Return how many packets carry a payload."""
-    return np.asarray(np.ceil(payload / PACKET_BYTES), dtype=np.int64)
+def packets_of(payload: Reals | Indices, packet_bytes: int = PACKET_BYTES) -> Indices:
+    """Return how many packets of a size carry a payload."""
+    return np.asarray(np.ceil(payload / packet_bytes), dtype=np.int64)
 
 
 def wire_bytes(payload: Reals | Indices) -> Reals:

@@ -11,13 +11,15 @@ from llmprism_tasks.simulate.connections import coordinates
 from llmprism_tasks.simulate.cycles import Cycles, Sent
 from llmprism_tasks.simulate.exchanges import LAUNCH_S
 from llmprism_tasks.simulate.fabric import Indices, Reals
-from llmprism_tasks.simulate.records import Messages, joined, noise, packets_of
+from llmprism_tasks.simulate.records import PACKET_BYTES, Messages, joined, noise, packets_of
 from llmprism_tasks.simulate.runs import Run, cut
 
 EARLY_BYTES = 4 << 20  # what a channel's buffers hold while the ring is not complete (NCCL_BUFFSIZE)
 STALL_S = 2e-4  # shorter stalls leave no trace
-SCALAR_BYTES = 256  # an all-reduced number passes each hop twice, in one 128-byte line
-SCALAR_PACKETS = 2
+SCALAR_BYTES = 256  # an all-reduced number passes each hop twice
+SCALAR_PACKET_BYTES = 128  # one line of the LL128 protocol
+CHUNK_BYTES = 512 << 10  # an eighth of the buffers: what a receiver asks for at a time (NCCL_STEPS)
+CONTROL_BYTES = 64  # a clear-to-send entry (ncclIbSendFifo, NCCL, src/transport/net_ib.cc)
 SCALAR_S = LAUNCH_S + 4e-6
 
 
@@ -29,7 +31,7 @@ class Bundle:
     start: Reals
     seconds: Reals
     payload: Reals
-    packets: int = 0
+    packet_bytes: int = PACKET_BYTES
 
 
 def messages(run: Run, *, first_queue_pair: int, span: tuple[int, int], seed: int) -> Messages:
@@ -40,7 +42,7 @@ def messages(run: Run, *, first_queue_pair: int, span: tuple[int, int], seed: in
     """
     chosen = np.flatnonzero((run.start_ns[1:] > span[0]) & (run.start_ns[:-1] < span[1]))
     cycles: Cycles = cut(run.cycles, chosen)
-    bundles = [*_bulk_bundles(cycles.sent), *_scalar_bundles(run, cycles)]
+    bundles = [*_bulk_bundles(cycles.sent), *_scalar_bundles(run, cycles), *_control_bundles(run, cycles.sent)]
     return joined([_on_the_clock(bundle, run.start_ns[chosen], first_queue_pair, seed) for bundle in bundles])
 
 
@@ -58,6 +60,15 @@ def _bulk_bundles(sent: Sent) -> tuple[Bundle, Bundle]:
     )
 
 
+def _control_bundles(run: Run, sent: Sent) -> list[Bundle]:
+    """Return the receivers' answers, the other way, while a message flows: one for each chunk."""
+    links = run.model.connections
+    if "control" not in links.by_use:
+        return []
+    answers = np.ceil(sent.payload / CHUNK_BYTES) * CONTROL_BYTES
+    return [Bundle(sent.rows + links.first("control"), sent.start, sent.seconds, answers, CONTROL_BYTES)]
+
+
 def _scalar_bundles(run: Run, cycles: Cycles) -> tuple[Bundle, Bundle]:
     """Return the loss, averaged over the last pp_stage's first channels, and the gradients' norm.
 
@@ -73,8 +84,8 @@ def _scalar_bundles(run: Run, cycles: Cycles) -> tuple[Bundle, Bundle]:
     payload, seconds = np.full((1, 1), float(SCALAR_BYTES)), np.full((1, 1), SCALAR_S)
     between = (cycles.reduced + cycles.norm)[:, None] / 2
     return (
-        Bundle(loss[None], between, seconds, payload, SCALAR_PACKETS),
-        Bundle(norm[None], cycles.norm[:, None], seconds, payload, SCALAR_PACKETS),
+        Bundle(loss[None], between, seconds, payload, SCALAR_PACKET_BYTES),
+        Bundle(norm[None], cycles.norm[:, None], seconds, payload, SCALAR_PACKET_BYTES),
     )
 
 
@@ -91,5 +102,5 @@ def _on_the_clock(bundle: Bundle, cycle_ns: Indices, first_queue_pair: int, seed
     begin = start_ns + (spread * noise(seed, "start", queue_pair, start_ns)).astype(np.int64)
     end = start_ns + np.rint(seconds * 1e9 - spread * noise(seed, "end", queue_pair, start_ns)).astype(np.int64)
     sent = payload[real].astype(np.int64)
-    packets = np.full(len(sent), bundle.packets) if bundle.packets else packets_of(sent)
+    packets = packets_of(sent, bundle.packet_bytes)
     return Messages(queue_pair=queue_pair, start_ns=begin, end_ns=end, payload_bytes=sent, packets=packets)

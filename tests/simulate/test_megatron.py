@@ -91,6 +91,20 @@ def test_channels_and_queue_pairs_split_a_message_and_lose_nothing() -> None:
     assert set(ports["src_port"]) == {6}
 
 
+def test_receivers_answer_every_chunk_the_other_way() -> None:
+    unseen, seen = (run(one_job(hosts=[0, 1, 2], dp=3, clear_to_send=value)) for value in ("unseen", "seen"))
+    onward = seen.truth["truth_pairs"].filter(kind="dp").select("src_addr", "dst_addr")
+    back = onward.select(src_addr="dst_addr", dst_addr="src_addr")
+    key = ["src_addr", "dst_addr"]
+    forth, answers = (seen.flows.join(pairs, on=key, maintain_order="left") for pairs in (onward, back))
+    assert forth.drop("switch_path").equals(unseen.flows.drop("switch_path"))
+    others = seen.truth["truth_pairs"].filter(kind="other").select(key)
+    assert set(others.iter_rows()) == set(back.iter_rows())
+    assert (answers["bytes"] == (64 + 58) * answers["packets"]).all()
+    # Every chunk of 512 KiB is 128 packets; the last one of a message may be smaller.
+    assert answers["packets"].sum() == pytest.approx(forth["packets"].sum() / 128, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
