@@ -122,6 +122,41 @@ class RhythmSettings:
         high=100,
         reason="in captured DDP the quiet gap is 1.7 times the longest inside a burst",
     )
+    few_quiet_ratio: float = number(
+        5.0,
+        unit="ratio",
+        low=1.01,
+        high=1000,
+        reason="two or three bursts are believed only if far apart: compute between steps is quiet for seconds",
+    )
+    same_size: float = number(
+        0.02,
+        unit="ratio",
+        low=0,
+        high=0.5,
+        reason="headers and merged control messages change a tensor's size by less than 2 %",
+    )
+    one_size_share: float = number(
+        0.9,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of a pair's bytes in one size: pipeline pairs have 1.0, gradient buckets at most 0.7",
+    )
+    answer_bytes: float = number(
+        0.2,
+        unit="natural logarithm",
+        low=0,
+        high=10,
+        reason="what comes back in a step has as many bytes, but for lost records",
+    )
+    least_share: float = number(
+        0.05,
+        unit="ratio of the bytes",
+        low=0,
+        high=1,
+        reason="of a pair's traffic in one size, below which it is not looked at for a rhythm of its own",
+    )
     byte_tolerance: float = number(
         0.1,
         unit="ratio",
@@ -232,13 +267,6 @@ class RecognitionSettings:
 class ParallelismSettings:
     """What tells the kinds of pairs apart."""
 
-    same_size: float = number(
-        0.02,
-        unit="ratio",
-        low=0,
-        high=0.5,
-        reason="headers and merged control messages change a tensor's size by less than 2 %",
-    )
     least_presence: float = number(
         0.5,
         unit="ratio of the steps",
@@ -246,12 +274,20 @@ class ParallelismSettings:
         high=1,
         reason="what comes in fewer steps (start-up, a checkpoint) is not the layout's",
     )
-    one_size_share: float = number(
-        0.9,
-        unit="ratio",
+    answer_interval: float = number(
+        0.5,
+        unit="ratio of the time between records",
         low=0,
-        high=1,
-        reason="of a pair's bytes in one size: pipeline pairs have 1.0, gradient buckets at most 0.7",
+        high=10,
+        reason="a gradient comes back a forward and a backward after its activation, about one interval; the other "
+        "direction of a collective at once",
+    )
+    answer_ms: float = number(
+        5.0,
+        unit="ms",
+        low=0,
+        high=10_000,
+        reason="clocks of two switches differ by up to a millisecond; a micro-batch takes tens of them",
     )
     pipeline_spread: float = number(
         0.25,

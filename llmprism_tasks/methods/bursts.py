@@ -10,6 +10,7 @@ times or counts.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,30 @@ NEGLIGIBLE = 0.1
 collective pushes a few megabytes, stalls until the last one comes, and leaves a record of its own. The smallest part of
 a step that counts, a gather beside its reduce-scatter, has a third of the bytes."""
 
+FEW = 3
+"""Bursts that are too few for a median: of four, two lie inside, whole, and their difference can be looked at."""
+
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
+
+
+class Rhythms(NamedTuple):
+    """What repeats in each series; arrays of shape (series,).
+
+    Attributes
+    ----------
+    threshold : ns, gaps above it cut; NaN where no way of cutting is periodic
+    period : ns, median time from one burst's end to the next; NaN likewise
+    mean_period : ns, mean of the same
+    clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
+    bursts : how many bursts that makes; 0 where there is none
+    """
+
+    threshold: Floats
+    period: Floats
+    mean_period: Floats
+    clarity: Floats
+    bursts: Integers
 
 
 def quiet_gaps(
@@ -39,7 +62,8 @@ def quiet_gaps(
     byte_tolerance: float,
     pace_tolerance: float,
     persistence: float,
-) -> tuple[Floats, Floats, Floats, Integers]:
+    few_ratio: float,
+) -> Rhythms:
     """Find for each series the gap that separates its periodic bursts.
 
     Parameters
@@ -52,24 +76,22 @@ def quiet_gaps(
     byte_tolerance : relative difference that neighbouring bursts' bytes may typically have
     pace_tolerance : relative difference that neighbouring periods may typically have
     persistence : ratio of the series' time that its periods must fill: the parts of one burst are as regular as bursts
-
-    Returns
-    -------
-    threshold : ns, shape (series,): gaps above it cut; NaN where no way of cutting is periodic
-    period : ns, median time from one burst's end to the next; NaN likewise
-    clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
-    bursts : how many bursts that makes; 0 where there is none
+    few_ratio : two or three bursts, too few to be typical of anything, must all be alike and the gaps between them this
+        many times longer than any other
     """
-    return _quiet_gaps(
-        starts,
-        ends,
-        sizes,
-        offsets,
-        float(shortest_gap),
-        float(clearest_ratio),
-        float(byte_tolerance),
-        float(pace_tolerance),
-        float(persistence),
+    return Rhythms(
+        *_quiet_gaps(
+            starts,
+            ends,
+            sizes,
+            offsets,
+            float(shortest_gap),
+            float(clearest_ratio),
+            float(byte_tolerance),
+            float(pace_tolerance),
+            float(persistence),
+            float(few_ratio),
+        )
     )
 
 
@@ -130,6 +152,19 @@ def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> 
 
 
 @compiled
+def _steady(burst_bytes: Floats, pace: Floats, byte_tolerance: float, pace_tolerance: float) -> bool:
+    """Whether bursts carry equal bytes at a steady pace; the first and the last may be cut off."""
+    return _typical_change(burst_bytes[1:-1]) <= byte_tolerance and _typical_change(pace) <= pace_tolerance
+
+
+@compiled
+def _few_alike(burst_bytes: Floats, pace: Floats, byte_tolerance: float, pace_tolerance: float) -> bool:
+    """Whether two or three bursts carry equal bytes, three at an equal distance."""
+    alike = bool(burst_bytes.max() <= burst_bytes.min() * (1 + byte_tolerance))
+    return alike and bool(pace.max() <= pace.min() * (1 + pace_tolerance))
+
+
+@compiled
 def _quiet_gaps(
     starts: Integers,
     ends: Integers,
@@ -140,33 +175,44 @@ def _quiet_gaps(
     byte_tolerance: float,
     pace_tolerance: float,
     persistence: float,
-) -> tuple[Floats, Floats, Floats, Integers]:
+    few_ratio: float,
+) -> tuple[Floats, Floats, Floats, Floats, Integers]:
     series = offsets.size - 1
     thresholds = np.full(series, np.nan)
     periods = np.full(series, np.nan)
+    means = np.full(series, np.nan)
     clarities = np.zeros(series)
     counts = np.zeros(series, dtype=np.int64)
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
-        if high - low < 4:
+        if high - low < 2:
             continue
         gaps = _gaps(starts[low:high], ends[low:high])
         ordered = np.sort(gaps[1:])[::-1]
-        ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
-        clear = [rank for rank in np.argsort(-ratios)[:MOST_CANDIDATES] if ratios[rank] >= clearest_ratio and rank > 1]
-        ways = [(np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap)), ratios[rank]) for rank in clear]
+        ways = [(0.0, 0.0)][1:]
+        if ordered.size > 1:
+            ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
+            for rank in np.argsort(-ratios)[:MOST_CANDIDATES]:
+                if ratios[rank] >= (clearest_ratio if rank > 1 else few_ratio):
+                    ways.append((np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap)), ratios[rank]))
         if ordered[-1] > shortest_gap:  # perhaps no gap stands out because every transfer is a burst of its own
             ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
         for threshold, clarity in ways:
             burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
             pace = np.diff(burst_ends)
-            if _typical_change(burst_bytes[1:-1]) > byte_tolerance or _typical_change(pace) > pace_tolerance:
+            if pace.size == 0:
+                continue
+            if burst_ends.size > FEW:
+                if not _steady(burst_bytes, pace, byte_tolerance, pace_tolerance):
+                    continue
+            elif clarity < few_ratio or not _few_alike(burst_bytes, pace, byte_tolerance, pace_tolerance):
                 continue
             if burst_ends.size * np.median(pace) < persistence * np.sum(pace):
                 continue
-            thresholds[s], periods[s], clarities[s], counts[s] = threshold, np.median(pace), clarity, burst_ends.size
+            thresholds[s], clarities[s], counts[s] = threshold, clarity, burst_ends.size
+            periods[s], means[s] = np.median(pace), np.mean(pace)
             break
-    return thresholds, periods, clarities, counts
+    return thresholds, periods, means, clarities, counts
 
 
 @compiled

@@ -12,6 +12,9 @@ import polars as pl
 from llmprism_tasks.methods import grouping
 
 ENDS = ["src_addr", "dst_addr"]
+RING_PEERS = 2
+"""Receivers that a NIC has in a ring whose channels run through its host in two orders."""
+
 AGREEMENT = 0.8
 """Ratio of a job's NICs whose groups must have one size for it to be the degree; the rest may have lost their pairs."""
 
@@ -62,6 +65,58 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
         .with_columns(kind=pl.when("apart").then(pl.lit("other")).otherwise("kind"))
         .drop("apart")
     )
+
+
+def filling(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
+    """Say what `filling` pairs are, whose traffic of recurring sizes goes on through the step.
+
+    Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
+    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`). Else
+    they are rings of context parallelism (`cp`), or, where a NIC has more such peers than a ring, experts with balanced
+    loads (`ep`).
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size` (bytes)
+    same_size : ratio by which sizes of one tensor may differ
+    """
+    fills = pl.col("kind") == "filling"
+    peers = pl.col("dst_addr").filter(fills).n_unique().over("job_id", "src_addr")
+    ring = pl.when(peers > RING_PEERS).then(pl.lit("ep")).otherwise(pl.lit("cp"))
+    gradients = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="common_size").unique()
+    ratio = pl.col("reduced") / pl.col("common_size")
+    alike = pl.any_horizontal((ratio / precision - 1).abs() <= same_size for precision in (1, 2))
+    sharded = (
+        pairs.filter(fills)
+        .join(gradients, on="job_id")
+        .group_by("job_id")
+        .agg(sharded=alike.fill_null(value=False).any())
+    )
+    bursts = (pl.col("kind") == "dp").any().over("job_id")
+    return (
+        pairs.join(sharded, on="job_id", how="left")
+        .with_columns(
+            kind=pl.when(fills & bursts & ~pl.col("sharded"))
+            .then(ring)
+            .when(fills)
+            .then(pl.lit("dp"))
+            .otherwise("kind")
+        )
+        .drop("sharded")
+    )
+
+
+def ending(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs whose traffic ends the steps: `src_addr`, `dst_addr`.
+
+    Those that synchronise gradients; in a job whose gradients leave no host, those of the pipeline.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    """
+    silent = ~(pl.col("kind") == "dp").any().over("job_id")
+    return pairs.filter((pl.col("kind") == "dp") | (silent & (pl.col("kind") == "pp"))).select(ENDS)
 
 
 def chains(pairs: pl.DataFrame) -> pl.DataFrame:

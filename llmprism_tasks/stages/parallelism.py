@@ -11,11 +11,14 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks import frames
-from llmprism_tasks.settings import ParallelismSettings, Settings
-from llmprism_tasks.stages import completion, layout, rhythm, sizes, traffic
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import completion, layout, rhythm, signatures, traffic
 from llmprism_tasks.windows import Window
 
 PAIR = ["job_id", *rhythm.PAIR]
+MAJORITY = 0.5
+"""Ratio of its steps that decides what a pair is."""
+
 UNKNOWN = 0.0
 """Confidence in the kind of a pair that could not be judged, for its job shows no steps (yet)."""
 
@@ -94,116 +97,42 @@ def pair_kinds(bulk: pl.DataFrame, window: Window, settings: Settings) -> pl.Dat
     job_steps = completion.job_steps(endpoints, window, settings)
     periods = numbered.group_by("job_id").agg(period_ns=pl.col("group_period_ns").first())
     in_steps = completion.step_of_flows(bulk, endpoints, job_steps).filter(pl.col("step").is_not_null())
-    steps = _steps_of_pairs(in_steps, periods, settings.parallelism)
-    judged = _votes(steps, settings.parallelism)
+    if in_steps.is_empty():
+        return _judged(bulk.select(PAIR).head(0))
+    steps = signatures.stream_steps(in_steps, periods, settings)
+    judged = signatures.votes(steps, settings)
     periodic = numbered.select(PAIR).unique().with_columns(periodic=True)
     judged = judged.join(periodic, on=PAIR, how="left").with_columns(pl.col("periodic").fill_null(value=False))
-    return _jointly(judged, _turns(steps, settings.parallelism), settings.parallelism)
+    return _jointly(judged, settings)
 
 
-def _steps_of_pairs(flows: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
-    """Describe what each pair does in each step; the first step, which may be cut off or a warm-up, counts least by
-    the medians."""
-    classed = sizes.with_class(flows, settings.same_size)
-    common = (
-        classed.group_by(*PAIR, "size_class")
-        .agg(pl.col("bytes").sum())
-        .sort(*PAIR, "bytes", "size_class")
-        .group_by(PAIR, maintain_order=True)
-        .agg(common_class=pl.col("size_class").last())
-    )
-    recurring = classed.group_by(*PAIR, "bytes").agg(steps_with=pl.col("step").n_unique())
-    is_common = pl.col("size_class") == pl.col("common_class")
-    return (
-        classed.join(common, on=PAIR)
-        .join(recurring, on=[*PAIR, "bytes"])
-        .join(periods, on="job_id")
-        .with_columns(
-            pair_steps=pl.col("step").n_unique().over(PAIR), job_steps=pl.col("step").n_unique().over("job_id")
-        )
-        .group_by(*PAIR, "step")
-        .agg(
-            records=pl.len(),
-            step_bytes=pl.col("bytes").sum(),
-            one_size=pl.col("bytes").filter(is_common).sum() / pl.col("bytes").sum(),
-            fresh=(pl.col("steps_with") * 2 < pl.col("pair_steps")).mean(),
-            distinct=pl.col("size_class").n_unique(),
-            first_ns=pl.col("flow_start_ns").min(),
-            spread=(pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()) / pl.col("period_ns").first(),
-            period_ns=pl.col("period_ns").first(),
-            job_steps=pl.col("job_steps").first(),
-        )
-    )
+def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Settle what pairs cannot settle alone.
 
-
-def _votes(steps: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
-    """Judge each pair by itself: `pp`, `ep` or neither, by the vote of its steps."""
-    pipeline = (
-        (pl.col("one_size") >= settings.one_size_share)
-        & (pl.col("records") >= 2)
-        & (pl.col("spread") >= settings.pipeline_spread)
-    )
-    expert = (
-        ~pipeline
-        & (pl.col("spread") >= settings.expert_spread)
-        & (pl.col("records") >= settings.expert_records)
-        & (pl.col("fresh") >= settings.expert_sizes)
-    )
-    return (
-        steps.with_columns(pipeline=pipeline, expert=expert)
-        .group_by(PAIR)
-        .agg(
-            pipeline=pl.col("pipeline").mean(),
-            expert=pl.col("expert").mean(),
-            distinct_sizes=pl.col("distinct").mode().min(),
-            bytes_per_step=pl.col("step_bytes").median(),
-            presence=pl.len() / pl.col("job_steps").first(),
-        )
-    )
-
-
-def _turns(steps: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
-    """Find pairs that send one record per step in turns with their reverse: pipelines of one micro-batch.
-
-    Both directions of a collective start together; a gradient comes back only after the activation went.
+    Traffic of recurring sizes that fills the step is a context-parallel ring where the job's gradients go elsewhere,
+    and the gradients of fully sharded data parallelism where they do not. Rings of the gradients move most, and what
+    joins two of them is something else.
     """
-    single = steps.filter(pl.col("one_size") >= settings.one_size_share)
-    back = single.select(
-        "job_id", "step", src_addr="dst_addr", dst_addr="src_addr", back_ns="first_ns", back_bytes="step_bytes"
-    )
-    apart = (pl.col("first_ns") - pl.col("back_ns")).abs() / pl.col("period_ns")
-    alike = (pl.col("step_bytes") / pl.col("back_bytes") - 1).abs() <= settings.same_size
-    return (
-        single.join(back, on=["job_id", "src_addr", "dst_addr", "step"])
-        .group_by(PAIR)
-        .agg(apart=apart.median(), alike=alike.mean())
-        .filter(pl.col("apart") >= settings.pipeline_spread / 2, pl.col("alike") >= 0.5)
-        .select(PAIR)
-        .with_columns(turns=True)
-    )
-
-
-def _jointly(judged: pl.DataFrame, turns: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
-    """Settle the pairs that synchronise: rings of the gradients move most, and what joins two of them is something
-    else."""
-    judged = judged.join(turns, on=PAIR, how="left").with_columns(pl.col("turns").fill_null(value=False))
-    pipeline = (pl.col("pipeline") >= 0.5) | (pl.col("turns") & pl.col("periodic") & (pl.col("distinct_sizes") == 1))
     judged = judged.with_columns(
-        kind=pl.when(pl.col("presence") < settings.least_presence)
+        kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
         .then(pl.lit("other"))
-        .when(pl.col("expert") >= 0.5)
-        .then(pl.lit("ep"))
-        .when(pipeline)
+        .when(pl.col("pipeline") >= MAJORITY)
         .then(pl.lit("pp"))
+        .when(pl.col("expert") >= MAJORITY)
+        .then(pl.lit("ep"))
+        .when(pl.col("filling") >= MAJORITY)
+        .then(pl.lit("filling"))
         .when(pl.col("periodic"))
         .then(pl.lit("dp"))
         .otherwise(pl.lit("other"))
     )
     judged = judged.join(layout.chains(judged), on=PAIR, how="left").with_columns(
         kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
-        turns=pl.col("turns") | pl.col("chain").fill_null(value=False),
+        pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
-    return _judged(layout.gradients_apart(judged, settings.ring_share))
+    return _judged(
+        layout.gradients_apart(layout.filling(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
+    )
 
 
 def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -217,9 +146,11 @@ def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
         return pairs.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in columns.items())
     agreement = (
         pl.when(pl.col("kind") == "pp")
-        .then(pl.max_horizontal("pipeline", pl.col("turns").cast(pl.Float64)))
+        .then("pipeline")
         .when(pl.col("kind") == "ep")
         .then("expert")
+        .when(pl.col("kind") == "cp")
+        .then("filling")
         .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
     )
     return pairs.select(*PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=agreement).sort(PAIR)

@@ -42,7 +42,7 @@ def recognition(
     bulk = traffic.bulk(traffic.between_gpus(flows, topology.select("addr", "host")), settings.traffic)
     if bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
-    working = working_pairs(rhythm.pair_rhythms(bulk, settings.rhythm), window, settings.recognition)
+    working = working_pairs(rhythm.stream_rhythms(bulk, settings.rhythm), window, settings.recognition)
     if working.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(working, topology)
@@ -53,10 +53,10 @@ def recognition(
 
 
 def working_pairs(rhythms: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
-    """Keep the pairs that sent in the window, or are silent for no longer than their period explains."""
+    """Keep the streams of pairs that sent in the window, or are silent for no longer than their period explains."""
     patience = (pl.col("period_ns") * settings.silent_periods).fill_null(0).cast(pl.Int64)
     since = pl.min_horizontal(pl.lit(window.start_ns), window.end_ns - patience)
-    return rhythms.filter(pl.col("last_ns") >= since)
+    return rhythms.filter((pl.col("last_ns") >= since).any().over(rhythm.PAIR))
 
 
 def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
@@ -73,9 +73,8 @@ def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
 def _step_ends(bulk: pl.DataFrame, pairs: pl.DataFrame, members: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return each cluster's steps: `cluster`, `step`, `end_ns`, `period_ns`."""
     grouped = pairs.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
-    periods = rhythm.group_periods(bulk, grouped, settings.rhythm)
-    sync = rhythm.in_period(grouped, periods, settings.rhythm)
-    numbered = rhythm.flow_steps(bulk, sync, settings.rhythm)
+    linked = bulk.join(grouped.select(*rhythm.PAIR, "group").unique(), on=rhythm.PAIR)
+    numbered = rhythm.steps_of_groups(linked, grouped, settings.rhythm)
     return (
         numbered.group_by(cluster="group", step="step")
         .agg(end_ns=pl.col("flow_end_ns").max(), period_ns=pl.col("group_period_ns").first())

@@ -13,13 +13,19 @@ import polars as pl
 
 from llmprism_tasks.methods import bursts
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages import sizes, traffic
 
 PAIR = ["src_addr", "dst_addr"]
+STREAM = [*PAIR, "size_class"]
+"""What is looked at for a rhythm: a pair as a whole (`size_class` is -1), or its records of one size."""
+WHOLE = -1
 
 
-def pair_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Find the period of each pair's bursts.
+def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Find the period of each pair's bursts, and of those of its records that have one size.
+
+    Gradients may share a pair with traffic that fills the step (context-parallel blocks, the all-gathers of sharded
+    parameters, activations beside tied embeddings); their sizes tell them apart.
 
     Parameters
     ----------
@@ -27,31 +33,58 @@ def pair_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
     Returns
     -------
-    one row per pair: `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends a burst), `period_ns` (both NULL
-    without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`,
-    `first_ns`, `last_ns` (first and last flow's start)
+    a row per pair (`size_class` -1), and one per size that recurs: `src_addr`, `dst_addr`, `size_class`,
+    `threshold_ns` (a longer gap ends a burst), `period_ns`, `mean_period_ns` (all NULL without a period), `clarity`
+    (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`, `first_ns`, `last_ns` (first
+    and last flow's start), and of the pair `common_size` (bytes) and `common_share` (ratio of bytes): of the size that
+    carries most
     """
-    ordered = traffic.by_pair(flows, "flow_start_ns")
-    pairs = ordered.group_by(PAIR, maintain_order=True).agg(
+    whole = _rhythms(flows.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
+    classed = sizes.with_class(flows, settings.same_size)
+    recurring = (
+        (pl.len().over(STREAM) >= 2)
+        & (pl.len().over(STREAM) < pl.len().over(PAIR))
+        & (pl.col("bytes").sum().over(STREAM) >= settings.least_share * pl.col("bytes").sum().over(PAIR))
+    )
+    parts = _rhythms(classed.filter(recurring), settings).drop_nulls("period_ns")
+    common = (
+        classed.group_by(STREAM)
+        .agg(common_bytes=pl.col("bytes").sum(), common_size=pl.col("bytes").median())
+        .sort(*PAIR, "common_bytes", "size_class")
+        .group_by(PAIR, maintain_order=True)
+        .agg(pl.col("common_size").last(), common_share=pl.col("common_bytes").last() / pl.col("common_bytes").sum())
+    )
+    return pl.concat([whole, parts.select(whole.columns)]).join(common, on=PAIR)
+
+
+def _rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    ordered = traffic.by_pair(flows, "size_class", "flow_start_ns")
+    streams = ordered.group_by(STREAM, maintain_order=True).agg(
         flows=pl.len(),
         bytes=pl.col("bytes").sum(),
         first_ns=pl.col("flow_start_ns").min(),
         last_ns=pl.col("flow_start_ns").max(),
     )
-    threshold, period, clarity, count = bursts.quiet_gaps(
+    found = _quiet_gaps(ordered, streams["flows"], settings)
+    return streams.with_columns(
+        threshold_ns=pl.Series(found.threshold).fill_nan(None),
+        period_ns=pl.Series(found.period).fill_nan(None),
+        mean_period_ns=pl.Series(found.mean_period).fill_nan(None),
+        clarity=pl.Series(found.clarity),
+        bursts=pl.Series(found.bursts),
+    )
+
+
+def _quiet_gaps(ordered: pl.DataFrame, counts: pl.Series, settings: RhythmSettings) -> bursts.Rhythms:
+    return bursts.quiet_gaps(
         *_arrays(ordered),
-        _offsets(pairs["flows"]),
+        _offsets(counts),
         shortest_gap=settings.shortest_quiet_ms * 1e6,
         clearest_ratio=settings.quiet_ratio,
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,
         persistence=settings.period_persistence,
-    )
-    return pairs.with_columns(
-        threshold_ns=pl.Series(threshold).fill_nan(None),
-        period_ns=pl.Series(period).fill_nan(None),
-        clarity=pl.Series(clarity),
-        bursts=pl.Series(count),
+        few_ratio=settings.few_quiet_ratio,
     )
 
 
@@ -62,10 +95,13 @@ def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     take part in it cannot be in the step. A period that does not go on for most of the time (buckets of one burst), or
     beside which most bytes follow none, is not the step's: better no steps than invented ones.
 
+    Where half of the steps seen are slower than the others, chance decides to which half a pair's median belongs; their
+    mean is the same for all.
+
     Parameters
     ----------
     flows : the flows that `rhythms` was found in
-    rhythms : as `pair_rhythms` returns, with a column `group`
+    rhythms : as `stream_rhythms` returns, with a column `group`
 
     Returns
     -------
@@ -73,11 +109,21 @@ def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     """
     span = pl.col("last_ns").max().over("group") - pl.col("first_ns").min().over("group")
     goes_on = pl.col("bursts") * pl.col("period_ns") >= settings.period_persistence * span
-    periodic = rhythms.filter(goes_on.fill_null(value=False)).with_columns(
+    periodic = rhythms.filter(goes_on.fill_null(value=False))
+    found = _agreed(flows, rhythms, periodic, settings)
+    mean = periodic.join(found, on="group", how="anti").with_columns(period_ns="mean_period_ns")
+    return pl.concat([found, _agreed(flows, rhythms, mean, settings)]).sort("group")
+
+
+def _agreed(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
+    slotted = periodic.with_columns(
         slot=(pl.col("period_ns").log() / np.log1p(settings.same_period)).floor().cast(pl.Int64)
     )
     ends = _ends(rhythms).group_by("group").agg(endpoints=pl.col("addr").n_unique())
-    slots = pl.concat([periodic.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
+    slots = pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
     support = (
         _ends(slots, "slot", "period_ns", "clarity")
         .group_by("group", "slot")
@@ -101,12 +147,16 @@ def _explained(
 ) -> pl.DataFrame:
     """Return for each group the share of bytes that its period explains: `group`, `explained`.
 
-    It explains pairs that repeat with it, or faster, and those that send about as often in each period (experts, whose
-    bytes never repeat).
+    It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
+    whose bytes never repeat).
     """
-    pairs = rhythms.join(periods.select("group", around=pl.col("period_ns")), on="group")
-    repeats = periodic.join(pairs.select(*PAIR, "around"), on=PAIR).filter(
-        pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period)
+    around = periods.select("group", around=pl.col("period_ns"))
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
+    repeats = (
+        periodic.join(around, on="group")
+        .filter(pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period))
+        .group_by(PAIR)
+        .agg(repeating=pl.max_horizontal(_bytes_of(whole=True), _bytes_of(whole=False)))
     )
     rest = pairs.join(repeats, on=PAIR, how="anti")
     slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
@@ -120,30 +170,41 @@ def _explained(
     steady = (
         rest.join(counts, on=PAIR)
         .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
-        .select(*PAIR)
+        .select(*PAIR, repeating="bytes")
     )
-    known = pl.concat([repeats.select(*PAIR), steady]).with_columns(known=True)
+    known = pl.concat([repeats, steady])
     return (
         pairs.join(known, on=PAIR, how="left")
         .group_by("group")
-        .agg(explained=pl.col("bytes").filter("known").sum() / pl.col("bytes").sum())
+        .agg(explained=pl.col("repeating").sum() / pl.col("bytes").sum())
     )
+
+
+def _bytes_of(*, whole: bool) -> pl.Expr:
+    chosen = pl.col("size_class") == WHOLE if whole else pl.col("size_class") != WHOLE
+    return pl.col("bytes").filter(chosen).sum()
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Keep the pairs whose own period is their group's; the group's becomes `group_period_ns`."""
-    return rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(
-        _same_period("period_ns", "group_period_ns", settings)
+    """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
+
+    Of a pair that has it as a whole, its parts are left out.
+    """
+    fits = _same_period("period_ns", "group_period_ns", settings) | _same_period(
+        "mean_period_ns", "group_period_ns", settings
     )
+    kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
+    whole = kept.filter(pl.col("size_class") == WHOLE).select(PAIR)
+    return kept.filter(pl.col("size_class") == WHOLE).vstack(kept.join(whole, on=PAIR, how="anti"))
 
 
-def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Number the steps of each group and say to which of them each flow of its periodic pairs belongs.
+def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Number the steps of each group and say to which of them each flow of its periodic streams belongs.
 
     Parameters
     ----------
-    flows : bulk flows; those of pairs not in `pairs` are left out
-    pairs : `src_addr`, `dst_addr`, `group`, `threshold_ns`, `group_period_ns`, `clarity`
+    flows : bulk flows; those of streams not in `streams` are left out
+    streams : `src_addr`, `dst_addr`, `size_class`, `group`, `threshold_ns`, `group_period_ns`, `clarity`
 
     Returns
     -------
@@ -153,14 +214,16 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSetting
     each group to say, since groups may be looked at one by one.
     """
     ordered = traffic.by_pair(
-        flows.join(pairs.select(*PAIR, "group", "threshold_ns", "group_period_ns", "clarity"), on=PAIR), "flow_start_ns"
+        _of_streams(flows, streams.select(*STREAM, "group", "threshold_ns", "group_period_ns", "clarity"), settings),
+        "size_class",
+        "flow_start_ns",
     )
-    counts = ordered.group_by(PAIR, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
-    starts, ends, sizes = _arrays(ordered)
-    numbers = bursts.burst_numbers(starts, ends, sizes, _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
+    counts = ordered.group_by(STREAM, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
+    starts, ends, sizes_ = _arrays(ordered)
+    numbers = bursts.burst_numbers(starts, ends, sizes_, _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
     numbered = ordered.with_columns(burst=pl.Series(numbers))
     table = _line_up(
-        numbered.group_by("group", *PAIR, "burst").agg(
+        numbered.group_by("group", *STREAM, "burst").agg(
             start_ns=pl.col("flow_start_ns").min(),
             end_ns=pl.col("flow_end_ns").max(),
             bytes=pl.col("bytes").sum(),
@@ -170,12 +233,20 @@ def flow_steps(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSetting
             clarity=pl.col("clarity").first(),
         )
     )
-    steps = _whole_steps(table, settings)
-    return numbered.join(steps, on=["group", *PAIR, "burst"]).drop("burst", "threshold_ns", "clarity")
+    steps = table.join(_whole_steps(table, settings), on=["group", "beat"]).select("group", *STREAM, "burst", "step")
+    return numbered.join(steps, on=["group", *STREAM, "burst"]).drop("burst", "threshold_ns", "clarity", "size_class")
+
+
+def _of_streams(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the flows of streams, with the streams' columns."""
+    whole = streams.filter(pl.col("size_class") == WHOLE)
+    parts = streams.filter(pl.col("size_class") != WHOLE)
+    split = sizes.with_class(flows.join(parts.select(PAIR).unique(), on=PAIR, how="semi"), settings.same_size)
+    return pl.concat([flows.join(whole, on=PAIR), split.join(parts, on=STREAM)], how="diagonal")
 
 
 def of_jobs(flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Number the steps of jobs by the flows of their periodic pairs.
+    """Number the steps of jobs by the flows of their periodic streams.
 
     Parameters
     ----------
@@ -187,37 +258,130 @@ def of_jobs(flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFram
     as `flow_steps`, with `job_id` for `group`. Pairs that are named but too broken to show the period themselves are
     cut at the gap typical of their job's others.
     """
-    rhythms = pair_rhythms(flows, settings).join(flows.select(*PAIR, group="job_id").unique(), on=PAIR)
-    periods = group_periods(flows, rhythms, settings)
+    found = stream_rhythms(flows, settings).join(flows.select(*PAIR, group="job_id").unique(), on=PAIR)
+    flows = flows.rename({"job_id": "group"})
+    return steps_of_groups(flows, found, settings, pairs=pairs).rename({"group": "job_id"})
+
+
+def steps_of_groups(
+    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Number the steps of groups by the flows of their periodic streams, or of all where only all together show them.
+
+    Parameters
+    ----------
+    flows : bulk flows with `group`
+    found : as `stream_rhythms` returns, with a column `group`
+    pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their group's period
+
+    Returns
+    -------
+    as `flow_steps`
+    """
+    periods = group_periods(flows, found, settings)
+    piped = _piped(in_period(found, periods, settings), settings)
+    unsure = flows.join(periods.join(piped, on="group", how="anti"), on="group", how="anti")
+    together = _longer_together(unsure, periods, settings)
+    lines = piped.filter("line").select("group")
+    apart = periods.join(pl.concat([together.select("group"), lines]), on="group", how="anti")
+    named = _named_streams(found, apart, pairs, settings)
+    by_stream = flow_steps(flows.drop("group"), named, settings)
+    by_group = _group_steps(flows if pairs is None else flows.join(pairs, on=PAIR, how="semi"), together, settings)
+    return pl.concat([by_stream, by_group.select(by_stream.columns)])
+
+
+def _longer_together(flows: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Find the groups whose traffic as a whole has a longer period than its streams: `group`, `threshold_ns`,
+    `period_ns`.
+
+    Where gradients leave no host, only the pipeline is seen, and most of its pairs just repeat with the micro-batches.
+    But when it has run empty and the next step has not begun, all are silent.
+    """
+    ordered = flows.sort("group", "flow_start_ns", "flow_end_ns")
+    groups = ordered.group_by("group", maintain_order=True).agg(pl.len())
+    found = _quiet_gaps(ordered, groups["len"], settings)
+    table = groups.select("group").with_columns(
+        threshold_ns=pl.Series(found.threshold).fill_nan(None), group_period_ns=pl.Series(found.period).fill_nan(None)
+    )
+    known = periods.select("group", "period_ns")
+    longer = pl.col("group_period_ns") > pl.col("period_ns").fill_null(0) * (1 + settings.same_period)
+    return table.join(known, on="group", how="left").filter(longer).drop("period_ns")
+
+
+def _piped(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Find the groups whose streams may all be a pipeline's: `group`, `line`.
+
+    They have one size, and as much comes back. A `line` of three NICs or more, none with more than two neighbours, is a
+    pipeline's for sure, and what its pairs repeat are micro-batches.
+    """
+    back = streams.select("group", src_addr="dst_addr", dst_addr="src_addr", back_size="common_size")
+    alike = (pl.col("common_size") / pl.col("back_size") - 1).abs() <= settings.same_size
+    answered = (pl.col("common_share") >= settings.one_size_share) & alike.fill_null(value=False)
+    pairs = (
+        streams.select("group", *PAIR, "common_size", "common_share")
+        .unique()
+        .join(back.unique(), on=["group", *PAIR], how="left")
+        .group_by("group", *PAIR)
+        .agg(answered=answered.any())
+    )
+    ends = _ends(pairs).group_by("group", "addr").agg(neighbours=pl.len())
+    shape = ends.group_by("group").agg(nics=pl.len(), most=pl.col("neighbours").max(), ends=pl.col("neighbours").sum())
+    return (
+        pairs.group_by("group")
+        .agg(pl.col("answered").mean())
+        .filter(pl.col("answered") >= settings.least_support)
+        .join(shape, on="group")
+        .select("group", line=(pl.col("most") == 4) & (pl.col("ends") < 4 * pl.col("nics")))
+    )
+
+
+def _group_steps(flows: pl.DataFrame, groups: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Number the steps of groups that fall silent between them."""
+    ordered = flows.join(groups, on="group").sort("group", "flow_start_ns", "flow_end_ns")
+    counts = ordered.group_by("group", maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
+    numbers = bursts.burst_numbers(*_arrays(ordered), _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
+    numbered = ordered.with_columns(beat=pl.Series(numbers))
+    table = numbered.group_by("group", "beat").agg(
+        pl.col("bytes").sum(),
+        start_ns=pl.col("flow_start_ns").min(),
+        window_start_ns=pl.col("window_start_ns").min(),
+        threshold_ns=pl.col("threshold_ns").first(),
+    )
+    return numbered.join(_whole_steps(table, settings), on=["group", "beat"]).drop("beat", "threshold_ns")
+
+
+def _named_streams(
+    found: pl.DataFrame, periods: pl.DataFrame, pairs: pl.DataFrame | None, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return the streams in their group's period, or those of given pairs whether they show it or not."""
+    chosen = in_period(found, periods, settings)
     if pairs is None:
-        chosen = in_period(rhythms, periods, settings)
-    else:
-        named = rhythms.join(pairs, on=PAIR, how="semi")
-        typical = (
-            in_period(named, periods, settings)
-            .group_by("group")
-            .agg(pl.col("threshold_ns").median().alias("typical_ns"), pl.col("group_period_ns").first())
-        )
-        fits = pl.col("period_ns").is_not_null() & _same_period("period_ns", "group_period_ns", settings)
-        chosen = named.join(typical, on="group").with_columns(
-            threshold_ns=pl.when(fits).then("threshold_ns").otherwise("typical_ns")
-        )
-    return flow_steps(flows.drop("job_id"), chosen, settings).rename({"group": "job_id"})
+        return chosen
+    fitting = chosen.join(pairs, on=PAIR, how="semi")
+    typical = fitting.group_by("group").agg(pl.col("threshold_ns").median(), pl.col("group_period_ns").first())
+    broken = (
+        found.filter(pl.col("size_class") == WHOLE)
+        .join(pairs, on=PAIR, how="semi")
+        .join(fitting, on=PAIR, how="anti")
+        .drop("threshold_ns")
+        .join(typical, on="group")
+    )
+    return pl.concat([fitting, broken.select(fitting.columns)])
 
 
 def _line_up(table: pl.DataFrame) -> pl.DataFrame:
     """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`."""
-    sizes = table.group_by("group", *PAIR).agg(pl.len(), pl.col("clarity").first())
-    leaders = sizes.sort("group", "len", "clarity", *PAIR, descending=[False, True, True, False, False])
-    leaders = leaders.group_by("group", maintain_order=True).first().select("group", *PAIR)
-    leading = table.join(leaders, on=["group", *PAIR], how="semi").select("group", "end_ns", leader_ns="end_ns")
+    counts = table.group_by("group", *STREAM).agg(pl.len(), pl.col("clarity").first())
+    leaders = counts.sort("group", "len", "clarity", *STREAM, descending=[False, True, True, False, False, False])
+    leaders = leaders.group_by("group", maintain_order=True).first().select("group", *STREAM)
+    leading = table.join(leaders, on=["group", *STREAM], how="semi").select("group", "end_ns", leader_ns="end_ns")
     delayed = (
         table.sort("end_ns")
         .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
         .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
-        .with_columns(delay=_typical_phase().over("group", *PAIR) * pl.col("period_ns"))
+        .with_columns(delay=_typical_phase().over("group", *STREAM) * pl.col("period_ns"))
         .with_columns(moment=pl.col("end_ns") - pl.col("delay"))
-        .sort("group", "moment", *PAIR)
+        .sort("group", "moment", *STREAM)
     )
     apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("period_ns") / 4
     return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
@@ -261,9 +425,7 @@ def _whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         .filter((pl.col("whole_share") >= settings.least_step) | cut_off)
         .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
     )
-    return table.join(whole.select("group", "beat", "step"), on=["group", "beat"]).select(
-        "group", *PAIR, "burst", "step"
-    )
+    return whole.select("group", "beat", "step")
 
 
 def _same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:

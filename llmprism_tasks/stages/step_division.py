@@ -45,7 +45,7 @@ def step_division(
     divided = completion.step_of_flows(inside, endpoints, job_steps)
     is_bulk = pl.col("bytes") > settings.traffic.control_bytes
     pair_steps = (
-        sizes.with_class(divided, settings.parallelism.same_size)
+        sizes.with_class(divided, settings.rhythm.same_size)
         .join(ended, on=["job_id", "src_addr", "step"], how="semi")
         .join(base, on="job_id")
         .group_by(*pair, step_index=pl.col("step") - pl.col("base"))

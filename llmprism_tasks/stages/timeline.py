@@ -10,7 +10,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, rhythm, traffic
+from llmprism_tasks.stages import completion, layout, rhythm, traffic
 from llmprism_tasks.windows import Window
 
 NIC = ["job_id", "addr"]
@@ -44,7 +44,7 @@ def timeline(
     del jobs
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
-    synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
+    synchronising = layout.ending(pairs)
     if bulk.is_empty() or synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline")
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)

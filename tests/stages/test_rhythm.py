@@ -33,22 +33,22 @@ def chatter(src: str, dst: str, *, total: int, count: int = 40, until: float = 2
 def period_ms(*parts: Iterable[Row], values: RhythmSettings = DEFAULT) -> float | None:
     """Return the period of all records as one group."""
     table = flows(*parts)
-    rhythms = rhythm.pair_rhythms(table, values).with_columns(group=pl.lit("g"))
+    rhythms = rhythm.stream_rhythms(table, values).with_columns(group=pl.lit("g"))
     found = rhythm.group_periods(table, rhythms, values)
     return None if found.is_empty() else round(found["period_ns"].item() / MS, 3)
 
 
 def test_nothing_has_no_rhythm() -> None:
-    none = rhythm.pair_rhythms(flows(), DEFAULT)
+    none = rhythm.stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()
-    assert none.columns[:4] == ["src_addr", "dst_addr", "flows", "bytes"]
+    assert none.columns[:4] == ["src_addr", "dst_addr", "size_class", "flows"]
 
 
 def test_each_pair_has_a_rhythm_of_its_own_or_none() -> None:
     table = flows(
         ring("ab", every(1000, count=10)), messages("c", "d", every(300, count=10), MB), chatter("d", "c", total=MB)
     )
-    found = rhythm.pair_rhythms(table, DEFAULT).sort("src_addr", "dst_addr")
+    found = rhythm.stream_rhythms(table, DEFAULT).sort("src_addr", "dst_addr")
     assert found.select("src_addr", "dst_addr").rows() == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     assert found["period_ns"].to_list() == [1000 * MS, 1000 * MS, 300 * MS, None]
     assert found["bursts"].to_list() == [10, 10, 10, 0]

@@ -61,7 +61,7 @@ def gather(
     if own.is_empty():
         return None
     bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
-    synchronising = pairs.filter(pl.col("kind") == "dp").select(rhythm.PAIR)
+    synchronising = layout.ending(pairs)
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
     job_steps = completion.job_steps(completion.endpoint_steps(numbered, window, settings), window, settings)
     return Evidence(
