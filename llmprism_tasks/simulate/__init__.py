@@ -5,11 +5,12 @@ ranks in Megatron's order, tp-cp-dp-pp; 1F1B and interleaved pipelines with rend
 gradient buckets of whole tensors, reduced during the last backward pass or after it, in fp32 or bf16; reduce-scatter
 and all-gather of a distributed optimizer, the gather at once or during the next forward, or all-reduce; FSDP2 and
 HSDP, layer by layer; context-parallel rings of keys and values; experts, with all-to-all of sizes that a router
-decides, and gradients of their own groups; tied embeddings; NCCL rings and double binary trees over several channels
-and queue pairs that a slow hop paces, with ranks that come early pushing 4 MiB and then stalling; point-to-point
-traffic across rails, or relayed through the NIC of another GPU (PXN); scalars for loss and gradient norm; receivers'
-clear-to-send messages; ECMP by hash; 58 bytes of headers per 4 KiB packet; jitter of 1 % per operation and 0.4 % per
-GPU, and on demand sequences of different lengths, pauses and drift; slow GPUs and degraded switches.
+decides, and gradients of their own groups; tied embeddings; samples of different lengths; NCCL rings and double
+binary trees over several channels and queue pairs that a slow hop paces, with ranks that come early pushing 4 MiB and
+then stalling; point-to-point traffic across rails, or relayed through the NIC of another GPU (PXN); scalars for loss
+and gradient norm; receivers' clear-to-send messages; ECMP by hash; 58 bytes of headers per 4 KiB packet; jitter of 1
+% per operation and 0.4 % per GPU, and on demand sequences of different lengths, pauses and drift; slow GPUs and
+degraded switches.
 
 Around the jobs: their starts (rendezvous over TCP, checkpoints loaded, weights broadcast along binary trees), stops,
 crashes, returns on other hosts and growth; reads and checkpoints at storage outside the topology; tenants that do

@@ -39,6 +39,7 @@ class JobModel:
     programs : what the ranks of each pp_stage do in a cycle
     gpu : each rank's compute factor, about 1, shape (pp, units, tp)
     rates : bits per second of each use's queue pairs, with healthy switches
+    taste : how popular experts are for good, as in `jitter.route`
     """
 
     job: Job
@@ -46,6 +47,7 @@ class JobModel:
     programs: tuple[Program, ...]
     gpu: Reals
     rates: Mapping[str, Reals]
+    taste: Reals
 
     @property
     def parameters(self) -> float:
@@ -54,7 +56,7 @@ class JobModel:
 
     def jitter(self, steps: int, rng: np.random.Generator) -> Jitter:
         """Draw the random factors of that many steps."""
-        return draw(self.job, self.connections, self.programs, steps, rng)
+        return draw(self.job, self.connections, self.programs, steps, rng, self.taste)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def job_model(scenario: Scenario, index: int, seed: int) -> JobModel:
         programs=tuple(sharded_program(job) if job.sharded else megatron_program(job, s) for s in range(job.pp)),
         gpu=1 + GPU_JITTER * rng.standard_normal((job.pp, job.units, job.tp)),
         rates={use: fair_rates(scenario.fabric, pairs, together(use)) for use, pairs in connections.by_use.items()},
+        taste=rng.standard_normal((job.pp, job.layers // job.pp, job.ep)),
     )
 
 
@@ -173,13 +176,15 @@ def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Real
         if op.phase == UPDATE:
             return np.asarray(update_s * jitter.update[:, stage] * state.slowdown[stage])
         factor = (jitter.forward if op.phase == FORWARD else jitter.backward)[:, stage, :, op.number]
-        whole = seconds[op.phase] * op.share * factor * state.slowdown[stage]
+        whole = seconds[op.phase] * op.share * factor * state.slowdown[stage] * jitter.length(op.number)
         return np.asarray(whole if op.load < 0 else whole * jitter.received(op.load, stage))
 
     def factor(op: Launch, stage: int) -> Reals:
         return jitter.of_launch(op, stage)
 
-    return Durations(compute=compute, factor=factor, routed=jitter.routed, transfer=jitter.of_transfer)
+    return Durations(
+        compute=compute, factor=factor, routed=jitter.routed, transfer=jitter.of_transfer, length=jitter.length
+    )
 
 
 def _tied(model: JobModel, state: Conditions, reduced: Reals) -> tuple[Burst, Reals]:

@@ -159,9 +159,13 @@ class Peers:
         self._unit_s = np.full(units, payload * lanes * 8 / NVLINK_BPS)
         np.maximum.at(self._unit_s, wires.src, self._row_s)
 
-    def send(self, start: Reals, factor: Reals) -> tuple[Burst, Reals]:
-        """Return the burst and when each unit has the micro-batch; all of shape (steps, units)."""
+    def send(self, start: Reals, factor: Reals, length: Reals) -> tuple[Burst, Reals]:
+        """Return the burst and when each unit has the micro-batch; all of shape (steps, units).
+
+        `length` is the micro-batch's, over the mean; it may be the same in all steps.
+        """
         src = self._wires.src
-        seconds = self._row_s * factor[:, src]
-        begin = start[:, src]
-        return Burst(self._wires.rows, begin, begin, seconds, np.array(self._payload)), start + self._unit_s * factor
+        factor = factor * length
+        begin, seconds = start[:, src], self._row_s * factor[:, src]
+        payload = np.rint(self._payload * length[:, src])
+        return Burst(self._wires.rows, begin, begin, seconds, payload), start + self._unit_s * factor

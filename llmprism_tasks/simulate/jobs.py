@@ -45,6 +45,13 @@ class Job:
         0.3, unit="log ratio", low=0, high=3, reason="standard deviation of the experts' popularity; 0 for equal sizes"
     )
     sequence: int = number(4096, unit="tokens", low=1, high=1_000_000, reason="tokens of a sample")
+    sequence_spread: float = number(
+        0.0,
+        unit="log ratio",
+        low=0,
+        high=1,
+        reason="standard deviation of the samples' lengths; 0 where all are padded",
+    )
     micro_batch: int = number(1, unit="samples", low=1, high=1024, reason="samples of a micro-batch")
     micro_batches: int = number(
         8, unit="micro-batches", low=1, high=1024, reason="micro-batches of a step, per replica"
@@ -150,6 +157,7 @@ def misfit(job: Job) -> str:
         (job.ep > 1 and not job.experts, "experts where ep is above 1"),
         (job.experts % job.ep, "ep that divides the experts"),
         (job.sequence % job.cp, "cp that divides the sequence"),
+        (job.sequence_spread > 0 and (job.cp > 1 or job.ep > 1), "cp and ep of 1 where samples have different lengths"),
         (
             job.chunks > 1 and (job.pp < 2 or job.micro_batches % job.pp),
             "chunks on several pp_stages, and pp that divides the micro-batches",

@@ -29,12 +29,14 @@ class Durations:
     factor : of a launch's time in a pp_stage, as its site wants it
     routed : bytes that a call of the router sends in a pp_stage, shape (steps, rows)
     transfer : factor of a transfer's time, shape (steps, units)
+    length : of a micro-batch, over the mean, shape (steps or 1, units)
     """
 
     compute: Callable[[Compute, int], Reals]
     factor: Callable[[Launch, int], Reals]
     routed: Callable[[int, int], Reals]
     transfer: Callable[[Transfer], Reals]
+    length: Callable[[int], Reals]
 
 
 @dataclass
@@ -86,9 +88,9 @@ class Walk:
             self.posted[transfer] = self.now[stage]
             return
         start = np.maximum(self.posted[transfer], self.now[stage])
-        src, dst, _ = transfer
+        src, dst, micro_batch = transfer
         burst, self.arrived[transfer] = self.peers[src % len(self.now), dst % len(self.now)].send(
-            start, self.durations.transfer(transfer)
+            start, self.durations.transfer(transfer), self.durations.length(micro_batch)
         )
         self.bursts.append(burst)
 

@@ -44,6 +44,19 @@ def test_a_router_sends_whole_tokens_and_all_of_them_come_back() -> None:
     assert (ahead["sent"] - ahead["sent_back"]).to_numpy() == pytest.approx(ring, rel=1e-3)
 
 
+def test_what_is_popular_stays_popular() -> None:
+    made = run(one_job(**THREE, router_imbalance=0.5))
+    flows, _ = inside(made)
+    onward = made.truth["truth_pairs"].filter(kind="dp").select("src_addr", "dst_addr")
+    only = flows.join(onward, on=["src_addr", "dst_addr"], how="anti").with_columns(
+        late=pl.col("flow_start_ns") > pl.col("flow_start_ns").median()
+    )
+    mean = only.group_by("src_addr", "dst_addr", "late").agg(pl.col("bytes").mean())
+    both = mean.filter("late").join(mean.filter(~pl.col("late")), on=["src_addr", "dst_addr"])
+    assert both.select(pl.corr("bytes", "bytes_right")).item() > 0.9
+    assert both["bytes"].max() > 1.1 * both["bytes"].min()
+
+
 def test_experts_are_reduced_by_those_that_hold_the_same_ones() -> None:
     (job,) = one_job(hosts=[0, 1, 2, 3], cp=2, dp=2, ep=2, experts=4).jobs
     assert groups(job, "ep").tolist() == [[0, 1], [2, 3]]

@@ -91,6 +91,17 @@ def test_channels_and_queue_pairs_split_a_message_and_lose_nothing() -> None:
     assert set(ports["src_port"]) == {6}
 
 
+def test_samples_that_are_not_padded_make_messages_of_many_sizes_and_steps_of_many_lengths() -> None:
+    padded, uneven = (run(one_job(pp=2, micro_batches=4, sequence_spread=spread)) for spread in (0.0, 0.2))
+    sizes = [inside(made)[0]["bytes"] - 58 * inside(made)[0]["packets"] for made in (padded, uneven)]
+    assert sizes[0].n_unique() == 1
+    assert sizes[1].n_unique() > 100
+    assert sizes[1].mean() == pytest.approx(sizes[0].mean(), rel=0.03)
+    assert sizes[1].std() / sizes[1].mean() == pytest.approx(0.2, rel=0.25)
+    spread = [made.truth["truth_steps"]["end_ns"].diff().drop_nulls() for made in (padded, uneven)]
+    assert spread[1].std() / spread[1].mean() > 5 * spread[0].std() / spread[0].mean()
+
+
 def test_receivers_answer_every_chunk_the_other_way() -> None:
     unseen, seen = (run(one_job(hosts=[0, 1, 2], dp=3, clear_to_send=value)) for value in ("unseen", "seen"))
     onward = seen.truth["truth_pairs"].filter(kind="dp").select("src_addr", "dst_addr")
@@ -114,6 +125,7 @@ def test_receivers_answer_every_chunk_the_other_way() -> None:
         ({"dp": 2, "ep": 4, "experts": 4}, "divides cp x dp"),
         ({"pp": 2, "chunks": 2, "micro_batches": 3}, "chunks"),
         ({"dp": 2, "chunks": 2}, "chunks"),
+        ({"cp": 2, "sequence_spread": 0.1}, "different lengths"),
         ({"dp": 2, "shard_ranks": 2}, "shard_ranks"),
         ({"dp": 2, "optimizer": "replicated", "overlap_param_gather": "yes"}, "distributed"),
     ],

@@ -28,6 +28,7 @@ def seconds(pp: int, chunks: int, micro_batches: int) -> float:
         factor=lambda op, stage: np.ones((1, 1)),
         routed=lambda call, stage: np.ones((1, 1)),
         transfer=lambda transfer: np.ones((1, 1)),
+        length=lambda micro_batch: np.ones((1, 1)),
     )
     peers = {(here, there): free for here in range(pp) for there in range(pp)}
     walk = Walk([np.zeros((1, 1))] * pp, sites={}, peers=peers, durations=durations)
