@@ -27,7 +27,9 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
     ----------
     found : `windows`, `pairs`
     truth : `truth_pairs`; a pair may have several true kinds, and any of them is right. Pairs that are not there
-        (start-up, control messages) are `other`. Only pairs of NICs that are the job's in the window are asked for
+        (start-up, control messages) are `other`. Only pairs of NICs that are the job's in the window are asked for, and
+        only at their time, `start_ns` to `end_ns`. Where that is not told, a ring that members have joined since still
+        has its old pairs in the truth: of such a job, those that carry nothing are not asked for
     jobs : as `job_scores` returns
 
     Returns
@@ -38,6 +40,9 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
     asked = jobs.filter(settled()).select("window_start_ns", "job", "job_id")
     named = asked.join(found["pairs"], on=["window_start_ns", "job_id"]).select(*PAIR, "kind", "confidence")
     both = _present_pairs(found, truth, asked).join(named, on=PAIR, how="full", coalesce=True)
+    if "start_ns" not in truth["truth_pairs"].columns:
+        joined = visible(truth).group_by("job").agg(arrivals=pl.col("start_ns").n_unique())
+        both = both.join(joined, on="job").filter((pl.col("arrivals") == 1) | pl.col("kind").is_not_null())
     return (
         both.with_columns(
             absent=pl.col("kind").is_null(),

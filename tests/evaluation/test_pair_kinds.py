@@ -76,6 +76,14 @@ def test_only_pairs_of_present_members_are_asked_for() -> None:
     assert first.select("src_addr", "dst_addr").rows() == [("1", "2"), ("2", "1")]
 
 
+@pytest.mark.parametrize(("since", "missing"), [(0, 2), (10, 0)])
+def test_what_carries_nothing_may_be_of_another_time_once_members_joined(since: int, missing: int) -> None:
+    members = run.truth()["truth_jobs"].with_columns(
+        start_ns=pl.when(pl.col("addr") == "4").then(since).otherwise("start_ns")
+    )
+    assert asked({("1", "2"): None}, truth_jobs=members)["absent"].sum() == missing
+
+
 def test_pairs_may_have_their_own_times() -> None:
     timed = run.truth()["truth_pairs"].with_columns(
         start_ns=0, end_ns=pl.when(pl.col("src_addr") == "1").then(1000).otherwise(2000)
