@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,16 @@ def simulate(scenario: Scenario, *, minutes: int, seed: int, start_ns: int) -> S
     ------
     SettingsError : fewer minutes than one, or a negative seed or start
     """
+    by_minute, true = _span(scenario, minutes=minutes, seed=seed, start_ns=start_ns)
+    return Simulation(
+        flows=pl.concat([flows for _, flows in by_minute]), topology=topology(scenario.fabric), truth=true
+    )
+
+
+def _span(
+    scenario: Scenario, *, minutes: int, seed: int, start_ns: int
+) -> tuple[Iterator[tuple[Window, pl.DataFrame]], dict[str, pl.DataFrame]]:
+    """Return a span's flows, minute by minute and made only when asked for, and its truth."""
     if minutes < 1 or start_ns < 0:
         raise SettingsError(
             found=f"a simulation of {minutes} minutes from {start_ns} ns",
@@ -52,18 +62,10 @@ def simulate(scenario: Scenario, *, minutes: int, seed: int, start_ns: int) -> S
     span = Window(start_ns, minutes * MINUTE_NS)
     models = _models(scenario, seed)
     runs = _straight(scenario, models, span, seed)
-    windows = [Window(start_ns + minute * MINUTE_NS, MINUTE_NS) for minute in range(minutes)]
-    return Simulation(
-        flows=pl.concat([flow_records(scenario, models, runs, window, seed) for window in windows]),
-        topology=topology(scenario.fabric),
-        truth=truth(
-            scenario,
-            [run for several in runs for run in several],
-            start_ns=span.start_ns,
-            end_ns=span.end_ns,
-            seed=seed,
-        ),
-    )
+    windows = (Window(start_ns + minute * MINUTE_NS, MINUTE_NS) for minute in range(minutes))
+    by_minute = ((window, flow_records(scenario, models, runs, window, seed)) for window in windows)
+    there = [run for several in runs for run in several]
+    return by_minute, truth(scenario, there, start_ns=span.start_ns, end_ns=span.end_ns, seed=seed)
 
 
 def simulate_minute(scenario: Scenario, *, window: Window, seed: int) -> pl.DataFrame:
@@ -103,23 +105,23 @@ def write_scenario(out: Path, *, scenario: str, minutes: int, seed: int, start_n
         raise SettingsError(
             found=f"a start at {start_ns} ns", expected="a whole minute", todo="Round the start to the minute."
         )
-    made = simulate(load_scenario(scenario), minutes=minutes, seed=seed, start_ns=start_ns)
-    for minute in range(minutes):
-        window = Window(start_ns + minute * MINUTE_NS, MINUTE_NS)
-        inside = pl.col("flow_start_ns").is_between(window.start_ns, window.end_ns, closed="left")
-        _write(out / "flows" / f"{window.start:{FILE_NAME}}.parquet", made.flows.filter(inside).write_parquet)
-    _write(out / "topology.csv", made.topology.write_csv)
-    for name, table in made.truth.items():
+    loaded, count = load_scenario(scenario), 0
+    by_minute, true = _span(loaded, minutes=minutes, seed=seed, start_ns=start_ns)
+    for window, flows in by_minute:
+        _write(out / "flows" / f"{window.start:{FILE_NAME}}.parquet", flows.write_parquet)
+        count += flows.height
+    _write(out / "topology.csv", topology(loaded.fabric).write_csv)
+    for name, table in true.items():
         if name == "layouts":
             _write(out / "truth" / "layouts.csv", table.write_csv)
         else:
             _write(out / "truth" / f"{name}.parquet", table.write_parquet)
     return {
-        "flows": made.flows.height,
-        "jobs": made.truth["layouts"].height,
-        "pairs": made.truth["truth_pairs"].height,
-        "steps": made.truth["truth_steps"].height,
-        "faults": made.truth["truth_faults"].height,
+        "flows": count,
+        "jobs": true["truth_jobs"]["job"].n_unique(),
+        "pairs": true["truth_pairs"].height,
+        "steps": true["truth_steps"].height,
+        "faults": true["truth_faults"].height,
     }
 
 
