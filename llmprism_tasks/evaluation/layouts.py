@@ -58,7 +58,7 @@ def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdict
         right.rename({"value": "true"})
         .drop_nulls("true")
         .join(called.rename({"value": "found"}), on=[*keys, "degree"])
-        .select(*WINDOW_JOB, "degree", "found", "true", "settled", verdict=verdict)
+        .select(*WINDOW_JOB, "degree", pl.col("found", "true").cast(pl.Int64), "settled", verdict=verdict)
         .sort(*WINDOW_JOB, "degree")
     )
 

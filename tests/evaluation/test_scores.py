@@ -42,6 +42,12 @@ def test_nothing_found_is_nothing_right() -> None:
     assert figures["precision"] is None
 
 
+def test_a_truth_without_layouts_is_asked_for_none() -> None:
+    truth = {name: table for name, table in run.truth().items() if name not in ("layouts", "truth_ranks")}
+    figures = evaluate(run.found(), truth).to_json()["all"]
+    assert (figures["degrees"], figures["layouts"], figures["exact"]) == ({}, 0, 4)
+
+
 def test_json_holds_it(perfect: Scores) -> None:
     assert json.loads(json.dumps(perfect.to_json())) == perfect.to_json()
 
