@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism_tasks.simulate.connections import Connections, connect, coordinates, lanes
+from llmprism_tasks.simulate.connections import Connections, connect
 from llmprism_tasks.simulate.exchanges import LAUNCH_S, Burst
 from llmprism_tasks.simulate.fabric import Indices, Reals, fair_rates
 from llmprism_tasks.simulate.fully_sharded import sharded_program
 from llmprism_tasks.simulate.jitter import GPU_JITTER, Jitter, draw
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import coordinates, lanes
 from llmprism_tasks.simulate.megatron import megatron_program
 from llmprism_tasks.simulate.operations import BACKWARD, FORWARD, OVERHEAD, UPDATE, Compute, Launch, Program
 from llmprism_tasks.simulate.records import wire_bytes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from llmprism_tasks.simulate.connections import lanes
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import lanes
 from llmprism_tasks.simulate.operations import (
     BACKWARD,
     FORWARD,

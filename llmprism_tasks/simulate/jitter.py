@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism_tasks.simulate.connections import Connections, coordinates, groups, lanes
+from llmprism_tasks.simulate.connections import Connections
 from llmprism_tasks.simulate.fabric import Indices, Reals
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import coordinates, groups, lanes
 from llmprism_tasks.simulate.operations import Launch, Post, Program, Transfer
 from llmprism_tasks.simulate.sizes import PARAMETER_BYTES, micro_batch_tokens
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llmprism_tasks.simulate.connections import groups, lanes
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import groups, lanes
 from llmprism_tasks.simulate.operations import (
     BACKWARD,
     FORWARD,

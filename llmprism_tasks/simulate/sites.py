@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from llmprism_tasks.simulate.connections import Connections, coordinates, groups, lanes, place, rank_of
+from llmprism_tasks.simulate.connections import Connections
 from llmprism_tasks.simulate.exchanges import LAUNCH_S, AllToAll, Collective, Hops, Peers, Wires
 from llmprism_tasks.simulate.fabric import Indices, Reals
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import coordinates, groups, lanes, place, rank_of
 from llmprism_tasks.simulate.sizes import activation_bytes
 from llmprism_tasks.simulate.trees import depth
 from llmprism_tasks.simulate.walk import Site
@@ -21,20 +22,21 @@ COLLECTIVES = ("dp", "shard", "replicate", "expert_dp")
 
 def sites(job: Job, connections: Connections, rates: Mapping[str, Reals]) -> dict[tuple[str, int], Site]:
     """Return where each use is served in each pp_stage, at the given rates."""
-    made: dict[tuple[str, int], Site] = {}
-    for use in connections.by_use:
-        for stage in range(job.pp):
-            if use in COLLECTIVES:
-                members = groups(job, use)
-                found = stage_wires(job, connections, rates, use, stage)
-                made[use, stage] = Collective(found, members, job.tp, lanes(job, use), _latency_s(job, members, stage))
-            elif use == "cp":
-                found = stage_wires(job, connections, rates, use, stage)
-                made[use, stage] = Hops(found, groups(job, use), lanes(job, use))
-            elif use == "ep":
-                found = stage_wires(job, connections, rates, use, stage)
-                made[use, stage] = AllToAll(found, job.units, _turned(found))
-    return made
+    return {
+        (use, stage): _site(job, stage_wires(job, connections, rates, use, stage), use, stage)
+        for use in connections.by_use
+        if use in (*COLLECTIVES, "cp", "ep")
+        for stage in range(job.pp)
+    }
+
+
+def _site(job: Job, wires: Wires, use: str, stage: int) -> Site:
+    members = groups(job, use)
+    if use == "cp":
+        return Hops(wires, members, lanes(job, use))
+    if use == "ep":
+        return AllToAll(wires, job.units, _turned(wires))
+    return Collective(wires, members, job.tp, lanes(job, use), _latency_s(job, members, stage))
 
 
 def stage_wires(job: Job, connections: Connections, rates: Mapping[str, Reals], use: str, stage: int) -> Wires:

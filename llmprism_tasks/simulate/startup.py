@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.simulate.bursts import TCP, bursts, endpoint, in_chunks, link_bps, port, server, together
-from llmprism_tasks.simulate.connections import place
 from llmprism_tasks.simulate.cycles import JobModel
 from llmprism_tasks.simulate.fabric import Indices
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import place
 from llmprism_tasks.simulate.scenario import Scenario
 from llmprism_tasks.simulate.sizes import PARAMETER_BYTES
 

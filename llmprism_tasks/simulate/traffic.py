@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism_tasks.simulate.connections import coordinates
 from llmprism_tasks.simulate.cycles import Cycles, Sent
 from llmprism_tasks.simulate.exchanges import LAUNCH_S
 from llmprism_tasks.simulate.fabric import Indices, Reals
+from llmprism_tasks.simulate.layout import coordinates
 from llmprism_tasks.simulate.records import PACKET_BYTES, Messages, joined, noise, packets_of
 from llmprism_tasks.simulate.runs import Run, cut
 

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.simulate.bursts import together
-from llmprism_tasks.simulate.connections import KINDS, coordinates, place, rank_of
 from llmprism_tasks.simulate.fabric import addr, host_name
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import KINDS, coordinates, place, rank_of
 from llmprism_tasks.simulate.runs import Run, step_ends
 from llmprism_tasks.simulate.scenario import Fault, Scenario
 from llmprism_tasks.simulate.startup import startup_pairs

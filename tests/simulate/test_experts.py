@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from llmprism_tasks.simulate.connections import groups
+from llmprism_tasks.simulate.layout import groups
 from llmprism_tasks.simulate.sizes import PARAMETER_BYTES, micro_batch_tokens, tensors
 from tests.simulate.made import inside, one_job, payload_per_pair, run
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.simulate.connections import tree_edges
+from llmprism_tasks.simulate.edges import tree_edges
 from llmprism_tasks.simulate.sizes import tensors
 from llmprism_tasks.simulate.trees import depth, first_children, parents
 from tests.simulate.made import one_job, payload_per_pair, run
