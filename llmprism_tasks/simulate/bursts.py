@@ -29,7 +29,7 @@ def bursts(
     bps: float,
     src_port: Indices,
     dst_port: int | Indices = ROCE_PORT,
-    protocol: int = UDP,
+    protocol: int | Indices = UDP,
 ) -> pl.DataFrame:
     """Return one burst per element, sent at a given rate; bursts from an endpoint to itself are left out."""
     size = np.maximum(np.rint(payload), 1).astype(np.int64)

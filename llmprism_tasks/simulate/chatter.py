@@ -16,6 +16,7 @@ from llmprism_tasks.simulate.bursts import (
     port,
     together,
 )
+from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP
 from llmprism_tasks.simulate.scenario import Scenario
 
 MINUTE_NS = 60 * 10**9
@@ -47,15 +48,17 @@ def _chatter(scenario: Scenario, start_ns: int, rng: np.random.Generator) -> pl.
     outside = rng.random(count) < background.outside
     dst = np.where(outside, nics + rng.integers(0, scenario.storage.servers, count), dst)
     ports = rng.integers(FIRST_PORT, FIRST_PORT + PORTS, count)
+    services = rng.choice(SERVICES, count)
+    roce = rng.random(count) < background.chatter_roce
     asked = bursts(
         *(src, dst, start_ns + rng.integers(0, MINUTE_NS, count)),
         CHATTER_BYTES * np.exp(CHATTER_SPREAD * rng.standard_normal(count)),
         bps=1e9,
         src_port=ports,
-        dst_port=rng.choice(SERVICES, count),
-        protocol=TCP,
+        dst_port=np.where(roce, ROCE_PORT, services),
+        protocol=np.where(roce, UDP, TCP),
     )
-    answered = asked.with_columns(
+    answered = asked.filter(protocol=TCP).with_columns(
         *(pl.col(a).alias(b) for a, b in (("src", "dst"), ("dst", "src"), ("src_port", "dst_port"))),
         pl.col("dst_port").alias("src_port"),
         pl.col("start_ns", "end_ns") + 60_000,

@@ -123,6 +123,9 @@ class Background:
         0.0, unit="flows/s", low=0, high=1e6, reason="small flows between any two NICs: ssh, metrics, health checks"
     )
     outside: float = number(0.2, unit="ratio", low=0, high=1, reason="chatter whose other end is not in the topology")
+    chatter_roce: float = number(
+        0.0, unit="ratio", low=0, high=1, reason="chatter that looks like training, over RoCE; the rest goes over TCP"
+    )
     heartbeat_s: float = number(
         0.0, unit="s", low=0, high=3600, reason="every host reports to the first one this often; 0: never"
     )

@@ -159,17 +159,17 @@ def _numbered(steps: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
 def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
     """Return the fault as the jobs met it: from the first cycle that suffers it to the end of the last."""
     met = [
-        (int(begin), int(end))
+        (int(begin), int(end), run)
         for run in runs
         for begin, end, faults in zip(run.start_ns[:-1], run.start_ns[1:], run.faults, strict=True)
-        if fault in faults and begin < end_ns and end > start_ns
+        if fault in faults and begin < min(end_ns, run.end_ns) and end > max(start_ns, run.begin_ns)
     ]
     if not met:
         return []
-    span = (max(start_ns, min(begin for begin, _ in met)), min(end_ns, max(end for _, end in met)))
+    span = (max(start_ns, min(begin for begin, _, _ in met)), min(end_ns, max(end for _, end, _ in met)))
     if fault.kind == "degraded_switch":
         return [(fault.kind, None, "switch", fault.switch, *span, 1 / fault.factor, [f"switch:{fault.switch}"])]
-    job = next(run.model.job for run in runs if run.model.job.name == fault.job)
+    job = met[0][2].model.job  # as it was placed when it met the fault first
     subject = addr(*place(job, fault.rank))
     accept = [f"addr:{subject}", *_lock_step(job, fault.rank, subject)]
     return [(fault.kind, job.name, "addr", subject, *span, fault.factor, accept)]

@@ -143,3 +143,14 @@ def test_jobs_may_follow_each_other_on_the_same_hosts() -> None:
     ]
     with pytest.raises(SettingsError, match="'replicas' does not use"):
         small(jobs=[*jobs, after], lives=[lives[0] | {"end_s": 26}, lives[1]])
+
+
+def test_a_fault_is_named_where_the_job_met_it() -> None:
+    back = {"job": "pipeline", "at_s": 20, "pause_s": 5, "hosts": "6,1-3"}
+    slow = {"kind": "slow_gpu", "job": "pipeline", "rank": 1, "start_s": 40, "factor": 1.5}
+    (fault,) = run(small(restarts=[back], faults=[slow])).truth["truth_faults"].to_dicts()
+    assert fault["subject"] == "10.2.0.6"
+    assert fault["start_ns"] == pytest.approx(START_NS + 40 * SECOND_NS, abs=2 * SECOND_NS)
+    cured = run(small(restarts=[back], faults=[slow | {"start_s": 0, "end_s": 22}])).truth["truth_faults"].to_dicts()
+    assert [row["subject"] for row in cured] == ["10.2.0.0"]
+    assert cured[0]["end_ns"] <= START_NS + 22 * SECOND_NS
