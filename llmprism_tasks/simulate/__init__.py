@@ -9,7 +9,7 @@ decides, and gradients of their own groups; tied embeddings; samples of differen
 binary trees over several channels and queue pairs that a slow hop paces, with ranks that come early pushing 4 MiB and
 then stalling; point-to-point traffic across rails, or relayed through the NIC of another GPU (PXN); scalars for loss
 and gradient norm; receivers' clear-to-send messages; ECMP by hash; 58 bytes of headers per 4 KiB packet; jitter of 1
-% per operation and 0.4 % per GPU, and on demand sequences of different lengths, pauses and drift; slow GPUs and
+% per operation and 0.4 % per GPU, and on demand costs of packed sequences, pauses and drift; slow GPUs and
 degraded switches.
 
 Around the jobs: their starts (rendezvous over TCP, checkpoints loaded, weights broadcast along binary trees), stops,

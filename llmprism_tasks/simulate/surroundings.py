@@ -86,8 +86,12 @@ class Habit:
     checkpoint_steps: int = number(
         0, unit="steps", low=0, high=10**6, reason="every how many steps it writes a checkpoint and waits; 0: never"
     )
-    length_spread: float = number(
-        0.0, unit="ratio", low=0, high=1, reason="standard deviation of micro-batches' cost, as sequences differ"
+    cost_spread: float = number(
+        0.0,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="standard deviation of what micro-batches cost where sequences are packed to one length",
     )
     pauses: float = number(
         0.0, unit="per step", low=0, high=100, reason="how often some rank pauses, as for garbage collection"

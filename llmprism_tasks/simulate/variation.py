@@ -1,4 +1,4 @@
-"""How a job's steps vary beyond the jitter of operations: sequences of different lengths, pauses, drift."""
+"""How a job's steps vary beyond the jitter of operations: costs of packed sequences, pauses, drift."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ SHORTEST_BATCH = 0.2  # of the mean
 def varied(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> Jitter:
     """Stretch computing as a job's habit says; more steps begin with the same ones.
 
-    A micro-batch costs the same on all pp_stages and in both directions, and each replica has other samples. A pause
-    hits one operation of one rank.
+    Sequences packed to one length send as much as others, but the longer they are the more attention costs. Such a
+    micro-batch costs the same on all pp_stages and in both directions, and each replica has others. A pause hits one
+    operation of one rank.
     """
     steps, streams = len(jitter.update), rng.spawn(3)
     forward, backward = jitter.forward, jitter.backward
-    if habit.length_spread:
-        drawn = 1 + habit.length_spread * streams[0].standard_normal((steps, 1, job.units, job.micro_batches))
+    if habit.cost_spread:
+        drawn = 1 + habit.cost_spread * streams[0].standard_normal((steps, 1, job.units, job.micro_batches))
         cost = np.tile(np.maximum(drawn, SHORTEST_BATCH), (1, 1, 1, job.chunks))
         forward, backward = forward * cost, backward * cost
     if habit.pauses:

@@ -136,7 +136,7 @@ def test_acknowledgements_come_back_small_and_the_truth_calls_them_other(plain: 
 
 def test_a_feed_with_everything_is_the_same_whichever_minutes_are_asked_for() -> None:
     scenario = small(
-        habits=[{"job": "replicas", "checkpoint_steps": 15, "read_mb": 5, "length_spread": 0.1}],
+        habits=[{"job": "replicas", "checkpoint_steps": 15, "read_mb": 5, "cost_spread": 0.1}],
         tenants=[{"name": "else", "kind": "shuffle", "hosts": "6-9", "per_s": 0.3, "mb": 300.0}],
         background={"chatter_per_s": 10, "copies_per_minute": 5, "ack_packets": 32},
         collector={"lost": 0.1, "doubled": 0.1, "retransmitted": 0.1, "pathless": 0.3, "active_timeout_s": 1.0},
@@ -149,7 +149,7 @@ def test_a_feed_with_everything_is_the_same_whichever_minutes_are_asked_for() ->
 
 
 def test_steps_vary_as_habits_say(plain: Simulation) -> None:
-    habits = [{"job": "pipeline", "length_spread": 0.2}, {"job": "replicas", "pauses": 0.1, "pause_ms": 400}]
+    habits = [{"job": "pipeline", "cost_spread": 0.2}, {"job": "replicas", "pauses": 0.1, "pause_ms": 400}]
     made = run(small(habits=habits))
     assert seconds(made, "pipeline").std() > 5 * seconds(plain, "pipeline").std()
     found, healthy = seconds(made, "replicas"), np.median(seconds(plain, "replicas"))
