@@ -39,7 +39,9 @@ def connect(fabric: Fabric, job: Job, seed: int) -> Connections:
     """Lay out all queue pairs of a job that leave a host; inside a host NVLink carries the traffic."""
     by_use = {use: _queue_pairs(fabric, job, use, seed) for use in uses(job)}
     if job.clear_to_send == "seen":
-        by_use["control"] = _answers(fabric, list(by_use.values()), f"{seed} control")
+        # Scalars come last in the order of numbers, and go unanswered.
+        bulk = [pairs for use, pairs in by_use.items() if use != "norm"]
+        by_use["control"] = _answers(fabric, bulk, f"{seed} control")
     return Connections(by_use)
 
 

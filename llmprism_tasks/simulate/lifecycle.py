@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.jobs import Job, misfit
 from llmprism_tasks.simulate.sections import NEVER, wrong
 from llmprism_tasks.simulate.surroundings import Life, Restart
 
@@ -78,6 +78,8 @@ def check_stays(
         if len(job.hosts) * len(job.gpus) != job.ranks:
             found = f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each"
             raise wrong(found, f"the {job.ranks} GPUs of its layout")
+        if wanted := misfit(job):
+            raise wrong(where, wanted)
         for nic in ((host, gpu) for host in job.hosts for gpu in job.gpus):
             here = f"{where} on GPU {nic[1]} of host {nic[0]}"
             if nic[0] >= fabric.hosts or nic[1] >= fabric.gpus_per_host:
