@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from llmprism_tasks.simulate import Scenario, Simulation, build_scenario, simulate
-from llmprism_tasks.simulate.scenario import SCENARIOS
 
 START_NS = 1_760_000_400 * 10**9
 
 
-def one_job(**changes: Any) -> Scenario:
+def one_job(*, faults: Sequence[dict[str, Any]] = (), **changes: Any) -> Scenario:
     """Return a scenario of one job, "it", on hosts of four GPUs; it has two hosts unless told otherwise."""
     job = {"name": "it", "hosts": [0, 1], "tp": 4, "layers": 4, "hidden": 1024, "micro_batches": 2, "forward_ms": 100}
     fabric = {"hosts": 8, "gpus_per_host": 4, "hosts_per_leaf": 2, "spines": 2}
-    return build_scenario("one", {"fabric": fabric, "jobs": [job | changes]})
-
-
-def load(name: str) -> Scenario:
-    """Return one of the scenarios that come with the product."""
-    return build_scenario(name, tomllib.loads((SCENARIOS / f"{name}.toml").read_text(encoding="utf-8")))
+    return build_scenario("one", {"fabric": fabric, "jobs": [job | changes], "faults": list(faults)})
 
 
 def run(scenario: Scenario) -> Simulation:
