@@ -31,6 +31,16 @@ class Connections:
         before = list(self.by_use)[: list(self.by_use).index(use)]
         return sum(len(self.by_use[other]) for other in before)
 
+    def numbers(self, use: str) -> Indices:
+        """Return the numbers of a use's queue pairs; ranks that are relayed to the same GPU share one.
+
+        Source: NCCL, src/transport/net.cc: a proxy's connections to a remote rank are shared by those it serves.
+        """
+        pairs = self.by_use[use]
+        ends = np.stack([pairs.src, pairs.dst, pairs.src_port])
+        _, first, same = np.unique(ends, axis=1, return_index=True, return_inverse=True)
+        return self.first(use) + first[same.ravel()]
+
     def __len__(self) -> int:
         return sum(len(pairs) for pairs in self.tables)
 
@@ -80,9 +90,7 @@ def _queue_pairs(fabric: Fabric, job: Job, use: str, seed: int) -> QueuePairs:
     wanted, salt = list(dict.fromkeys(edges(job, use))), f"{seed} {use}"
     src_rank, dst_rank, lane = np.array(wanted, dtype=np.int64).reshape(-1, 3).T
     ends = [(_way_out(job, use, src, dst), place(job, dst)) for src, dst, _ in wanted]
-    # Connections that are relayed through one NIC are told apart by the rank they serve.
-    served = ["" if place(job, edge[0]) == src else f" {edge[0]}" for (src, _), edge in zip(ends, wanted, strict=True)]
-    ports = [_port(f"{salt} {s} {d}{rank}", e[2]) for (s, d), rank, e in zip(ends, served, wanted, strict=True)]
+    ports = [_port(f"{salt} {src} {dst}", edge[2]) for (src, dst), edge in zip(ends, wanted, strict=True)]
     return QueuePairs(
         src_rank=src_rank,
         dst_rank=dst_rank,

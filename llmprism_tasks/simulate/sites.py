@@ -64,7 +64,7 @@ def _chosen(job: Job, connections: Connections, rates: Mapping[str, Reals], use:
     pairs = connections.by_use[use]
     tp, src, _ = coordinates(job, pairs.src_rank[chosen])
     _, dst, _ = coordinates(job, pairs.dst_rank[chosen])
-    rows = connections.first(use) + chosen
+    rows = connections.numbers(use)[chosen]
     return Wires(rows=rows, src=src, dst=dst, tp=tp, lane=pairs.lane[chosen], bps=rates[use][chosen])
 
 

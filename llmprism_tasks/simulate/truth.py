@@ -44,10 +44,10 @@ SCHEMAS: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int, seed: int) -> dict[str, pl.DataFrame]:
     """Return the truth about `[start_ns, end_ns)`.
 
-    `truth_pairs` has a row for each kind that a pair carries: `dp`, `pp`, `cp`, `ep`; or `other` when it carries only
-    gradients of tied embeddings, or scalars. A step of `truth_steps` ends with its optimizer, when its parameters are
-    gathered (or before, where that overlaps the next step); its `grad_end_ns` is the end of the gradient
-    synchronisation.
+    `truth_pairs` has a row for each kind that a pair carries: `dp`, `pp`, `cp`, `ep`, and `other` for the gradients of
+    tied embeddings; scalars and the like are `other` where the pair carries nothing else. A step of `truth_steps` ends
+    with its optimizer, when its parameters are gathered (or before, where that overlaps the next step); its
+    `grad_end_ns` is the end of the gradient synchronisation.
     `truth_faults` has the faults some job met; `severity` is how many times slower the subject is, and `accept` names
     all subjects that count as right.
     """
@@ -101,6 +101,8 @@ def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
     if scenario.background.ack_packets:
         ends["other"] |= {(dst, src) for found in list(ends.values()) for src, dst in found}
     ends["other"] -= set().union(*(found for kind, found in ends.items() if kind != "other"))
+    if tied := run.model.connections.by_use.get("embedding"):
+        ends["other"] |= set(zip(tied.src.tolist(), tied.dst.tolist(), strict=True))
     name = run.model.job.name
     return [row for kind, pairs in ends.items() for row in _named(scenario, name, kind, pairs)]
 
