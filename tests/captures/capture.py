@@ -23,9 +23,6 @@ CARRIES_PAYLOAD = "(udp or tcp and ip[2:2] - ((ip[0] & 0xf) << 2) - ((tcp[12] & 
 PRIORITY = ("nice", "-n", "-5")
 """Ranks and tcpdump go before whatever else the machine does."""
 
-CRASH_S = 2.0
-"""Seconds until all other ranks of a crashed job are ended, as a launcher does."""
-
 PATIENCE_S = 300.0
 """Seconds after which a capture that has not ended is given up."""
 
@@ -83,40 +80,61 @@ def _agenda(scenario: Scenario, state: Running) -> Agenda:
     for number, traffic in enumerate(scenario.traffic):
         agenda.append((traffic.start_s, lambda t=traffic, n=number: _send(t, n, state)))  # type: ignore[misc]
     for fault in scenario.faults:
-        agenda += _fault_agenda(fault, state)
+        (job,) = (job for job in scenario.jobs if job.name == fault.job)
+        agenda += _fault_agenda(fault, job.addrs.index(fault.addr), state)
     return sorted(agenda, key=lambda entry: entry[0])
 
 
-def _fault_agenda(fault: Fault, state: Running) -> Agenda:
+def _fault_agenda(fault: Fault, place: int, state: Running) -> Agenda:
+    """Return when a trouble of the rank at a place in its job begins and when it ends."""
     noted: dict[str, object] = {
         "kind": fault.kind, "job": fault.job, "subject_type": "addr", "subject": fault.addr, "severity": fault.severity,
     }  # fmt: skip
-    rank = (fault.job, fault.addr)
+    begin, end = _trouble(fault, place, state)
 
-    def begin() -> None:
+    def note_and_begin() -> None:
         noted["start_ns"] = time.time_ns()
         state.faults.append(noted)
-        if fault.kind == "limited_nic":
-            cluster.limit(fault.addr, cluster.NIC_MBIT * fault.severity)
-        elif fault.kind == "stopped_rank":
-            state.ranks[rank].send_signal(signal.SIGSTOP)
-        else:
-            state.ranks[rank].kill()
-            state.killed.add(fault.job)
+        begin()
 
-    def end() -> None:
+    def note_and_end() -> None:
         noted["end_ns"] = time.time_ns()
-        if fault.kind == "limited_nic":
-            cluster.limit(fault.addr, cluster.NIC_MBIT)
-        elif fault.kind == "stopped_rank":
-            state.ranks[rank].send_signal(signal.SIGCONT)
-        else:
-            for (job, _), process in state.ranks.items():
-                if job == fault.job:
-                    process.kill()
+        end()
 
-    seconds = CRASH_S if fault.kind == "killed_rank" else fault.seconds
-    return [(fault.start_s, begin), (fault.start_s + seconds, end)]
+    return [(fault.start_s, note_and_begin), (fault.start_s + fault.seconds, note_and_end)]
+
+
+def _trouble(fault: Fault, place: int, state: Running) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return what begins and what ends a trouble."""
+
+    def signalled(number: signal.Signals) -> None:
+        state.ranks[fault.job, fault.addr].send_signal(number)
+
+    def killed() -> None:
+        state.killed.add(fault.job)
+        signalled(signal.SIGKILL)
+
+    def buried() -> None:
+        for (job, _), process in state.ranks.items():
+            if job == fault.job:
+                process.kill()
+
+    def slowed() -> None:
+        # Renamed into place: a rank must never read half of it.
+        slow.with_suffix(".new").write_text(str(fault.severity))
+        slow.with_suffix(".new").rename(slow)
+
+    slow = state.folder / "logs" / f"{fault.job}-{place}.slow"
+    full = cluster.NIC_MBIT
+    return {
+        "limited_nic": (
+            lambda: cluster.limit(fault.addr, full * fault.severity),
+            lambda: cluster.limit(fault.addr, full),
+        ),
+        "slow_rank": (slowed, slow.unlink),
+        "stopped_rank": (lambda: signalled(signal.SIGSTOP), lambda: signalled(signal.SIGCONT)),
+        "killed_rank": (killed, buried),
+    }[fault.kind]
 
 
 def _follow(agenda: Agenda, state: Running, scenario: Scenario) -> None:

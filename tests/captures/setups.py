@@ -52,13 +52,16 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Fault:
-    """A trouble: a NIC at `severity` of its rate, a rank that is stopped and goes on, or a rank that is killed."""
+    """A trouble: a NIC at `severity` of its rate, or a rank that computes by `severity` slower, stops, or is killed.
 
-    kind: Literal["limited_nic", "stopped_rank", "killed_rank"]
+    After so many seconds the first three are well again; of a job whose rank was killed all other ranks are then ended.
+    """
+
+    kind: Literal["limited_nic", "slow_rank", "stopped_rank", "killed_rank"]
     job: str
     addr: str
     start_s: float
-    seconds: float = 0.0
+    seconds: float
     severity: float = 1.0
 
 
@@ -147,7 +150,7 @@ SCENARIOS: dict[str, Scenario] = {
                 port=29501,
             ),
         ),
-        faults=(Fault("killed_rank", "jobB", "10.0.4.1", 80.0),),
+        faults=(Fault("killed_rank", "jobB", "10.0.4.1", 80.0, 2.0),),
     ),
     "limited_nic": Scenario(
         (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),),
@@ -159,6 +162,14 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "checkpoint_stall": Scenario(
         (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.05, checkpoint_every=20),)
+    ),
+    "pp4_slow_rank": Scenario(
+        (Job("jobA", "pipeline", FOUR_HOSTS, 115, pp=4, micro_batches=8, layer_s=0.025),),
+        faults=(Fault("slow_rank", "jobA", "10.0.3.1", 60.0, 40.0, 2.2),),
+    ),
+    "fsdp4_slow_rank": Scenario(
+        (Job("jobA", "fsdp", FOUR_HOSTS, 115, dp=4, layers=3, layer_s=0.035),),
+        faults=(Fault("slow_rank", "jobA", "10.0.2.1", 60.0, 40.0, 2.2),),
     ),
     "cp4_ring": Scenario((Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256),)),
     "cp4_ring_same_way": Scenario(

@@ -124,7 +124,16 @@ def write_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, storage
     return image.getbuffer().nbytes
 
 
-def train(job: dict[str, Any], rank: int, log: Callable[..., None]) -> None:
+def slowness(file: Path) -> float:
+    """Return the factor that a file holds, 1 as long as there is none."""
+    try:
+        return float(file.read_text())
+    except FileNotFoundError:
+        return 1.0
+
+
+def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) -> None:
+    """Train; as long as the file `slow` exists, compute by the factor in it more slowly."""
     torch.set_num_threads(1)
     torch.manual_seed(job["seed"])
     random.seed(1000 * job["seed"] + rank)
@@ -145,6 +154,7 @@ def train(job: dict[str, Any], rank: int, log: Callable[..., None]) -> None:
     began, step, steps = time.monotonic(), 0, PACED + 1
     while step < steps:
         start = time.time_ns()
+        models.Accelerator.factor = slowness(slow)
         tokens = torch.randint(models.VOCABULARY, batch)
         time.sleep(LOADING_S)
         optimizer.zero_grad()
@@ -177,7 +187,7 @@ def main(job_file: str, rank: str, log_file: str) -> None:
             lines.write(json.dumps({"event": event, "addr": job["addrs"][int(rank)], **values}) + "\n")
             lines.flush()
 
-        train(job, int(rank), log)
+        train(job, int(rank), log, Path(log_file).with_suffix(".slow"))
 
 
 if __name__ == "__main__":
