@@ -16,9 +16,6 @@ from llmprism_tasks.stages import completion, layout, rhythm, signatures, traffi
 from llmprism_tasks.windows import Window
 
 PAIR = ["job_id", *rhythm.PAIR]
-MAJORITY = 0.5
-"""Ratio of its steps that decides what a pair is."""
-
 UNKNOWN = 0.0
 """Confidence in the kind of a pair that could not be judged, for its job shows no steps (yet)."""
 
@@ -116,11 +113,11 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     judged = judged.with_columns(
         kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
         .then(pl.lit("other"))
-        .when(pl.col("pipeline") >= MAJORITY)
+        .when(pl.col("pipeline") >= signatures.MAJORITY)
         .then(pl.lit("pp"))
-        .when(pl.col("expert") >= MAJORITY)
+        .when(pl.col("expert") >= signatures.MAJORITY)
         .then(pl.lit("ep"))
-        .when(pl.col("filling") >= MAJORITY)
+        .when(pl.col("filling") >= signatures.MAJORITY)
         .then(pl.lit("filling"))
         .when(pl.col("periodic"))
         .then(pl.lit("dp"))

@@ -15,6 +15,8 @@ from llmprism_tasks.stages import rhythm, sizes
 
 PAIR = ["job_id", *rhythm.PAIR]
 STREAM = ["job_id", *rhythm.STREAM]
+MAJORITY = 0.5
+"""Ratio of its steps that decides what a pair is."""
 
 
 def stream_steps(flows: pl.DataFrame, periods: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -28,10 +30,11 @@ def stream_steps(flows: pl.DataFrame, periods: pl.DataFrame, settings: Settings)
     Returns
     -------
     a row per pair and step (`size_class` -1), and one per size that recurs in most of the pair's steps: `records`,
-    `stream_bytes`, `size` (median, bytes), `first_ns`, `spread` (from first to last start, a ratio of the period),
-    `fresh` (ratio of records whose size is not met in most other steps), `distinct` (sizes), `share` (of the pair's
-    bytes in the step), `answer` (how long after this stream's first record the other direction's first one comes, or
-    before it, a ratio of the period; NULL without an answer of like size and bytes), `job_steps` (the job's steps)
+    `stream_bytes`, `size` (median, bytes), `spread` (from first to last start, a ratio of the period), `fresh`
+    (ratio of records whose size is not met in most other steps), `distinct` (sizes), `share` (of the pair's bytes),
+    `job_steps` (the job's steps), and `first_missed`, `last_missed`: by how much the step's first and last record miss
+    those that come back, a ratio of the period (NULL where nothing alike does), and `first_mutual`, `last_mutual`:
+    whether each of them is also the nearest to the one that is nearest to it
     """
     classed = sizes.with_class(flows, settings.rhythm.same_size).with_columns(
         pair_steps=pl.col("step").n_unique().over(PAIR), job_steps=pl.col("step").n_unique().over("job_id")
@@ -45,50 +48,78 @@ def stream_steps(flows: pl.DataFrame, periods: pl.DataFrame, settings: Settings)
         )
         .with_columns(recurs=present & (pl.col("fresh").mean().over(STREAM) < settings.parallelism.expert_sizes))
     )
-    rows = [
-        frame.group_by(*STREAM, "step").agg(
-            records=pl.len(),
-            stream_bytes=pl.col("bytes").sum(),
-            size=pl.col("bytes").median(),
-            first_ns=pl.col("flow_start_ns").min(),
-            spread=(pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()) / pl.col("period_ns").first(),
-            fresh=pl.col("fresh").mean(),
-            distinct=distinct,
-            share=pl.col("bytes").sum() / pl.col("pair_bytes").first(),
-            period_ns=pl.col("period_ns").first(),
-            job_steps=pl.col("job_steps").first(),
+    recurring = classed.with_columns(distinct="size_class").filter("recurs")
+    whole = classed.with_columns(distinct="size_class", size_class=pl.lit(rhythm.WHOLE, pl.Int64))
+    # Where sizes recur, the pair as a whole answers nothing: what goes and what comes may be different tensors.
+    varying = whole.filter(pl.col("fresh").mean().over(PAIR) >= settings.parallelism.expert_sizes)
+    rows = []
+    for frame, answering in ((whole, varying), (recurring, recurring)):
+        missed = frame.join(_missed(answering, settings.rhythm), on=[*STREAM, "step", "flow_start_ns"], how="left")
+        rows.append(
+            missed.sort("flow_start_ns")
+            .group_by(*STREAM, "step")
+            .agg(
+                records=pl.len(),
+                stream_bytes=pl.col("bytes").sum(),
+                size=pl.col("bytes").median(),
+                spread=(pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()) / pl.col("period_ns").first(),
+                fresh=pl.col("fresh").mean(),
+                distinct=pl.col("distinct").n_unique(),
+                share=pl.col("bytes").sum() / pl.col("pair_bytes").first(),
+                first_missed=pl.col("missed_ns").first() / pl.col("period_ns").first(),
+                last_missed=pl.col("missed_ns").last() / pl.col("period_ns").first(),
+                first_mutual=pl.col("mutual").first(),
+                last_mutual=pl.col("mutual").last(),
+                period_ns=pl.col("period_ns").first(),
+                job_steps=pl.col("job_steps").first(),
+            )
         )
-        for frame, distinct in (
-            (classed.with_columns(size_class=pl.lit(rhythm.WHOLE, pl.Int64)), pl.col("size_class").n_unique()),
-            (classed.filter("recurs"), pl.lit(1, pl.UInt32)),
-        )
-    ]
-    return _answered(pl.concat(rows), settings.rhythm)
+    return pl.concat(rows)
 
 
-def _answered(steps: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Add `answer`: how far apart in time a stream and the one that comes back begin."""
-    whole = pl.col("size_class") == rhythm.WHOLE
-    back = steps.select(
+def _missed(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return how far each record's start is from the nearest that comes back in its step (`missed_ns`, for each start
+    of a stream), and whether neither has a nearer one (`mutual`).
+
+    What comes back has the same size and altogether about as many bytes; streams without such an answer are absent.
+    """
+    streams = flows.group_by(STREAM).agg(size=pl.col("bytes").median(), total=pl.col("bytes").sum())
+    back = streams.select(
         "job_id",
-        "step",
         src_addr="dst_addr",
         dst_addr="src_addr",
         back_class="size_class",
         back_size="size",
-        back_bytes="stream_bytes",
-        back_ns="first_ns",
+        back_total="total",
     )
-    same_kind = whole == (pl.col("back_class") == rhythm.WHOLE)
     same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
-    same_bytes = (pl.col("stream_bytes") / pl.col("back_bytes")).log().abs() <= settings.answer_bytes
-    answers = (
-        steps.join(back, on=[*PAIR, "step"])
-        .filter(same_kind, same_size, same_bytes)
-        .group_by(*STREAM, "step")
-        .agg(answer=((pl.col("first_ns") - pl.col("back_ns")).abs() / pl.col("period_ns")).min())
+    same_bytes = (pl.col("total") / pl.col("back_total")).log().abs() <= settings.answer_bytes
+    off = (pl.col("total") / pl.col("back_total")).log().abs()
+    answered = (
+        streams.join(back, on=PAIR)
+        .filter(same_size, same_bytes)
+        .sort(*STREAM, off)
+        .group_by(STREAM, maintain_order=True)
+        .agg(pl.col("back_class").first())
     )
-    return steps.join(answers, on=[*STREAM, "step"], how="left")
+    starts = flows.select(*STREAM, "step", "flow_start_ns").unique().sort("flow_start_ns")
+    back_stream = {"src_addr": "dst_addr", "dst_addr": "src_addr", "back_class": "size_class"}
+    comes_back = starts.select("job_id", "step", "flow_start_ns", **back_stream, back_ns="flow_start_ns")
+    nearest = (
+        starts.join(answered, on=STREAM)
+        .sort("flow_start_ns")
+        .join_asof(
+            comes_back, on="flow_start_ns", by=[*PAIR, "step", "back_class"], strategy="nearest", check_sortedness=False
+        )
+    )
+    partners = nearest.select("job_id", "step", **back_stream, back_ns="flow_start_ns", partner_ns="back_ns")
+    return nearest.join(partners, on=[*PAIR, "step", "back_class", "back_ns"], how="left").select(
+        *STREAM,
+        "step",
+        "flow_start_ns",
+        missed_ns=(pl.col("flow_start_ns") - pl.col("back_ns")).abs(),
+        mutual=(pl.col("partner_ns") == pl.col("flow_start_ns")).fill_null(value=False),
+    )
 
 
 def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -102,29 +133,24 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     -------
     `job_id`, `src_addr`, `dst_addr`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is
     answered later), `expert` (goes on through the step in sizes that never repeat), `filling` (goes on through the step
-    in sizes that do); `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of
-    the size that carries most; NULL where none recurs), `presence` (ratio of the job's steps)
+    in sizes that do); `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that
+    carries most; NULL where none recurs), `presence` (ratio of the job's steps)
     """
-    interval = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
     whole = pl.col("size_class") == rhythm.WHOLE
-    later = (pl.col("answer") >= settings.parallelism.answer_interval * interval) & (
-        pl.col("answer") * pl.col("period_ns") >= settings.parallelism.answer_ms * 1e6
-    )
+    piped = _piped(steps, settings).with_columns(piped=True)
+    judged = steps.join(piped, on=STREAM, how="left").with_columns(pl.col("piped").fill_null(value=False))
     fills = pl.col("spread") >= settings.parallelism.pipeline_spread
-    pipeline = later & (fills | (pl.col("answer") >= settings.parallelism.pipeline_spread / 2))
     expert = (
         whole
-        & ~pipeline.fill_null(value=False)
+        & ~pl.col("piped")
         & (pl.col("spread") >= settings.parallelism.expert_spread)
         & (pl.col("records") >= settings.parallelism.expert_records)
         & (pl.col("fresh") >= settings.parallelism.expert_sizes)
     )
-    filling = ~whole & fills & ~pipeline.fill_null(value=False)
     by_step = (
-        steps.with_columns(pipeline=pipeline.fill_null(value=False), expert=expert, filling=filling)
+        judged.with_columns(expert=expert, filling=~whole & fills & ~pl.col("piped"))
         .group_by(*PAIR, "step")
         .agg(
-            pl.col("pipeline").any(),
             pl.col("expert").any(),
             filling=pl.col("share").filter("filling").sum() >= settings.rhythm.one_size_share,
             distinct=pl.col("distinct").filter(whole).first(),
@@ -133,10 +159,51 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             job_steps=pl.col("job_steps").first(),
         )
     )
-    return by_step.group_by(PAIR).agg(
-        pl.col("pipeline", "expert", "filling").mean(),
-        distinct_sizes=pl.col("distinct").mode().min(),
-        bytes_per_step=pl.col("step_bytes").median(),
-        common_size=pl.col("size").median(),
-        presence=pl.len() / pl.col("job_steps").first(),
+    sure = piped.group_by(PAIR).agg(pl.col("pipeline").max())
+    return (
+        by_step.group_by(PAIR)
+        .agg(
+            pl.col("expert", "filling").mean(),
+            distinct_sizes=pl.col("distinct").mode().min(),
+            bytes_per_step=pl.col("step_bytes").median(),
+            common_size=pl.col("size").median(),
+            presence=pl.len() / pl.col("job_steps").first(),
+        )
+        .join(sure, on=PAIR, how="left")
+        .with_columns(pl.col("pipeline").fill_null(0.0))
+    )
+
+
+def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Find the streams that are a pipeline's: STREAM, `pipeline` (ratio of the steps that say so).
+
+    A pipeline warms up and cools down: the first activation of a step goes before any gradient has come back, the last
+    gradient comes when no activation is left, and in between they may well go together. A rank that comes early to a
+    collective is early, too, but its first record and the one that answers it have no nearer ones; only with a single
+    micro-batch is that so in a pipeline. Where the steps of neighbouring stages overlap, a step's last record may be
+    counted as the next one's first, or its first as the last one's.
+    """
+    ratios = settings.parallelism
+    fills = pl.col("spread") >= ratios.pipeline_spread
+    interval = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
+    least = pl.max_horizontal(ratios.answer_interval * interval, ratios.answer_ms * 1e6 / pl.col("period_ns"))
+
+    def alone(end: str) -> pl.Expr:
+        missed, mutual = pl.col(f"{end}_missed"), pl.col(f"{end}_mutual")
+        far = (missed >= least) & (~mutual | (missed >= interval))
+        return pl.when(fills).then(far).otherwise(missed >= ratios.pipeline_spread / 2).mean()
+
+    either, both = pl.max_horizontal(alone("first"), alone("last")), pl.min_horizontal(alone("first"), alone("last"))
+    edges = (
+        steps.drop_nulls("first_missed")
+        .group_by(STREAM)
+        .agg(pl.col("size").median(), alone=pl.when(fills.mean() >= MAJORITY).then(either).otherwise(both))
+    )
+    back = edges.select("job_id", src_addr="dst_addr", dst_addr="src_addr", back_size="size", back_alone="alone")
+    return (
+        edges.join(back, on=PAIR)
+        .filter((pl.col("size") / pl.col("back_size") - 1).abs() <= settings.rhythm.same_size)
+        .group_by(STREAM)
+        .agg(pipeline=pl.min_horizontal("alone", "back_alone").max())
+        .filter(pl.col("pipeline") >= MAJORITY)
     )
