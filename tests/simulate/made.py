@@ -15,7 +15,7 @@ START_NS = 1_760_000_400 * 10**9
 def one_job(*, faults: Sequence[dict[str, Any]] = (), **changes: Any) -> Scenario:
     """Return a scenario of one job, "it", on hosts of four GPUs; it has two hosts unless told otherwise."""
     job = {"name": "it", "hosts": [0, 1], "tp": 4, "layers": 4, "hidden": 1024, "micro_batches": 2, "forward_ms": 100}
-    fabric = {"hosts": 8, "gpus_per_host": 4, "hosts_per_leaf": 2, "spines": 2}
+    fabric = {"hosts": 32, "gpus_per_host": 4, "hosts_per_leaf": 2, "spines": 2}
     return build_scenario("one", {"fabric": fabric, "jobs": [job | changes], "faults": list(faults)})
 
 
