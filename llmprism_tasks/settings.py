@@ -296,8 +296,19 @@ class ParallelismSettings:
         high=1,
         reason="micro-batches fill half of the step and more, one burst of equal buckets a tenth",
     )
-    expert_spread: float = number(
-        0.5, unit="ratio of the period", low=0, high=1, reason="experts are called in every layer of every micro-batch"
+    filling_spread: float = number(
+        0.5,
+        unit="ratio of the period",
+        low=0,
+        high=1,
+        reason="experts and context-parallel rings are called in every layer, through most of the step",
+    )
+    expert_variation: float = number(
+        0.002,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="deviation of a pair's bytes per step: hundreds of routed messages vary by a percent, gradients do not",
     )
     expert_records: int = number(
         8,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import RhythmSettings, Settings
 from llmprism_tasks.stages import rhythm, sizes
 
@@ -139,11 +140,11 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     whole = pl.col("size_class") == rhythm.WHOLE
     piped = _piped(steps, settings).with_columns(piped=True)
     judged = steps.join(piped, on=STREAM, how="left").with_columns(pl.col("piped").fill_null(value=False))
-    fills = pl.col("spread") >= settings.parallelism.pipeline_spread
+    fills = pl.col("spread") >= settings.parallelism.filling_spread
     expert = (
         whole
         & ~pl.col("piped")
-        & (pl.col("spread") >= settings.parallelism.expert_spread)
+        & fills
         & (pl.col("records") >= settings.parallelism.expert_records)
         & (pl.col("fresh") >= settings.parallelism.expert_sizes)
     )
@@ -152,18 +153,21 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .group_by(*PAIR, "step")
         .agg(
             pl.col("expert").any(),
-            filling=pl.col("share").filter("filling").sum() >= settings.rhythm.one_size_share,
+            filling=pl.col("share").filter("filling").sum() >= MAJORITY,
             distinct=pl.col("distinct").filter(whole).first(),
             step_bytes=pl.col("stream_bytes").filter(whole).first(),
             size=pl.col("size").sort_by("share").filter(~whole.sort_by("share")).last(),
             job_steps=pl.col("job_steps").first(),
         )
     )
+    # Records that the collector splits have new sizes, too, but in all the same bytes.
+    varies = _deviation("step_bytes") >= settings.parallelism.expert_variation * pl.col("step_bytes").median()
     sure = piped.group_by(PAIR).agg(pl.col("pipeline").max())
     return (
         by_step.group_by(PAIR)
         .agg(
-            pl.col("expert", "filling").mean(),
+            expert=pl.when(varies).then(pl.col("expert").mean()).otherwise(0.0),
+            filling=pl.col("filling").mean(),
             distinct_sizes=pl.col("distinct").mode().min(),
             bytes_per_step=pl.col("step_bytes").median(),
             common_size=pl.col("size").median(),
@@ -172,6 +176,10 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .join(sure, on=PAIR, how="left")
         .with_columns(pl.col("pipeline").fill_null(0.0))
     )
+
+
+def _deviation(column: str) -> pl.Expr:
+    return SIGMA_PER_MAD * (pl.col(column) - pl.col(column).median()).abs().median()
 
 
 def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
