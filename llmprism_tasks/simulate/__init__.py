@@ -13,8 +13,8 @@ and gradient norm; receivers' clear-to-send messages; ECMP by hash; 58 bytes of 
 degraded switches.
 
 Around the jobs: their starts (rendezvous over TCP, checkpoints loaded, weights broadcast along binary trees), stops,
-crashes, returns on other hosts and growth; reads and checkpoints at storage outside the topology; tenants that do
-inference or shuffle; chatter, heartbeats, copies of weights, acknowledgements; a collector with idle and active
+crashes, hangs, returns on other hosts and growth; reads and checkpoints at storage outside the topology; tenants that
+do inference or shuffle; chatter, heartbeats, copies of weights, acknowledgements; a collector with idle and active
 timeouts that samples, loses, doubles, disorders and mistimes records and may not know their paths.
 
 Simplified: the queue pairs of one use share links equally, and other uses and tenants don't meet; a degraded switch

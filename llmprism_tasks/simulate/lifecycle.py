@@ -25,8 +25,9 @@ class Stay:
     index : the job's place in the scenario
     number : how many stays came before
     start_s : when its first process comes up; 0 if it ran before
-    end_s : when it is told to stop, or crashes
+    end_s : when it is told to stop, crashes or hangs
     crash : whether it stops at once; else with the step that is under way
+    left_s : when it leaves its GPUs, if that is later
     """
 
     job: Job
@@ -35,6 +36,7 @@ class Stay:
     start_s: float = 0.0
     end_s: float = NEVER
     crash: bool = False
+    left_s: float = 0.0
 
     @property
     def everlasting(self) -> bool:
@@ -51,9 +53,11 @@ def _stays_of(index: int, job: Job, lives: Sequence[Life], restarts: Sequence[Re
     life = next((life for life in lives if life.job == job.name), Life(job=job.name))
     number, start_s = 0, life.start_s
     for restart in sorted((r for r in restarts if r.job == job.name), key=lambda restart: restart.at_s):
-        yield Stay(job, index, number, start_s, restart.at_s, restart.stop == "crash")
+        back_s = restart.at_s + restart.pause_s
+        left_s = back_s if restart.stop == "hang" else restart.at_s
+        yield Stay(job, index, number, start_s, restart.at_s, restart.stop != "in_order", left_s)
         job = dataclasses.replace(job, hosts=restart.hosts or job.hosts, dp=restart.dp or job.dp)
-        number, start_s = number + 1, restart.at_s + restart.pause_s
+        number, start_s = number + 1, back_s
     yield Stay(job, index, number, start_s, life.end_s)
 
 
@@ -86,6 +90,6 @@ def check_stays(
                 raise wrong(here, "a GPU of the fabric")
             others = taken.setdefault(nic, [])
             for other in others:
-                if stay.start_s < other.end_s and other.start_s < stay.end_s:
+                if stay.start_s < max(other.end_s, other.left_s) and other.start_s < max(stay.end_s, stay.left_s):
                     raise wrong(here, f"a GPU that job {other.job.name!r} does not use")
             others.append(stay)

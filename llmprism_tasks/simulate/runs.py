@@ -36,6 +36,7 @@ class Run:
     saves : the cycles in which a checkpoint is written, when they have updated their parameters
     arrived_ns : when the job's first process came up
     begin_ns, end_ns : what its cycles send from the one on, and until the other, is sent
+    left_ns : when the job leaves its GPUs; later than `end_ns` if it hangs
     """
 
     model: JobModel
@@ -46,6 +47,7 @@ class Run:
     arrived_ns: int = 0
     begin_ns: int = 0
     end_ns: int = 2**62
+    left_ns: int = 2**62
 
 
 def step_ends(run: Run) -> tuple[Indices, Indices]:
@@ -112,8 +114,9 @@ def stay_run(
     if stay.end_s == last_s and not stay.crash:
         end_ns = int(ended[np.searchsorted(ended, end_ns)])
     arrived_ns = start_ns + round(stay.start_s * 1e9)
+    left_ns = max(end_ns, start_ns + round(min(stay.left_s, length_ns / 1e9) * 1e9))
     begin_ns = int(ended[0]) if stay.start_s else arrived_ns
-    return dataclasses.replace(run, arrived_ns=arrived_ns, begin_ns=begin_ns, end_ns=end_ns)
+    return dataclasses.replace(run, arrived_ns=arrived_ns, begin_ns=begin_ns, end_ns=end_ns, left_ns=left_ns)
 
 
 def pick(part: Any, chosen: Indices, among: Indices) -> Any:

@@ -61,7 +61,9 @@ class Restart:
     at_s: float = number(60.0, unit="s", low=0, high=NEVER, reason="when it stops, after the run's start")
     pause_s: float = number(10.0, unit="s", low=0, high=NEVER, reason="until its first process comes up again")
     stop: str = text(
-        "crash", choices=("crash", "in_order"), reason="crash: at once; in_order: with the step that is under way"
+        "crash",
+        choices=("crash", "hang", "in_order"),
+        reason="crash: at once; hang: at once, but it keeps its GPUs; in_order: with the step that is under way",
     )
     hosts: tuple[int, ...] = indices("the hosts it comes back on; the same when empty")
     dp: int = number(0, unit="replicas", low=0, high=4096, reason="data-parallel degree from then on; 0: the same")

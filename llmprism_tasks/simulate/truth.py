@@ -82,7 +82,7 @@ def _layouts(runs: Sequence[Run], start_ns: int, end_ns: int) -> pl.DataFrame:
 
 def _span(run: Run, start_ns: int, end_ns: int) -> tuple[int, int]:
     """Return when a run's job is there, within the data."""
-    return max(start_ns, run.arrived_ns), min(end_ns, run.end_ns)
+    return max(start_ns, run.arrived_ns), min(end_ns, run.left_ns)
 
 
 def _members(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:

@@ -154,3 +154,13 @@ def test_a_fault_is_named_where_the_job_met_it() -> None:
     cured = run(small(restarts=[back], faults=[slow | {"start_s": 0, "end_s": 22}])).truth["truth_faults"].to_dicts()
     assert [row["subject"] for row in cured] == ["10.2.0.0"]
     assert cured[0]["end_ns"] <= START_NS + 22 * SECOND_NS
+
+
+def test_a_job_that_hangs_sends_nothing_but_keeps_its_gpus_until_it_is_restarted() -> None:
+    made = run(small(restarts=[{"job": "pipeline", "at_s": 20, "pause_s": 25, "stop": "hang"}]))
+    assert [(start, end) for start, end, _ in stays(made, "pipeline")] == [(0, 45), (45, 60)]
+    started = (of_job(made, "pipeline")["flow_start_ns"] - START_NS) / SECOND_NS
+    assert not started.is_between(20, 45, closed="left").any()
+    ended = (made.truth["truth_steps"].filter(job="pipeline")["end_ns"] - START_NS) / SECOND_NS
+    assert not ended.is_between(20, 45).any()
+    assert (ended > 45).any()

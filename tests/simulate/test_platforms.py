@@ -23,7 +23,7 @@ def step_seconds(found: Simulation) -> dict[str, float]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("background", "coarse", "inference", "lossy", "narrow", "one_after_another", "pathless", "restarts"),
+        *("background", "coarse", "hang", "inference", "lossy", "narrow", "one_after_another", "pathless", "restarts"),
         *("sampled", "short_steps", "twins", "two_tenants", "uneven_steps"),
     ],
 )
