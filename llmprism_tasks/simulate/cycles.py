@@ -40,7 +40,7 @@ class JobModel:
     programs : what the ranks of each pp_stage do in a cycle
     gpu : each rank's compute factor, about 1, shape (pp, units, tp)
     rates : bits per second of each use's queue pairs, with healthy switches
-    taste : how popular experts are for good, as in `jitter.route`
+    taste : how popular experts are for good, as in `routing.route`
     """
 
     job: Job
