@@ -28,6 +28,10 @@ a step that counts, a gather beside its reduce-scatter, has a third of the bytes
 FEW = 3
 """Bursts that are too few for a median: of four, two lie inside, whole, and their difference can be looked at."""
 
+NESTED = 0.7
+"""Ratio of the time that bursts must go on for to be steps between checkpoints rather than the buckets of a step: those
+are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step."""
+
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
 
@@ -141,14 +145,24 @@ def _cut(sizes: Integers, gaps: Floats, threshold: float) -> Integers:
 
 
 @compiled
-def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> tuple[Floats, Floats]:
+def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> tuple[Integers, Floats, Floats]:
     numbers = _cut(sizes, gaps, threshold)
     burst_ends = np.zeros(numbers[-1] + 1, dtype=np.float64)
     burst_bytes = np.zeros(numbers[-1] + 1, dtype=np.float64)
     for i in range(gaps.size):
         burst_ends[numbers[i]] = max(burst_ends[numbers[i]], float(ends[i] - ends[0]))
         burst_bytes[numbers[i]] += sizes[i]
-    return burst_ends, burst_bytes
+    return numbers, burst_ends, burst_bytes
+
+
+@compiled
+def _composite(numbers: Integers, gaps: Floats) -> bool:
+    """Whether most bursts are of several transfers, one after the other."""
+    several = np.zeros(numbers[-1] + 1, dtype=np.int64)
+    for i in range(1, gaps.size):
+        if gaps[i] > 0 and numbers[i] == numbers[i - 1]:
+            several[numbers[i]] = 1
+    return bool(np.median(several) > 0.5)
 
 
 @compiled
@@ -198,7 +212,7 @@ def _quiet_gaps(
         if ordered[-1] > shortest_gap:  # perhaps no gap stands out because every transfer is a burst of its own
             ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
         for threshold, clarity in ways:
-            burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
+            numbers, burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
             pace = np.diff(burst_ends)
             if pace.size == 0:
                 continue
@@ -207,11 +221,13 @@ def _quiet_gaps(
                     continue
             elif clarity < few_ratio or not _few_alike(burst_bytes, pace, byte_tolerance, pace_tolerance):
                 continue
-            if burst_ends.size * np.median(pace) < persistence * np.sum(pace):
+            covered = burst_ends.size * np.median(pace) / np.sum(pace)
+            if covered < persistence:
                 continue
-            thresholds[s], clarities[s], counts[s] = threshold, clarity, burst_ends.size
-            periods[s], means[s] = np.median(pace), np.mean(pace)
-            break
+            nested = burst_ends.size > counts[s] and covered >= NESTED and _composite(numbers, gaps)
+            if counts[s] == 0 or nested:
+                thresholds[s], clarities[s], counts[s] = threshold, clarity, burst_ends.size
+                periods[s], means[s] = np.median(pace), np.mean(pace)
     return thresholds, periods, means, clarities, counts
 
 
