@@ -77,13 +77,13 @@ def filling(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
 
     Parameters
     ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size` (bytes)
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size` (bytes)
     same_size : ratio by which sizes of one tensor may differ
     """
     fills = pl.col("kind") == "filling"
     peers = pl.col("dst_addr").filter(fills).n_unique().over("job_id", "src_addr")
     ring = pl.when(peers > RING_PEERS).then(pl.lit("ep")).otherwise(pl.lit("cp"))
-    gradients = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="common_size").unique()
+    gradients = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="burst_size").unique()
     ratio = pl.col("reduced") / pl.col("common_size")
     alike = pl.any_horizontal((ratio / precision - 1).abs() <= same_size for precision in (1, 2))
     sharded = (

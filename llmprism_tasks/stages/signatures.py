@@ -156,7 +156,8 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             filling=pl.col("share").filter("filling").sum() >= MAJORITY,
             distinct=pl.col("distinct").filter(whole).first(),
             step_bytes=pl.col("stream_bytes").filter(whole).first(),
-            size=pl.col("size").sort_by("share").filter(~whole.sort_by("share")).last(),
+            size=_largest("size", ~whole),
+            burst_size=_largest("size", ~whole & ~fills & ~pl.col("piped")),
             job_steps=pl.col("job_steps").first(),
         )
     )
@@ -171,11 +172,17 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             distinct_sizes=pl.col("distinct").mode().min(),
             bytes_per_step=pl.col("step_bytes").median(),
             common_size=pl.col("size").median(),
+            burst_size=pl.col("burst_size").median(),
             presence=pl.len() / pl.col("job_steps").first(),
         )
         .join(sure, on=PAIR, how="left")
         .with_columns(pl.col("pipeline").fill_null(0.0))
     )
+
+
+def _largest(column: str, chosen: pl.Expr) -> pl.Expr:
+    """Return a column's value where the chosen stream carries most; NULL if none is chosen."""
+    return pl.col(column).sort_by("share").filter(chosen.sort_by("share")).last()
 
 
 def _deviation(column: str) -> pl.Expr:
