@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import cluster
@@ -87,6 +87,9 @@ def _chatter(seconds: float) -> tuple[Traffic, ...]:
 FOUR_HOSTS = nics("1.1", "2.1", "3.1", "4.1")
 OTHER_FOUR = nics("1.2", "2.2", "3.2", "4.2")
 
+TWO_BY_TWO = Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, micro_batches=4, layers=4, layer_s=0.05)
+CRASHING = Job("jobB", "ddp", FOUR_HOSTS, 400, dp=4, layers=6, layer_s=0.03, seed=2, start_s=40.0)
+
 SCENARIOS: dict[str, Scenario] = {
     "fsdp4": Scenario((Job("jobA", "fsdp", nics("1.1", "1.2", "3.1", "3.2"), 115, dp=4, layers=3, layer_s=0.035),)),
     "pp4_only": Scenario((Job("jobA", "pipeline", FOUR_HOSTS, 115, pp=4, micro_batches=8, layer_s=0.03, tokens=1024),)),
@@ -100,29 +103,14 @@ SCENARIOS: dict[str, Scenario] = {
         )
     ),
     "two_pipelines": Scenario(
-        (
-            Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, micro_batches=4, layers=4, layer_s=0.05),
-            Job(
-                "jobB",
-                "pipeline",
-                OTHER_FOUR,
-                115,
-                dp=2,
-                pp=2,
-                micro_batches=4,
-                layers=4,
-                layer_s=0.05,
-                seed=2,
-                start_s=4.0,
-            ),
-        )
+        (TWO_BY_TWO, replace(TWO_BY_TWO, name="jobB", addrs=OTHER_FOUR, seed=2, start_s=4.0)),
     ),
     "interleaved": Scenario(
         (Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, virtual=2, micro_batches=4, layer_s=0.03),)
     ),
     "background": Scenario(
         (
-            Job("jobA", "pipeline", FOUR_HOSTS, 115, dp=2, pp=2, micro_batches=4, layers=4, layer_s=0.05),
+            TWO_BY_TWO,
             Job("jobB", "ddp", nics("2.2", "4.2"), 115, dp=2, layers=4, layer_s=0.06, seed=2, start_s=5.0),
         ),
         traffic=(
@@ -136,16 +124,12 @@ SCENARIOS: dict[str, Scenario] = {
     "restart": Scenario(
         (
             Job("jobA", "ddp", nics("1.2", "3.2"), 145, dp=2, layers=6, layer_s=0.05),
-            Job("jobB", "ddp", FOUR_HOSTS, 400, dp=4, layers=6, layer_s=0.03, seed=2, start_s=40.0),
-            Job(
-                "jobB_again",
-                "ddp",
-                (*FOUR_HOSTS[:3], "10.0.4.2"),
-                45,
-                dp=4,
-                layers=6,
-                layer_s=0.03,
-                seed=2,
+            CRASHING,
+            replace(
+                CRASHING,
+                name="jobB_again",
+                addrs=(*FOUR_HOSTS[:3], "10.0.4.2"),
+                seconds=45,
                 start_s=100.0,
                 port=29501,
             ),

@@ -132,13 +132,11 @@ def slowness(file: Path) -> float:
         return 1.0
 
 
-def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) -> None:
-    """Train; as long as the file `slow` exists, compute by the factor in it more slowly."""
-    torch.set_num_threads(1)
-    torch.manual_seed(job["seed"])
-    random.seed(1000 * job["seed"] + rank)
-    store = dist.TCPStore(job["addrs"][0], job["port"], len(job["addrs"]), is_master=rank == 0)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=len(job["addrs"]), timeout=timedelta(seconds=90))
+def join(job: dict[str, Any], rank: int, log: Callable[..., None]) -> tuple[Layout, dist.TCPStore]:
+    """Meet the other ranks and log the rank's place among them."""
+    ranks = len(job["addrs"])
+    store = dist.TCPStore(job["addrs"][0], job["port"], ranks, is_master=rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=90))
     layout = Layout(job, rank)
     log(
         "rank",
@@ -148,11 +146,40 @@ def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) 
         dp_group=[job["addrs"][member] for member in layout.dp_ranks] if job["dp"] > 1 else [],
         pp_group=[job["addrs"][member] for member in layout.pp_ranks] if job["pp"] > 1 else [],
     )
+    return layout, store
+
+
+class Pace:
+    """How many steps make the seconds that are asked for; rank 0 says so once it knows how long a step takes."""
+
+    def __init__(self, seconds: float, store: dist.TCPStore) -> None:
+        self.seconds, self.store = seconds, store
+        self.began = self.warm = time.monotonic()
+        self.steps = PACED + 1
+
+    def after(self, step: int) -> None:
+        """Take note of the end of a step; the first, which warms up, tells nothing."""
+        now = time.monotonic()
+        if step == 0:
+            self.warm = now
+        elif step == PACED - 1:
+            if dist.get_rank() == 0:
+                left, pace = self.seconds - (now - self.began), (now - self.warm) / step
+                self.store.set("steps", str(PACED + max(0, round(left / pace))))
+            self.steps = int(self.store.get("steps"))
+
+
+def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) -> None:
+    """Train; as long as the file `slow` exists, compute by the factor in it more slowly."""
+    torch.set_num_threads(1)
+    torch.manual_seed(job["seed"])
+    random.seed(1000 * job["seed"] + rank)
+    layout, store = join(job, rank, log)
     model, forward_backward = build(job, layout, log)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     batch = job["micro_batches"], job["tokens"]
-    began, step, steps = time.monotonic(), 0, PACED + 1
-    while step < steps:
+    pace, step = Pace(job["seconds"], store), 0
+    while step < pace.steps:
         start = time.time_ns()
         models.Accelerator.factor = slowness(slow)
         tokens = torch.randint(models.VOCABULARY, batch)
@@ -166,14 +193,8 @@ def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) 
             written = write_checkpoint(model, optimizer, job["storage"])
             dist.barrier()
             log("checkpoint", step=step, start_ns=start, end_ns=time.time_ns(), bytes=written)
+        pace.after(step)
         step += 1
-        if step == 1:
-            warm = time.monotonic()
-        if step == PACED:
-            if rank == 0:
-                pace = (time.monotonic() - warm) / (PACED - 1)
-                store.set("steps", str(round((job["seconds"] - time.monotonic() + began) / pace) + PACED))
-            steps = int(store.get("steps"))
     dist.barrier()
     dist.destroy_process_group()
 
