@@ -206,6 +206,13 @@ class RhythmSettings:
         high=1,
         reason="a step's period moves most bytes; beside a part of it, the rest seems to come by chance",
     )
+    compact: float = number(
+        0.5,
+        unit="ratio of the period",
+        low=0,
+        high=1,
+        reason="synchronisation takes less; traffic of every layer, experts' or blocks of context, takes more",
+    )
     steady_variation: float = number(
         0.3,
         unit="ratio",
@@ -241,18 +248,71 @@ class RecognitionSettings:
         reason="Jaccard similarity of host sets above which clusters are one job; rails of one job have the same hosts",
     )
     phase_tolerance: float = number(
-        0.01,
+        0.001,
         unit="ratio of the period",
         low=0,
         high=0.5,
-        reason="ends of one job's steps keep their distance within milliseconds; two jobs' drift apart by their jitter",
+        reason="ends of one job's steps keep their distance to half of this; two jobs' walk beyond it in ten steps",
+    )
+    phase_tolerance_ms: float = number(
+        3.0,
+        unit="ms",
+        low=0,
+        high=1000,
+        reason="what a lost last record, a clock of milliseconds or a crossing flow change in a step's end",
+    )
+    walk_parts: int = number(
+        6,
+        unit="parts",
+        low=1,
+        high=100,
+        reason="distances are compared a sixth of the steps apart: a fault that comes and goes touches a minority, "
+        "a drift adds up",
     )
     own_jitter: float = number(
-        0.35,
+        0.5,
+        unit="ratio",
+        low=0,
+        high=10,
+        reason="how far the distance walks over the jitter of both: rails of one job up to 0.27, two jobs 0.87 and more",
+    )
+    negligible: float = number(
+        0.002,
         unit="ratio",
         low=0,
         high=1,
-        reason="jitter of the difference of step times over the sum of both jitters: 0 in one job, 0.7 between two",
+        reason="of a NIC's largest pair: chatter has 0.0004 and less, the smallest activations 0.013",
+    )
+    regular_bursts: int = number(
+        4, unit="bursts", low=2, high=100, reason="two or three alike happen by chance: three copies of one model"
+    )
+    main_share: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of a NIC's largest pair: the first gradients seen carry most, a copy beside steps that repeat does not",
+    )
+    least_presence: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of the turns since it began: experts are called in all, copies and chatter in few",
+    )
+    longest_silence: float = number(
+        2.0,
+        unit="ratio",
+        low=1,
+        high=100,
+        reason="of the longest silence before: a pair silent for twice as long, while its job goes on, is over",
+    )
+    least_bytes: int = number(
+        10_000_000,
+        unit="bytes",
+        low=0,
+        high=10**12,
+        reason="of a job's typical NIC in a window: chatter with all others stays below, a step of the smallest moves more",
     )
     silent_periods: float = number(
         1.5,

@@ -44,6 +44,7 @@ class Rhythms(NamedTuple):
     threshold : ns, gaps above it cut; NaN where no way of cutting is periodic
     period : ns, median time from one burst's end to the next; NaN likewise
     mean_period : ns, mean of the same
+    duration : ns, median time from a burst's first start to its last end; NaN likewise
     clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
     bursts : how many bursts that makes; 0 where there is none
     """
@@ -51,6 +52,7 @@ class Rhythms(NamedTuple):
     threshold: Floats
     period: Floats
     mean_period: Floats
+    duration: Floats
     clarity: Floats
     bursts: Integers
 
@@ -156,6 +158,15 @@ def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> 
 
 
 @compiled
+def _duration(numbers: Integers, starts: Integers, burst_ends: Floats) -> float:
+    """Median time from a burst's first start to its last end."""
+    lasting = np.zeros(burst_ends.size, dtype=np.float64)
+    for i in range(starts.size - 1, -1, -1):
+        lasting[numbers[i]] = burst_ends[numbers[i]] - starts[i]
+    return float(np.median(lasting))
+
+
+@compiled
 def _composite(numbers: Integers, gaps: Floats) -> bool:
     """Whether most bursts are of several transfers, one after the other."""
     several = np.zeros(numbers[-1] + 1, dtype=np.int64)
@@ -179,6 +190,21 @@ def _few_alike(burst_bytes: Floats, pace: Floats, byte_tolerance: float, pace_to
 
 
 @compiled
+def _ways(gaps: Floats, shortest_gap: float, clearest_ratio: float, few_ratio: float) -> list[tuple[float, float]]:
+    """Return the thresholds that may cut a series, each with its clarity, the clearest first."""
+    ordered = np.sort(gaps[1:])[::-1]
+    ways = [(0.0, 0.0)][1:]
+    if ordered.size > 1:
+        ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
+        for rank in np.argsort(-ratios)[:MOST_CANDIDATES]:
+            if ratios[rank] >= (clearest_ratio if rank >= FEW - 1 else few_ratio):
+                ways.append((np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap)), ratios[rank]))
+    if ordered[-1] > shortest_gap:  # perhaps no gap stands out because every transfer is a burst of its own
+        ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
+    return ways
+
+
+@compiled
 def _quiet_gaps(
     starts: Integers,
     ends: Integers,
@@ -190,11 +216,12 @@ def _quiet_gaps(
     pace_tolerance: float,
     persistence: float,
     few_ratio: float,
-) -> tuple[Floats, Floats, Floats, Floats, Integers]:
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers]:
     series = offsets.size - 1
     thresholds = np.full(series, np.nan)
     periods = np.full(series, np.nan)
     means = np.full(series, np.nan)
+    durations = np.full(series, np.nan)
     clarities = np.zeros(series)
     counts = np.zeros(series, dtype=np.int64)
     for s in range(series):
@@ -202,15 +229,7 @@ def _quiet_gaps(
         if high - low < 2:
             continue
         gaps = _gaps(starts[low:high], ends[low:high])
-        ordered = np.sort(gaps[1:])[::-1]
-        ways = [(0.0, 0.0)][1:]
-        if ordered.size > 1:
-            ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
-            for rank in np.argsort(-ratios)[:MOST_CANDIDATES]:
-                if ratios[rank] >= (clearest_ratio if rank > 1 else few_ratio):
-                    ways.append((np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap)), ratios[rank]))
-        if ordered[-1] > shortest_gap:  # perhaps no gap stands out because every transfer is a burst of its own
-            ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
+        ways = _ways(gaps, shortest_gap, clearest_ratio, few_ratio)
         for threshold, clarity in ways:
             numbers, burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
             pace = np.diff(burst_ends)
@@ -228,7 +247,8 @@ def _quiet_gaps(
             if counts[s] == 0 or nested:
                 thresholds[s], clarities[s], counts[s] = threshold, clarity, burst_ends.size
                 periods[s], means[s] = np.median(pace), np.mean(pace)
-    return thresholds, periods, means, clarities, counts
+                durations[s] = _duration(numbers, starts[low:high], burst_ends + ends[low])
+    return thresholds, periods, means, durations, clarities, counts
 
 
 @compiled

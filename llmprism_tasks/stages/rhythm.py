@@ -34,10 +34,10 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     Returns
     -------
     a row per pair (`size_class` -1), and one per size that recurs: `src_addr`, `dst_addr`, `size_class`,
-    `threshold_ns` (a longer gap ends a burst), `period_ns`, `mean_period_ns` (all NULL without a period), `clarity`
-    (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`, `first_ns`, `last_ns` (first
-    and last flow's start), and of the pair `common_size` (bytes) and `common_share` (ratio of bytes): of the size that
-    carries most
+    `threshold_ns` (a longer gap ends a burst), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL
+    without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`,
+    `first_ns`, `last_ns` (first and last flow's start), and of the pair `common_size` (bytes) and `common_share` (ratio
+    of bytes): of the size that carries most
     """
     whole = _rhythms(flows.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
     classed = sizes.with_class(flows, settings.same_size)
@@ -70,6 +70,7 @@ def _rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         threshold_ns=pl.Series(found.threshold).fill_nan(None),
         period_ns=pl.Series(found.period).fill_nan(None),
         mean_period_ns=pl.Series(found.mean_period).fill_nan(None),
+        duration_ns=pl.Series(found.duration).fill_nan(None),
         clarity=pl.Series(found.clarity),
         bursts=pl.Series(found.bursts),
     )
@@ -188,14 +189,21 @@ def _bytes_of(*, whole: bool) -> pl.Expr:
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
 
-    Of a pair that has it as a whole, its parts are left out.
+    Of a pair that has it as a whole its parts are left out, unless they alone are quiet for most of the period: they
+    are its gradients, and other traffic fills the step.
     """
     fits = _same_period("period_ns", "group_period_ns", settings) | _same_period(
         "mean_period_ns", "group_period_ns", settings
     )
+    whole = pl.col("size_class") == WHOLE
     kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
-    whole = kept.filter(pl.col("size_class") == WHOLE).select(PAIR)
-    return kept.filter(pl.col("size_class") == WHOLE).vstack(kept.join(whole, on=PAIR, how="anti"))
+    compact = pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns")
+    return (
+        kept.with_columns(compact=compact)
+        .filter(pl.col("compact") | ~pl.col("compact").any().over(PAIR))
+        .filter(whole | ~whole.any().over(PAIR))
+        .drop("compact")
+    )
 
 
 def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
