@@ -31,13 +31,15 @@ def empty(table: str) -> pl.DataFrame:
 
 
 def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
-    """Bring rows to a contract table's columns, types and key order.
+    """Bring rows to a contract table's columns, types and key order; optional columns they do not have are NULL.
 
     Raises
     ------
     ContractError : a column is missing, or holds values that its type cannot
     """
     wanted = table_named(table)
+    unknown = [column.name for column in wanted.columns if column.optional and column.name not in frame.columns]
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in unknown)
     missing = [name for name in wanted.column_names if name not in frame.columns]
     if missing:
         raise ContractError(

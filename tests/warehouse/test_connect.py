@@ -16,14 +16,15 @@ import pytest
 from flowfiles import WINDOW
 
 from llmprism_tasks.errors import ContractError, InputError, WarehouseBusy
-from llmprism_tasks.tables import TABLES
+from llmprism_tasks.tables import TABLES, table_named
 from llmprism_tasks.warehouse import schema, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
+INTO = "INSERT INTO job_members (window_start_ns, job_id, addr, host)"
 HOLD = """
 with warehouse.writing() as connection:
     connection.execute("DELETE FROM job_members")
-    connection.execute("INSERT INTO job_members SELECT {start}, 'new', range::VARCHAR, 'h' FROM range(200000)")
+    connection.execute("{into} SELECT {start}, 'new', range::VARCHAR, 'h' FROM range(200000)")
     print("writing", flush=True)
     time.sleep(60)
 """
@@ -32,8 +33,8 @@ for _ in range(15):
     def work(connection):
         count = connection.execute("SELECT count(*) FROM job_members WHERE job_id = 'count'").fetchone()[0]
         connection.execute("DELETE FROM job_members WHERE job_id = 'other'")
-        connection.execute("INSERT INTO job_members VALUES ({start}, 'count', ?, 'h')", [str(count)])
-        connection.execute("INSERT INTO job_members VALUES ({start}, 'other', 'a', 'h')")
+        connection.execute("{into} VALUES ({start}, 'count', ?, 'h')", [str(count)])
+        connection.execute("{into} VALUES ({start}, 'other', 'a', 'h')")
     warehouse.write(work)
 """
 Start = Callable[[Warehouse, str], subprocess.Popen[str]]
@@ -50,7 +51,7 @@ def start() -> Iterator[Start]:
         from llmprism_tasks.warehouse.connect import Warehouse
         warehouse = Warehouse({warehouse.location!r}, 60)
         """
-        text = textwrap.dedent(head) + work.format(start=WINDOW.start_ns)
+        text = textwrap.dedent(head) + work.format(start=WINDOW.start_ns, into=INTO)
         running.append(subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True))
         return running[-1]
 
@@ -66,9 +67,7 @@ def wait_until_it_writes(process: subprocess.Popen[str]) -> None:
 
 
 def put(warehouse: Warehouse, job: str) -> None:
-    warehouse.write(
-        lambda connection: connection.execute(f"INSERT INTO job_members VALUES ({WINDOW.start_ns}, ?, 'a', 'h')", [job])
-    )
+    warehouse.write(lambda connection: connection.execute(f"{INTO} VALUES ({WINDOW.start_ns}, ?, 'a', 'h')", [job]))
 
 
 def jobs(warehouse: Warehouse) -> list[str]:
@@ -146,6 +145,21 @@ def test_an_older_warehouse_is_brought_forward_with_its_rows(tmp_path: Path, kin
     )
     assert told.rows() == [(5, 3, 2, None), (1, 0, 0, None)]
     assert store.query(warehouse, "SELECT version FROM schema_version").item() == schema.current()[0]
+
+
+@pytest.mark.parametrize("kind", ["{}.duckdb", "ducklake:{}.ducklake"])
+def test_what_older_jobs_do_not_tell_is_null(tmp_path: Path, kind: str) -> None:
+    warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
+    old = (Path(__file__).parent / "schema_version_1.sql").read_text(encoding="utf-8")
+    warehouse.write(lambda connection: connection.execute(old))
+    open_warehouse(warehouse.location, lock_wait_s=1)
+    told = store.query(warehouse, "SELECT job_id, dp, confidence, cp, sharded, recognition_confidence FROM jobs")
+    assert told.rows() == [("j", 2, 1.0, None, None, None)]
+    members = store.query(warehouse, "SELECT addr, pp_stage, dp_group FROM job_members ORDER BY addr")
+    assert members.rows() == [("a", None, None), ("b", None, None)]
+    for table in ("jobs", "job_members"):
+        names = store.query(warehouse, f"DESCRIBE {table}")["column_name"].to_list()
+        assert names == list(table_named(table).column_names)
 
 
 def test_views_are_renewed_when_their_text_has_changed(warehouse: Warehouse) -> None:
