@@ -3,11 +3,12 @@
 #              eval "$(make env)" for airflow and llmprism commands of your own
 # make test    linter, type checker and every test
 # make scores  how right the results are on the captures of real training in tests/data/real
+# make accuracy  how right both methods are on simulated platforms and captures, as docs/accuracy.md; goes on where it was
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo up down report latency env test scores clean
+.PHONY: setup demo up down report latency env test scores accuracy clean
 
 setup: $(INSTALLED)
 
@@ -44,5 +45,9 @@ test: setup
 scores: setup
 	@$(BIN)/python tests/golden
 
+accuracy: setup
+	-@$(BIN)/python -m accuracy run
+	@$(BIN)/python -m accuracy page
+
 clean:
-	rm -rf .venv .demo
+	rm -rf .venv .demo .accuracy

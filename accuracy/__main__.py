@@ -1,0 +1,76 @@
+"""`python -m accuracy run`, `page` or `wrong`: measure, write `docs/accuracy.md`, or say what is wrong in words."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from accuracy.families import FAMILIES
+from accuracy.faults import wrongs
+from accuracy.page import write_page
+from accuracy.running import run_missing
+from accuracy.runs import METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources, kept
+
+GROUPS = (*FAMILIES, "curves", "captures")
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main() -> int:
+    """Run a command line; returns the exit code: 1 if a run failed."""
+    arguments = _parser().parse_args()
+    failed: list[str] = []
+    if arguments.command == "run":
+        failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
+    elif arguments.command == "wrong":
+        for source in _sources(arguments):
+            for method in arguments.method or METHODS[:1]:
+                for job, words in _wrongs(source, method):
+                    _say(f"{source.group} {source.label}, {method}, {job}: {words}")
+    else:
+        for file in write_page(arguments.out, arguments.seeds, arguments.folders):
+            _say(f"Written: {file}")
+    for line in failed:
+        _say(f"Failed: {line}")
+    return 1 if failed else 0
+
+
+def _wrongs(source: Source, method: str) -> list[tuple[str, str]]:
+    result = kept(source, method)
+    return [("all", "not measured")] if result is None else list(wrongs(result))
+
+
+def _say(line: str) -> None:
+    console.print(line, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m accuracy", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--seeds", type=int, nargs="+", help="of families and curves; default: the published ones")
+    common.add_argument("--folders", type=Path, nargs="+", help="with flows, topology.csv and truth/, besides captures")
+    for name in ("run", "wrong"):
+        chosen = commands.add_parser(name, parents=[common])
+        chosen.add_argument("--families", nargs="+", choices=GROUPS, default=GROUPS, metavar="NAME")
+        chosen.add_argument("--method", nargs="+", choices=METHODS)
+        chosen.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
+    page = commands.add_parser("page", parents=[common])
+    page.add_argument("--out", type=Path, default=PROJECT / "docs" / "accuracy.md")
+    return parser
+
+
+def _sources(arguments: argparse.Namespace) -> Iterator[Source]:
+    yield from family_sources([name for name in arguments.families if name in FAMILIES], arguments.seeds)
+    if "curves" in arguments.families:
+        yield from curve_sources(arguments.seeds)
+    if "captures" in arguments.families:
+        yield from capture_sources()
+    yield from capture_sources(arguments.folders or [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

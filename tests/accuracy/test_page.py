@@ -1,0 +1,119 @@
+"""The page: what was measured stands in it, what missed its bound is marked, what was not measured is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from accuracy import page, runs
+from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
+from accuracy.faults import wrongs
+from accuracy.pictures import LINES, curves
+from accuracy.runs import Source, family_sources, keep, kept
+from accuracy.tables import families_table, shown
+from accuracy.tallies import tally
+from accuracy.unknown import confidence_table, gaps
+from tests.accuracy.results import NOTHING, result
+
+
+@pytest.fixture(autouse=True)
+def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+
+
+def test_a_miss_is_marked_and_a_figure_of_the_published_method_is_not() -> None:
+    bad = tally([result(exact=2)])
+    text = families_table({"twins": {"joint": bad, "published": bad}}, {"twins": SHARED})
+    joint, published = text.splitlines()[2:]
+    assert "2 of 4 ✗" in joint
+    assert "2 of 4 |" in published
+
+
+def test_what_was_not_measured_is_said() -> None:
+    text = families_table({"twins": {"joint": None}}, {"twins": SHARED})
+    assert "not measured" in text
+    assert len({line.count("|") for line in text.splitlines()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "text"),
+    [
+        ("exact", 1.0, "1"),
+        ("exact", 0.99999, "0.9999"),
+        ("dp_recall", 0.5, "0.5"),
+        ("error_p95", 0.003, "0.300 %"),
+        ("error_p95", 0.25, "25.0 %"),
+        ("steps_extra", 12, "12"),
+        ("pp_recall", None, "-"),
+    ],
+)
+def test_figures_are_shown_without_flattering(figure: str, value: float | None, text: str) -> None:
+    assert shown(figure, value) == text
+
+
+def test_gaps_name_what_was_missed_and_where_nothing_was() -> None:
+    half = NOTHING | {"found": 10, "right": 10, "true": 20, "met": 10}
+    confusions = [{"job": "chat", "true": "dp", "kind": "other", "pairs": 10}]
+    bands = [{"job": "chat", "of": "jobs", "band": "0.99 to 1", "right": 3, "wrong": 1}]
+    bad = result(pairs={"dp": half}, confusions=confusions, bands=bands, steps_found=40)
+    text = gaps({"twins": [bad], "plain": [result()], "experts": []}, {"twins": SHARED})
+    twins, whole = text.splitlines()
+    for words in ("DP pairs, precision 1.000 and recall 0.500", "10 dp called other", "10 of 50 steps", "1 windows of"):
+        assert words in twins
+    assert whole.endswith("plain.")
+
+
+def test_confidence_is_counted_over_all_runs() -> None:
+    bands = [{"job": "chat", "of": "jobs", "band": "0.5 to 0.75", "right": 1, "wrong": 3}]
+    assert confidence_table([result(bands=bands)] * 2).splitlines()[2] == "| 0.5 to 0.75 | 8 | 0.250 | 0 | - |"
+
+
+def test_a_picture_has_a_line_for_each_figure_and_method_and_leaves_out_what_is_not_known() -> None:
+    values = {figure: [1.0, None, 0.5] for figure in LINES}
+    picture = ElementTree.fromstring(curves("loss <%>", ["0", "1", "2"], {"joint": values, "published": values}))
+    name = "{http://www.w3.org/2000/svg}"
+    assert len(picture.findall(f"{name}polyline")) == 2 * len(LINES)
+    assert len(picture.findall(f"{name}circle")) == 2 * 2 * len(LINES)
+
+
+def test_results_are_kept_by_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, other = family_sources(["twins"], [0, 1])
+    keep(source, "joint", result() | {"version": "old"})
+    assert kept(source, "joint") is None
+    assert kept(source, "joint", of_any_version=True) is not None
+    assert kept(source, "published", of_any_version=True) is None
+    assert kept(other, "joint", of_any_version=True) is None
+    monkeypatch.setattr(runs, "version", lambda: "old")
+    assert kept(source, "joint") is not None
+
+
+def test_a_family_that_is_drawn_otherwise_is_measured_again() -> None:
+    (source,) = family_sources(["twins"], [0])
+    keep(source, "joint", result())
+    changed = Source(source.group, source.label, {**(source.content or {}), "loop_minutes": 9}, source.minutes, 0)
+    assert kept(changed, "joint", of_any_version=True) is None
+
+
+def test_the_page_holds_all_families_and_says_what_is_missing(tmp_path: Path) -> None:
+    for seed in (FIRST_PUBLISHED_SEED, FIRST_PUBLISHED_SEED + 1):
+        (source,) = family_sources(["twins"], [seed])
+        keep(source, "joint", result(exact=3))
+    out = tmp_path / "docs" / "accuracy.md"
+    out.parent.mkdir()
+    files = page.write_page(out, None, None)
+    text = out.read_text()
+    assert all(f"| {name} |" in text for name in FAMILIES)
+    assert "| twins | joint | 6 of 8 ✗ |" in text
+    assert "not measured" in text
+    assert "other code than the present" in text
+    assert all(file.exists() for file in files)
+    assert all(f"images/{file.name}" in text for file in files[1:])
+
+
+def test_what_is_wrong_is_said_by_job() -> None:
+    degrees = [{"job": "chat", "degree": "tp", "right": 3, "wrong": 1, "unknown": 0}]
+    said = dict(wrongs(result(exact=3, steps_extra=2, degrees=degrees)))
+    assert said == {"chat": "members exact in 3 of 4 windows; 2 steps found that are none; tp 1 wrong of 4 windows"}
+    assert dict(wrongs(result())) == {}

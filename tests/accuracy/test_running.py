@@ -1,0 +1,36 @@
+"""Running: a source is simulated, analysed in a process of its own, kept, and not run again."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from accuracy import runs
+from accuracy.running import apart, run_missing
+from accuracy.runs import Source, kept
+
+SMALL = runs.PROJECT / "scenarios" / "small.toml"
+
+
+def test_a_function_runs_apart() -> None:
+    assert apart(os.getpid) != os.getpid()
+
+
+def test_what_is_missing_is_run_once_and_what_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+    small = Source("small", "0", tomllib.loads(SMALL.read_text()), minutes=1, methods=("joint",))
+    nowhere = Source("captures", "nowhere", folder=str(tmp_path / "nowhere"))
+    said: list[str] = []
+    failed = run_missing([small, nowhere], ["joint"], jobs=1, say=said.append)
+    assert len(said) == 2
+    assert [line.split(",")[0] for line in failed] == ["captures nowhere"]
+    result = kept(small, "joint")
+    assert result is not None
+    assert result["figures"]["all"]["exact"] == result["figures"]["all"]["windows"] == 2
+    assert len(result["errors"]) > 100
+    said.clear()
+    assert run_missing([small], ["joint", "published"], jobs=1, say=said.append) == []
+    assert said == []
