@@ -147,26 +147,6 @@ def _cut(sizes: Integers, gaps: Floats, threshold: float) -> Integers:
 
 
 @compiled
-def _bursts(ends: Integers, sizes: Integers, gaps: Floats, threshold: float) -> tuple[Integers, Floats, Floats]:
-    numbers = _cut(sizes, gaps, threshold)
-    burst_ends = np.zeros(numbers[-1] + 1, dtype=np.float64)
-    burst_bytes = np.zeros(numbers[-1] + 1, dtype=np.float64)
-    for i in range(gaps.size):
-        burst_ends[numbers[i]] = max(burst_ends[numbers[i]], float(ends[i] - ends[0]))
-        burst_bytes[numbers[i]] += sizes[i]
-    return numbers, burst_ends, burst_bytes
-
-
-@compiled
-def _duration(numbers: Integers, starts: Integers, burst_ends: Floats) -> float:
-    """Median time from a burst's first start to its last end."""
-    lasting = np.zeros(burst_ends.size, dtype=np.float64)
-    for i in range(starts.size - 1, -1, -1):
-        lasting[numbers[i]] = burst_ends[numbers[i]] - starts[i]
-    return float(np.median(lasting))
-
-
-@compiled
 def _composite(numbers: Integers, gaps: Floats) -> bool:
     """Whether most bursts are of several transfers, one after the other."""
     several = np.zeros(numbers[-1] + 1, dtype=np.int64)
@@ -187,6 +167,41 @@ def _few_alike(burst_bytes: Floats, pace: Floats, byte_tolerance: float, pace_to
     """Whether two or three bursts carry equal bytes, three at an equal distance."""
     alike = bool(burst_bytes.max() <= burst_bytes.min() * (1 + byte_tolerance))
     return alike and bool(pace.max() <= pace.min() * (1 + pace_tolerance))
+
+
+@compiled
+def rhythm_of_bursts(
+    numbers: Integers,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    clarity: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[float, float, float]:
+    """Return the period of one series' bursts (ns; median and mean) and their median duration; NaN if not periodic.
+
+    Parameters
+    ----------
+    numbers : the burst of each transfer, from 0, all in use
+    clarity : how sure the cuts are; two or three bursts are believed from `few_ratio` on
+    """
+    count = numbers.max() + 1
+    burst_starts, burst_ends = np.full(count, np.inf), np.zeros(count, dtype=np.float64)
+    burst_bytes = np.zeros(count, dtype=np.float64)
+    for i in range(numbers.size):
+        burst_starts[numbers[i]] = min(burst_starts[numbers[i]], float(starts[i] - starts[0]))
+        burst_ends[numbers[i]] = max(burst_ends[numbers[i]], float(ends[i] - starts[0]))
+        burst_bytes[numbers[i]] += sizes[i]
+    pace = np.diff(burst_ends)
+    if count > FEW:
+        periodic = _steady(burst_bytes, pace, byte_tolerance, pace_tolerance)
+    else:
+        periodic = count > 1 and clarity >= few_ratio and _few_alike(burst_bytes, pace, byte_tolerance, pace_tolerance)
+    if not periodic:
+        return math.nan, math.nan, math.nan
+    return float(np.median(pace)), float(np.mean(pace)), float(np.median(burst_ends - burst_starts))
 
 
 @compiled
@@ -231,23 +246,24 @@ def _quiet_gaps(
         gaps = _gaps(starts[low:high], ends[low:high])
         ways = _ways(gaps, shortest_gap, clearest_ratio, few_ratio)
         for threshold, clarity in ways:
-            numbers, burst_ends, burst_bytes = _bursts(ends[low:high], sizes[low:high], gaps, threshold)
-            pace = np.diff(burst_ends)
-            if pace.size == 0:
+            numbers = _cut(sizes[low:high], gaps, threshold)
+            period, mean, duration = rhythm_of_bursts(
+                numbers,
+                starts[low:high],
+                ends[low:high],
+                sizes[low:high],
+                clarity,
+                byte_tolerance,
+                pace_tolerance,
+                few_ratio,
+            )
+            covered = period / mean * (numbers[-1] + 1) / max(numbers[-1], 1)
+            if np.isnan(period) or covered < persistence:
                 continue
-            if burst_ends.size > FEW:
-                if not _steady(burst_bytes, pace, byte_tolerance, pace_tolerance):
-                    continue
-            elif clarity < few_ratio or not _few_alike(burst_bytes, pace, byte_tolerance, pace_tolerance):
-                continue
-            covered = burst_ends.size * np.median(pace) / np.sum(pace)
-            if covered < persistence:
-                continue
-            nested = burst_ends.size > counts[s] and covered >= NESTED and _composite(numbers, gaps)
+            nested = numbers[-1] + 1 > counts[s] and covered >= NESTED and _composite(numbers, gaps)
             if counts[s] == 0 or nested:
-                thresholds[s], clarities[s], counts[s] = threshold, clarity, burst_ends.size
-                periods[s], means[s] = np.median(pace), np.mean(pace)
-                durations[s] = _duration(numbers, starts[low:high], burst_ends + ends[low])
+                thresholds[s], clarities[s], counts[s] = threshold, clarity, numbers[-1] + 1
+                periods[s], means[s], durations[s] = period, mean, duration
     return thresholds, periods, means, durations, clarities, counts
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import bursts
+from llmprism_tasks.methods import bursts, turns
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import sizes, traffic
 
@@ -19,6 +19,11 @@ PAIR = ["src_addr", "dst_addr"]
 STREAM = [*PAIR, "size_class"]
 """What is looked at for a rhythm: a pair as a whole (`size_class` is -1), or its records of one size."""
 WHOLE = -1
+TURNS = -2
+"""Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
+
+
+RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
 
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -54,7 +59,53 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
         .group_by(PAIR, maintain_order=True)
         .agg(pl.col("common_size").last(), common_share=pl.col("common_bytes").last() / pl.col("common_bytes").sum())
     )
-    return pl.concat([whole, parts.select(whole.columns)]).join(common, on=PAIR)
+    known = whole.join(common, on=PAIR)
+    turning = _turning(flows, _answered(known, settings), settings)
+    turned = known.drop(RHYTHM, "size_class").join(
+        turning.group_by(PAIR).agg(pl.col("size_class", *RHYTHM).first()).drop_nulls("period_ns"), on=PAIR
+    )
+    return pl.concat([known, parts.join(common, on=PAIR).select(known.columns), turned.select(known.columns)])
+
+
+def _answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of which one size is sent, and the same comes back: `src_addr`, `dst_addr`."""
+    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back_size="common_size", back_bytes="bytes")
+    same_size = (pl.col("common_size") / pl.col("back_size") - 1).abs() <= settings.same_size
+    same_bytes = (pl.col("bytes") / pl.col("back_bytes")).log().abs() <= settings.answer_bytes
+    one_size = pairs.filter(pl.col("common_share") >= settings.one_size_share)
+    return one_size.join(back, on=PAIR).filter(same_size, same_bytes).select(PAIR)
+
+
+def _turning(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Cut pairs and those that answer them at their turns: their flows, with RHYTHM, `size_class` and `burst`."""
+    both = pl.concat([pairs, pairs.select(src_addr="dst_addr", dst_addr="src_addr")]).unique()
+    ordered = (
+        flows.join(both, on=PAIR, how="semi")
+        .with_columns(low=pl.min_horizontal(PAIR), high=pl.max_horizontal(PAIR), size_class=pl.lit(TURNS, pl.Int64))
+        .sort("low", "high", "flow_start_ns", "flow_end_ns")
+    )
+    links = ordered.group_by("low", "high", maintain_order=True).agg(pl.len())
+    found, numbers = turns.turning_bursts(
+        *_arrays(ordered),
+        (ordered["src_addr"] == ordered["low"]).cast(pl.Int64).to_numpy(),
+        _offsets(links["len"]),
+        byte_tolerance=settings.byte_tolerance,
+        pace_tolerance=settings.pace_tolerance,
+        few_ratio=settings.few_quiet_ratio,
+    )
+    described = links.select("low", "high").with_columns(_columns(found))
+    return ordered.with_columns(burst=pl.Series(numbers)).join(described, on=["low", "high"]).drop("low", "high")
+
+
+def _columns(found: bursts.Rhythms) -> list[pl.Series]:
+    return [
+        pl.Series("threshold_ns", found.threshold).fill_nan(None),
+        pl.Series("period_ns", found.period).fill_nan(None),
+        pl.Series("mean_period_ns", found.mean_period).fill_nan(None),
+        pl.Series("duration_ns", found.duration).fill_nan(None),
+        pl.Series("clarity", found.clarity),
+        pl.Series("bursts", found.bursts),
+    ]
 
 
 def _rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -66,14 +117,7 @@ def _rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         last_ns=pl.col("flow_start_ns").max(),
     )
     found = _quiet_gaps(ordered, streams["flows"], settings)
-    return streams.with_columns(
-        threshold_ns=pl.Series(found.threshold).fill_nan(None),
-        period_ns=pl.Series(found.period).fill_nan(None),
-        mean_period_ns=pl.Series(found.mean_period).fill_nan(None),
-        duration_ns=pl.Series(found.duration).fill_nan(None),
-        clarity=pl.Series(found.clarity),
-        bursts=pl.Series(found.bursts),
-    )
+    return streams.with_columns(_columns(found))
 
 
 def _quiet_gaps(ordered: pl.DataFrame, counts: pl.Series, settings: RhythmSettings) -> bursts.Rhythms:
@@ -151,13 +195,17 @@ def _explained(
     It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
     whose bytes never repeat).
     """
-    around = periods.select("group", around=pl.col("period_ns"))
+    around, size_class = periods.select("group", around=pl.col("period_ns")), pl.col("size_class")
     pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
     repeats = (
         periodic.join(around, on="group")
         .filter(pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period))
         .group_by(PAIR)
-        .agg(repeating=pl.max_horizontal(_bytes_of(whole=True), _bytes_of(whole=False)))
+        .agg(
+            repeating=pl.max_horizontal(
+                _bytes_of(WHOLE), _bytes_of(TURNS), pl.col("bytes").filter(size_class >= 0).sum()
+            )
+        )
     )
     rest = pairs.join(repeats, on=PAIR, how="anti")
     slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
@@ -181,9 +229,8 @@ def _explained(
     )
 
 
-def _bytes_of(*, whole: bool) -> pl.Expr:
-    chosen = pl.col("size_class") == WHOLE if whole else pl.col("size_class") != WHOLE
-    return pl.col("bytes").filter(chosen).sum()
+def _bytes_of(size_class: int) -> pl.Expr:
+    return pl.col("bytes").filter(pl.col("size_class") == size_class).sum()
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -195,13 +242,13 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     fits = _same_period("period_ns", "group_period_ns", settings) | _same_period(
         "mean_period_ns", "group_period_ns", settings
     )
-    whole = pl.col("size_class") == WHOLE
     kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
     compact = pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns")
     return (
         kept.with_columns(compact=compact)
         .filter(pl.col("compact") | ~pl.col("compact").any().over(PAIR))
-        .filter(whole | ~whole.any().over(PAIR))
+        .filter((pl.col("size_class") < 0) | ~(pl.col("size_class") < 0).any().over(PAIR))
+        .filter((pl.col("size_class") != TURNS) | ~(pl.col("size_class") == WHOLE).any().over(PAIR))
         .drop("compact")
     )
 
@@ -221,15 +268,10 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
     each group to say, since groups may be looked at one by one.
     """
-    ordered = traffic.by_pair(
-        _of_streams(flows, streams.select(*STREAM, "group", "threshold_ns", "group_period_ns", "clarity"), settings),
-        "size_class",
-        "flow_start_ns",
+    needed = streams.select(*STREAM, "group", "threshold_ns", "group_period_ns", "clarity")
+    numbered = pl.concat(
+        [_cut_at_gaps(flows, needed, settings), _cut_at_turns(flows, needed, settings)], how="diagonal"
     )
-    counts = ordered.group_by(STREAM, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
-    starts, ends, sizes_ = _arrays(ordered)
-    numbers = bursts.burst_numbers(starts, ends, sizes_, _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
-    numbered = ordered.with_columns(burst=pl.Series(numbers))
     table = _line_up(
         numbered.group_by("group", *STREAM, "burst").agg(
             start_ns=pl.col("flow_start_ns").min(),
@@ -245,10 +287,26 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     return numbered.join(steps, on=["group", *STREAM, "burst"]).drop("burst", "threshold_ns", "clarity", "size_class")
 
 
+def _cut_at_gaps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the flows of streams with the `burst` of each, cut at long gaps."""
+    ordered = traffic.by_pair(_of_streams(flows, streams, settings), "size_class", "flow_start_ns")
+    counts = ordered.group_by(STREAM, maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
+    starts, ends, sizes_ = _arrays(ordered)
+    numbers = bursts.burst_numbers(starts, ends, sizes_, _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
+    return ordered.with_columns(burst=pl.Series(numbers))
+
+
+def _cut_at_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the flows of streams that are cut at their turns, with the `burst` of each."""
+    chosen = streams.filter(pl.col("size_class") == TURNS)
+    cut = _turning(flows, chosen.select(PAIR), settings).drop(RHYTHM)
+    return cut.join(chosen, on=STREAM).filter(pl.col("burst") >= 0)
+
+
 def _of_streams(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the flows of streams, with the streams' columns."""
     whole = streams.filter(pl.col("size_class") == WHOLE)
-    parts = streams.filter(pl.col("size_class") != WHOLE)
+    parts = streams.filter(pl.col("size_class") >= 0)
     split = sizes.with_class(flows.join(parts.select(PAIR).unique(), on=PAIR, how="semi"), settings.same_size)
     return pl.concat([flows.join(whole, on=PAIR), split.join(parts, on=STREAM)], how="diagonal")
 
@@ -287,75 +345,40 @@ def steps_of_groups(
     as `flow_steps`
     """
     periods = group_periods(flows, found, settings)
-    piped = _piped(in_period(found, periods, settings), settings)
-    unsure = flows.join(periods.join(piped, on="group", how="anti"), on="group", how="anti")
-    together = _longer_together(unsure, periods, settings)
-    lines = piped.filter("line").select("group")
-    apart = periods.join(pl.concat([together.select("group"), lines]), on="group", how="anti")
-    named = _named_streams(found, apart, pairs, settings)
-    by_stream = flow_steps(flows.drop("group"), named, settings)
-    by_group = _group_steps(flows if pairs is None else flows.join(pairs, on=PAIR, how="semi"), together, settings)
-    return pl.concat([by_stream, by_group.select(by_stream.columns)])
+    periods = periods.join(_lines(in_period(found, periods, settings), settings), on="group", how="anti")
+    return flow_steps(flows.drop("group"), _named_streams(found, periods, pairs, settings), settings)
 
 
-def _longer_together(flows: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Find the groups whose traffic as a whole has a longer period than its streams: `group`, `threshold_ns`,
-    `period_ns`.
+def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Find the groups whose streams are all a pipeline's, and just repeat with its micro-batches: `group`.
 
-    Where gradients leave no host, only the pipeline is seen, and most of its pairs just repeat with the micro-batches.
-    But when it has run empty and the next step has not begun, all are silent.
+    They have one size, as much comes back, and they link three NICs or more in a line, none with more than two
+    neighbours.
     """
-    ordered = flows.sort("group", "flow_start_ns", "flow_end_ns")
-    groups = ordered.group_by("group", maintain_order=True).agg(pl.len())
-    found = _quiet_gaps(ordered, groups["len"], settings)
-    table = groups.select("group").with_columns(
-        threshold_ns=pl.Series(found.threshold).fill_nan(None), group_period_ns=pl.Series(found.period).fill_nan(None)
-    )
-    known = periods.select("group", "period_ns")
-    longer = pl.col("group_period_ns") > pl.col("period_ns").fill_null(0) * (1 + settings.same_period)
-    return table.join(known, on="group", how="left").filter(longer).drop("period_ns")
-
-
-def _piped(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Find the groups whose streams may all be a pipeline's: `group`, `line`.
-
-    They have one size, and as much comes back. A `line` of three NICs or more, none with more than two neighbours, is a
-    pipeline's for sure, and what its pairs repeat are micro-batches.
-    """
-    back = streams.select("group", src_addr="dst_addr", dst_addr="src_addr", back_size="common_size")
-    alike = (pl.col("common_size") / pl.col("back_size") - 1).abs() <= settings.same_size
-    answered = (pl.col("common_share") >= settings.one_size_share) & alike.fill_null(value=False)
+    answered = _answered(streams.filter(pl.col("size_class") == WHOLE), settings).with_columns(answered=True)
     pairs = (
-        streams.select("group", *PAIR, "common_size", "common_share")
+        streams.filter(pl.col("size_class") != TURNS)
+        .select("group", *PAIR)
         .unique()
-        .join(back.unique(), on=["group", *PAIR], how="left")
-        .group_by("group", *PAIR)
-        .agg(answered=answered.any())
+        .join(answered, on=PAIR, how="left")
     )
-    ends = _ends(pairs).group_by("group", "addr").agg(neighbours=pl.len())
-    shape = ends.group_by("group").agg(nics=pl.len(), most=pl.col("neighbours").max(), ends=pl.col("neighbours").sum())
+    neighbours = _ends(pairs).group_by("group", "addr").agg(neighbours=pl.len())
+    shape = neighbours.group_by("group").agg(
+        nics=pl.len(), most=pl.col("neighbours").max(), ends=pl.col("neighbours").sum()
+    )
+    turning = streams.filter(pl.col("size_class") == TURNS).select("group").unique()
     return (
         pairs.group_by("group")
-        .agg(pl.col("answered").mean())
-        .filter(pl.col("answered") >= settings.least_support)
+        .agg(answered=pl.col("answered").fill_null(value=False).mean())
         .join(shape, on="group")
-        .select("group", line=(pl.col("most") == 4) & (pl.col("ends") < 4 * pl.col("nics")))
+        .join(turning, on="group", how="anti")
+        .filter(
+            pl.col("answered") >= settings.least_support,
+            pl.col("most") == 4,  # two neighbours, each in both directions
+            pl.col("ends") < 4 * pl.col("nics"),
+        )
+        .select("group")
     )
-
-
-def _group_steps(flows: pl.DataFrame, groups: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Number the steps of groups that fall silent between them."""
-    ordered = flows.join(groups, on="group").sort("group", "flow_start_ns", "flow_end_ns")
-    counts = ordered.group_by("group", maintain_order=True).agg(pl.len(), pl.col("threshold_ns").first())
-    numbers = bursts.burst_numbers(*_arrays(ordered), _offsets(counts["len"]), counts["threshold_ns"].to_numpy())
-    numbered = ordered.with_columns(beat=pl.Series(numbers))
-    table = numbered.group_by("group", "beat").agg(
-        pl.col("bytes").sum(),
-        start_ns=pl.col("flow_start_ns").min(),
-        window_start_ns=pl.col("window_start_ns").min(),
-        threshold_ns=pl.col("threshold_ns").first(),
-    )
-    return numbered.join(_whole_steps(table, settings), on=["group", "beat"]).drop("beat", "threshold_ns")
 
 
 def _named_streams(
