@@ -12,9 +12,14 @@ LEAST_STEPS, LARGEST_P95 = 0.98, 0.03
 
 
 def wrongs(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield each true job of which something is wrong, with what was expected and found."""
+    """Yield each true job of which something is wrong, with what was expected and found.
+
+    A degree that is told of no job at all is no news about one.
+    """
     figures = result["figures"]
-    degrees, confused = _rows_of(figures["degrees"]), _rows_of(figures["confusions"])
+    told = {row["degree"] for row in figures["degrees"] if row["right"] or row["wrong"]}
+    degrees = _rows_of([row for row in figures["degrees"] if row["degree"] in told])
+    confused = _rows_of(figures["confusions"])
     for job, row in figures["jobs"].items():
         words = [*_words(row), *_degrees(degrees.get(job, [])), *_confusions(confused.get(job, []))]
         if words:

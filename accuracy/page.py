@@ -9,7 +9,7 @@ from accuracy.collectors import CURVES
 from accuracy.families import CAPTURED, FAMILIES, FIRST_PUBLISHED_SEED, Bound
 from accuracy.pictures import LINES, curves
 from accuracy.runs import METHODS, Result, Source, capture_sources, curve_sources, family_sources, kept, version
-from accuracy.tables import MEANINGS, bounds_table, families_described, families_table
+from accuracy.tables import MEANINGS, families_described, families_table, misses_table, wanted_list
 from accuracy.tallies import Tally, tally
 from accuracy.unknown import confidence_table, gaps
 
@@ -96,8 +96,9 @@ def _families(parts: Parts) -> Iterator[str]:
     yield MEANINGS
     if left := [name for name, family in FAMILIES.items() if "published" not in family.methods]:
         yield f"The published method is not run on {', '.join(left)}, for its time."
-    yield "## What is wanted of them"
-    yield bounds_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
+    yield "## What is wanted of the joint method"
+    yield wanted_list(bounds)
+    yield misses_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
 
 
 def _captures(parts: Parts) -> Iterator[str]:
@@ -109,7 +110,8 @@ def _captures(parts: Parts) -> Iterator[str]:
         "a collector's idle timeout of 20 ms instead of 5."
     )
     yield families_table(tallies, bounds)
-    yield bounds_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
+    yield wanted_list({"Of each": CAPTURED})
+    yield misses_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
 
 
 def _picture(folder: Path, name: str, points: Parts) -> Path:

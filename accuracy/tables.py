@@ -85,21 +85,26 @@ def _mark(figure: str, marked: set[str]) -> str:
     return f" {MISSED}" if figure in marked else ""
 
 
-def bounds_table(tallies: Mapping[str, Tally | None], bounds: Mapping[str, Sequence[Bound]]) -> str:
-    """Return a table of what each part must reach, how much of it it does, and what it misses."""
+def wanted_list(bounds: Mapping[str, Sequence[Bound]]) -> str:
+    """Return a list of what is wanted, said once for all parts of which the same is."""
+    parts: dict[tuple[Bound, ...], list[str]] = {}
+    for part, wanted in bounds.items():
+        parts.setdefault(tuple(wanted), []).append(part)
+    return "\n".join(f"- {', '.join(names)}: {_wanted(wanted) or 'nothing'}." for wanted, names in parts.items())
+
+
+def misses_table(tallies: Mapping[str, Tally | None], bounds: Mapping[str, Sequence[Bound]]) -> str:
+    """Return a table of how many of its bounds each part meets, and what misses the others."""
     rows = []
     for part, wanted in bounds.items():
-        if not wanted:
-            continue
         tallied = tallies.get(part)
-        if tallied is None:
-            rows.append((part, _wanted(wanted), "not measured", ""))
+        if tallied is None or not wanted:
+            rows.append((part, "not measured" if wanted else "-", ""))
             continue
         short = missed(wanted, tallied)
         words = "; ".join(f"{figure_words(one.figure)} {shown(one.figure, tallied[one.figure])}" for one in short)
-        verdict = f"{len(wanted) - len(short)} of {len(wanted)}{f' {MISSED}' if short else ''}"
-        rows.append((part, _wanted(wanted), verdict, words))
-    return table(("", "wanted", "met", "missed"), rows)
+        rows.append((part, f"{len(wanted) - len(short)} of {len(wanted)}{f' {MISSED}' if short else ''}", words))
+    return table(("", "bounds met", "missed by"), rows)
 
 
 def _wanted(bounds: Iterable[Bound]) -> str:

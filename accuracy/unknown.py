@@ -16,6 +16,9 @@ LEAST = 0.98
 SHOWN = 3
 """How many of the mix-ups of pairs are told, the most frequent first."""
 
+MAIN = ("tp", "pp", "dp")
+"""Degrees that a layout is right by."""
+
 SURE = ("0.9 to 0.99", "0.99 to 1")
 """Bands of confidence in which a reader takes a row for right."""
 
@@ -73,10 +76,11 @@ def _gaps_of(results: Sequence[Result], tallied: Tally, least: Mapping[str, floa
 def _degrees(results: Sequence[Result]) -> str:
     counted = Counter[tuple[str, str]]()
     for result in results:
-        for degree, row in result["figures"]["all"]["degrees"].items():
-            counted.update({(degree, verdict): row[verdict] for verdict in ("wrong", "unknown")})
+        for degree in MAIN:
+            row = result["figures"]["all"]["degrees"].get(degree, {})
+            counted.update({(degree, verdict): row.get(verdict, 0) for verdict in ("wrong", "unknown")})
     said = [f"{degree} {verdict} in {windows}" for (degree, verdict), windows in sorted(counted.items()) if windows]
-    return f"layouts, {', '.join(said)} windows"
+    return f"of layouts, {', '.join(said)} windows"
 
 
 def _certain(results: Sequence[Result]) -> int:
