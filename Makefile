@@ -46,8 +46,8 @@ scores: setup
 	@$(BIN)/python tests/golden
 
 accuracy: setup
-	-@$(BIN)/python -m accuracy run
-	@$(BIN)/python -m accuracy page
+	-@$(BIN)/python -m accuracy run $(if $(FOLDERS),--folders $(FOLDERS))
+	@$(BIN)/python -m accuracy page $(if $(FOLDERS),--folders $(FOLDERS))
 
 clean:
 	rm -rf .venv .demo .accuracy

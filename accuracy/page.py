@@ -20,12 +20,13 @@ Parts = dict[str, dict[str, list[Result]]]
 def write_page(out: Path, seeds: Sequence[int] | None, folders: Sequence[Path] | None) -> list[Path]:
     """Write the page and, in `images/` beside it, a picture for each curve; returns the files."""
     families = _by_part(family_sources(FAMILIES, seeds), lambda source: source.group)
-    captures = _by_part([*capture_sources(), *capture_sources(folders or [])], lambda source: source.label)
+    captures = _by_part(capture_sources(), lambda source: source.label)
+    further = _by_part(capture_sources(folders or []), lambda source: source.label)
     points = _by_part(curve_sources(seeds), lambda source: source.label)
     pictures = [_picture(out.parent / "images", name, points) for name in CURVES]
     results = [
         result
-        for parts in (families, captures, points)
+        for parts in (families, captures, further, points)
         for each in parts.values()
         for of in each.values()
         for result in of
@@ -34,8 +35,9 @@ def write_page(out: Path, seeds: Sequence[int] | None, folders: Sequence[Path] |
         *_introduction(seeds, results),
         *_families(families),
         *_captures(captures),
+        *_further(further),
         *_curves(pictures, seeds),
-        *_unknown(families | captures),
+        *_unknown(families | captures | further),
     ]
     out.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     return [out, *pictures]
@@ -102,13 +104,23 @@ def _families(parts: Parts) -> Iterator[str]:
 
 
 def _captures(parts: Parts) -> Iterator[str]:
-    bounds = dict.fromkeys(parts, CAPTURED)
-    tallies = _tallies(parts)
     yield "## Real captures"
     yield (
         "Training runs of PyTorch over TCP, compared with what the ranks logged (`tests/data/README.md`); `coarse` has "
         "a collector's idle timeout of 20 ms instead of 5."
     )
+    yield from _folders(parts)
+
+
+def _further(parts: Parts) -> Iterator[str]:
+    if parts:
+        yield "## Further runs"
+        yield "Flows with their truth that others made, from folders that were named: `make accuracy FOLDERS=...`."
+        yield from _folders(parts)
+
+
+def _folders(parts: Parts) -> Iterator[str]:
+    tallies, bounds = _tallies(parts), dict.fromkeys(parts, CAPTURED)
     yield families_table(tallies, bounds)
     yield wanted_list({"Of each": CAPTURED})
     yield misses_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)

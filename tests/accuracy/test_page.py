@@ -11,7 +11,7 @@ from accuracy import page, runs
 from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
 from accuracy.faults import wrongs
 from accuracy.pictures import LINES, curves
-from accuracy.runs import Source, family_sources, keep, kept
+from accuracy.runs import Source, capture_sources, family_sources, keep, kept
 from accuracy.tables import families_table, shown
 from accuracy.tallies import tally
 from accuracy.unknown import confidence_table, gaps
@@ -110,6 +110,18 @@ def test_the_page_holds_all_families_and_says_what_is_missing(tmp_path: Path) ->
     assert "other code than the present" in text
     assert all(file.exists() for file in files)
     assert all(f"images/{file.name}" in text for file in files[1:])
+
+
+def test_folders_that_are_named_have_a_section_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "sample" / "flows").mkdir(parents=True)
+    (tmp_path / "sample" / "truth").mkdir()
+    (source,) = capture_sources([tmp_path / "sample"])
+    keep(source, "joint", result(exact=3))
+    out = tmp_path / "accuracy.md"
+    page.write_page(out, None, [tmp_path / "sample"])
+    assert "| sample | joint | 3 of 4 ✗ |" in out.read_text().partition("## Further runs")[2]
+    page.write_page(out, None, None)
+    assert "## Further runs" not in out.read_text()
 
 
 def test_what_is_wrong_is_said_by_job() -> None:
