@@ -32,10 +32,10 @@ def lifecycle(seed: int) -> Content:
     """A job crashes and comes back with a spare host for one of its own, one grows, one starts and one stops."""
     draw = Draw("lifecycle", seed)
     jobs = [
-        draw.dense("crashes", draw.one_of(4, 6), (2.5, 4), tp=8, pp=2),
-        draw.dense("grows", 4, (2.5, 4), tp=8, pp=1),
-        draw.dense("starts", draw.one_of(2, 4), (2.5, 4), tp=8, pp=1),
-        draw.dense("stops", 4, (2.5, 4), tp=8, pp=2),
+        draw.dense("crashes", draw.one_of(4, 6), (3, 5), tp=8, pp=2),
+        draw.dense("grows", 3, (3, 5), tp=8, pp=1, channels=1),
+        draw.dense("starts", draw.one_of(2, 4), (3, 5), tp=8, pp=1, channels=1),
+        draw.dense("stops", 4, (3, 5), tp=8, pp=2),
     ]
     crashes, grows = jobs[0]["hosts"], jobs[1]["hosts"]
     replaced, more = int(draw.rng.integers(len(crashes))), draw.one_of(1, 2)

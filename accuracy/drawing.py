@@ -80,6 +80,8 @@ class Draw:
             "layers": layers,
             "hidden": hidden,
             "micro_batches": micro_batches,
+            "channels": self.one_of(1, 2),
+            "peer_channels": self.one_of(1, 2),
         }
         job |= fixed
         job.setdefault("forward_ms", self.forward_ms(job, self.between(*step_s)))

@@ -68,8 +68,12 @@ def interleaved(seed: int) -> Content:
     draw = Draw("interleaved", seed)
     gather = {"overlap_param_gather": draw.one_of("yes", "no")}
     jobs = [
-        draw.dense("four", 8, (6, 9), tp=8, pp=4, chunks=2, model="22b", layers=48, micro_batches=8, **gather),
-        draw.dense("two", 4, (5, 8), tp=8, pp=2, chunks=draw.one_of(2, 4), micro_batches=draw.one_of(4, 6)),
+        draw.dense(
+            "four", 8, (6, 9), tp=8, pp=4, chunks=2, peer_channels=1, model="22b", layers=48, micro_batches=8, **gather
+        ),
+        draw.dense(
+            "two", 4, (5, 8), tp=8, pp=2, chunks=draw.one_of(2, 4), peer_channels=1, micro_batches=draw.one_of(4, 6)
+        ),
         draw.dense("plain", 4, tp=8, pp=1, overlap_param_gather="yes", bucket_parameters=150_000_000),
     ]
     return {"jobs": jobs, "fabric": draw.fabric()}
