@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -19,9 +19,9 @@ GROUPS = (*FAMILIES, "curves", "captures")
 console = Console(highlight=False, soft_wrap=True)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code: 1 if a run failed."""
-    arguments = _parser().parse_args()
+    arguments = _parser().parse_args(argv)
     failed: list[str] = []
     if arguments.command == "run":
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from accuracy import page, runs
+from accuracy.__main__ import main
 from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
 from accuracy.faults import wrongs
 from accuracy.pictures import LINES, curves
@@ -29,6 +30,16 @@ def test_a_miss_is_marked_and_a_figure_of_the_published_method_is_not() -> None:
     joint, published = text.splitlines()[2:]
     assert "2 of 4 ✗" in joint
     assert "2 of 4 |" in published
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    without, with_faults = (
+        families_table({"twins": {"joint": tally([one])}}, {}).splitlines()[0]
+        for one in (result(), result(faults=1, faults_named=1))
+    )
+    assert "EP pairs" not in without
+    assert "faults named" not in without
+    assert "faults named" in with_faults
 
 
 def test_what_was_not_measured_is_said() -> None:
@@ -110,6 +121,16 @@ def test_the_page_holds_all_families_and_says_what_is_missing(tmp_path: Path) ->
     assert "other code than the present" in text
     assert all(file.exists() for file in files)
     assert all(f"images/{file.name}" in text for file in files[1:])
+
+
+def test_the_command_says_what_is_wrong_and_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    first, _ = family_sources(["twins"], [0, 1])
+    keep(first, "joint", result(exact=3) | {"version": runs.version()})
+    assert main(["wrong", "--families", "twins", "--seeds", "0", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "twins 0, joint, chat: members exact in 3 of 4 windows",
+        "twins 1, joint, all: not measured",
+    ]
 
 
 def test_folders_that_are_named_have_a_section_of_their_own(tmp_path: Path) -> None:
