@@ -43,10 +43,10 @@ def turning_bursts(
     what repeats in each series (`threshold` is 0, for no gap cuts; `clarity` how many transfers a burst has in each
     direction), and the burst of each transfer; -1 throughout a series that is not periodic
     """
-    *columns, numbers = _turning_bursts(
+    threshold, period, mean, duration, clarity, count, numbers = _turning_bursts(
         starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
     )
-    return Rhythms(*columns), numbers
+    return Rhythms(threshold, period, mean, duration, clarity, count), numbers
 
 
 @compiled

@@ -45,7 +45,7 @@ def parallelism(
     """
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
-    kinds = pair_kinds(bulk, window, settings)
+    kinds = pair_kinds(bulk, job_members, window, settings)
     return tables(inside, kinds, jobs, job_members, topology, window)
 
 
@@ -84,7 +84,7 @@ def tables(
     return frames.conform(laid_out, "jobs"), frames.conform(pairs, "pairs")
 
 
-def pair_kinds(bulk: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def pair_kinds(bulk: pl.DataFrame, job_members: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
     """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`,
     `bytes_per_step`."""
     if bulk.is_empty():
@@ -97,10 +97,23 @@ def pair_kinds(bulk: pl.DataFrame, window: Window, settings: Settings) -> pl.Dat
     if in_steps.is_empty():
         return _judged(bulk.select(PAIR).head(0))
     steps = signatures.stream_steps(in_steps, periods, settings)
-    judged = signatures.votes(steps, settings)
+    judged = _with_relayed(signatures.votes(steps, settings), in_steps, job_members, periods, settings)
     periodic = numbered.select(PAIR).unique().with_columns(periodic=True)
     judged = judged.join(periodic, on=PAIR, how="left").with_columns(pl.col("periodic").fill_null(value=False))
     return _jointly(judged, settings)
+
+
+def _with_relayed(
+    judged: pl.DataFrame, flows: pl.DataFrame, job_members: pl.DataFrame, periods: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add the votes of pipelines that are answered on another pair of NICs."""
+    silent = judged.filter(pl.col("filling") >= signatures.MAJORITY, pl.col("pipeline") < signatures.MAJORITY)
+    if silent.is_empty():
+        return judged
+    relayed = signatures.relayed(flows, silent, job_members, periods, settings)
+    return judged.join(relayed.rename({"pipeline": "relayed"}), on=PAIR, how="left").with_columns(
+        pipeline=pl.max_horizontal("pipeline", "relayed")
+    )
 
 
 def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -180,6 +180,31 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     )
 
 
+def relayed(
+    flows: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame, periods: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Find pipelines whose activations and gradients go through different NICs: `job_id`, `src_addr`, `dst_addr`,
+    `pipeline`.
+
+    A message to a GPU on another rail may leave through the NIC of the neighbour that is on it (NCCL's PXN), so what
+    comes back does so between the same hosts, on another pair of NICs.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id` and `step`
+    pairs : `job_id`, `src_addr`, `dst_addr`: those that fill the step and that nothing answers
+    """
+    hosts = job_members.select("job_id", "addr", "host")
+    between, pairs = flows.join(pairs, on="job_id", how="semi"), pairs.select(PAIR)
+    host_pair = {end: f"{end}_host" for end in rhythm.PAIR}
+    for end, place in host_pair.items():
+        host = hosts.rename({"addr": end, "host": place})
+        between, pairs = between.join(host, on=["job_id", end]), pairs.join(host, on=["job_id", end])
+    piped = _piped(stream_steps(between.with_columns(**host_pair), periods, settings), settings)
+    found = piped.group_by(PAIR).agg(pl.col("pipeline").max()).rename(host_pair)
+    return pairs.join(found, on=["job_id", *host_pair.values()]).select(*PAIR, "pipeline")
+
+
 def _largest(column: str, chosen: pl.Expr) -> pl.Expr:
     """Return a column's value where the chosen stream carries most; NULL if none is chosen."""
     return pl.col(column).sort_by("share").filter(chosen.sort_by("share")).last()
