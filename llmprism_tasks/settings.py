@@ -270,18 +270,33 @@ class RecognitionSettings:
         "a drift adds up",
     )
     own_jitter: float = number(
-        0.5,
+        0.7,
         unit="ratio",
         low=0,
         high=10,
-        reason="how far the distance walks over the jitter of both: rails of one job up to 0.27, two jobs 0.87 and more",
+        reason="how far the distance walks over the jitter of both: rails of a job up to 0.58, two jobs 0.87 and more",
+    )
+    rail_likeness: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="of bytes per NIC, where steps are not known yet: rails of one job carry equal shares of each tensor",
     )
     negligible: float = number(
         0.002,
         unit="ratio",
         low=0,
         high=1,
-        reason="of a NIC's largest pair: chatter has 0.0004 and less, the smallest activations 0.013",
+        reason="of the rate of a NIC's largest pair: chatter has 0.0004 and less, the smallest activations 0.013",
+    )
+    settling_s: float = number(
+        30.0,
+        unit="s",
+        low=1,
+        high=3600,
+        reason="how old a pair is taken to be at least: a host that came just now counts beside those that stayed, "
+        "one message of chatter does not",
     )
     regular_bursts: int = number(
         4, unit="bursts", low=2, high=100, reason="two or three alike happen by chance: three copies of one model"
@@ -312,7 +327,7 @@ class RecognitionSettings:
         unit="bytes",
         low=0,
         high=10**12,
-        reason="of a job's typical NIC in a window: chatter with all others stays below, a step of the smallest moves more",
+        reason="of a job's typical NIC in a window: chatter with all others stays below, a few small steps move more",
     )
     silent_periods: float = number(
         1.5,
@@ -362,6 +377,20 @@ class ParallelismSettings:
         low=0,
         high=1,
         reason="experts and context-parallel rings are called in every layer, through most of the step",
+    )
+    sharded_spread: float = number(
+        0.7,
+        unit="ratio of the period",
+        low=0,
+        high=1,
+        reason="sharded parameters are gathered through forward and backward, gradients reduced in half of it at most",
+    )
+    message_ms: float = number(
+        1.0,
+        unit="ms",
+        low=0,
+        high=10_000,
+        reason="queue pairs of one message begin within microseconds, micro-batches are apart by several ms",
     )
     expert_variation: float = number(
         0.002,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import polars as pl
 import pytest
@@ -81,11 +82,98 @@ def test_addresses_outside_the_topology_join_nothing() -> None:
     assert recognised(hosts, *work, storage, unknown)[1] == [{"a0", "b0"}, {"c0", "d0"}]
 
 
-@pytest.mark.parametrize(("size", "jobs"), [(16_384, 2), (16_385, 1)])
+@pytest.mark.parametrize(("size", "jobs"), [(16_384, 0), (16_385, 1)])
 def test_control_messages_link_nobody(size: int, jobs: int) -> None:
+    hosts = cluster(2, 1)
+    work = messages("a0", "b0", every(50, count=1000), size) + messages("b0", "a0", every(50, count=1000), size)
+    assert len(recognised(hosts, work)[1]) == jobs
+
+
+def two_jobs(hosts: Mapping[str, Sequence[str]]) -> list[Row]:
+    return ring(rail(hosts, 0, only="ab"), every(1000, count=50)) + ring(
+        rail(hosts, 0, only="cd"), every(800, count=60)
+    )
+
+
+TWO_JOBS = [{"a0", "b0"}, {"c0", "d0"}]
+
+
+def chatter(nics: Sequence[str], size: int, *, count: int = 300) -> list[Row]:
+    draw = random.Random(11)
+    return [(at, at + 1, *draw.sample(nics, 2), size) for at in (draw.uniform(0, 59_000) for _ in range(count))]
+
+
+@pytest.mark.parametrize("size", [20_000, 120_000])
+def test_chatter_joins_nobody_and_is_no_job(size: int) -> None:
+    """Among ten NICs, of which four train and one stands beside two that do."""
+    hosts = cluster(5, 2)
+    nics = [nic for nics in hosts.values() for nic in nics]
+    assert recognised(hosts, two_jobs(hosts), chatter(nics, size))[1] == TWO_JOBS
+    assert recognised(hosts, chatter(nics, size))[1] == []
+
+
+def test_many_small_messages_that_add_up_are_a_job_of_another_kind() -> None:
+    hosts = cluster(5, 1)
+    jobs, found = recognised(hosts, chatter(rail(hosts, 0), MB))
+    assert found == [set(rail(hosts, 0))]
+    assert jobs["kind"].to_list() == ["other"]
+
+
+def test_a_copy_joins_no_jobs() -> None:
+    """Whether it is one record, or cut into as many as there are steps."""
     hosts = cluster(4, 1)
-    work = [ring(["a0", "b0"], every(1000, count=20)), ring(["c0", "d0"], every(800, count=20))]
-    assert len(recognised(hosts, *work, messages("a0", "c0", every(1000, count=20), size))[1]) == jobs
+    at_once = messages("a0", "c0", [20_000], 900 * MB)
+    in_parts = messages("a0", "c0", every(1000, count=40), 20 * MB)
+    for copy in (at_once, in_parts):
+        assert recognised(hosts, two_jobs(hosts), copy)[1] == TWO_JOBS
+
+
+def test_copies_there_and_back_join_no_jobs() -> None:
+    hosts = cluster(4, 1)
+    copies = messages("a0", "c0", [20_000], 900 * MB) + messages("d0", "b0", [40_000], 900 * MB)
+    assert recognised(hosts, two_jobs(hosts), copies)[1] == TWO_JOBS
+    assert len(recognised(hosts, two_jobs(hosts), copies, values=settings("recognition", least_presence=0))[1]) == 1
+
+
+@pytest.mark.parametrize(("every_nth", "members"), [(1, 3), (4, 2)])
+def test_what_goes_on_adds_a_nic_whatever_its_sizes(every_nth: int, members: int) -> None:
+    """Experts are called in each step, with sizes that never repeat."""
+    hosts, draw = cluster(3, 1), random.Random(2)
+    begins = every(1000, count=50)
+    calls = [
+        (at + draw.uniform(0, 500), at + 600, source, target, draw.randint(MB, 60 * MB))
+        for at in begins[::every_nth]
+        for source, target in (("b0", "c0"), ("c0", "b0"))
+    ]
+    found = recognised(hosts, ring(["a0", "b0"], begins), calls)[1]
+    assert [len(one) for one in found if "a0" in one] == [members]
+
+
+def test_a_job_that_has_just_begun_is_one_job() -> None:
+    hosts = cluster(4, 1)
+    assert recognised(hosts, ring(rail(hosts, 0), [58_000]))[1] == [set(rail(hosts, 0))]
+
+
+def test_a_replaced_host_leaves_its_job_in_the_same_window() -> None:
+    hosts = cluster(4, 1)
+    before = ring(["a0", "b0", "c0"], every(1000, count=20))
+    after = ring(["a0", "b0", "d0"], every(1000, count=20, start=35_000))
+    assert recognised(hosts, before, after)[1] == [{"a0", "b0", "d0"}]
+    patient = settings("recognition", longest_silence=50)
+    assert recognised(hosts, before, after, values=patient)[1] == [{"a0", "b0", "c0", "d0"}]
+
+
+def test_confidence_is_the_share_that_keeps_the_rhythm() -> None:
+    hosts, draw = cluster(3, 1), random.Random(2)
+    begins = every(1000, count=50)
+    random_sizes = [
+        (at + 300, at + 400, source, target, draw.randint(20 * MB, 60 * MB))
+        for at in begins
+        for source, target in (("b0", "a0"), ("a0", "b0"))
+    ]
+    jobs, _ = recognised(hosts, ring(["a0", "b0", "c0"], begins), random_sizes)
+    assert jobs["kind"].to_list() == ["training"]
+    assert 0.5 < jobs["confidence"].item() < 1
 
 
 def rails_on(first: str, second: str, **values: float) -> int:
@@ -131,29 +219,41 @@ def test_rails_that_keep_their_distance_are_one_job(shift: float) -> None:
     assert tenants(shift=shift, jitter=5) == 1
 
 
-@pytest.mark.parametrize(("jitter", "jobs"), [(15, 1), (30, 2)])
+@pytest.mark.parametrize(("jitter", "jobs"), [(4, 1), (10, 2)])
 def test_how_far_steps_of_one_job_may_drift(jitter: float, jobs: int) -> None:
-    """The median of the distances from their middle is half the jitter; `phase_tolerance` is 10 ms of a second."""
+    """The median of the distances from their middle is half the jitter; `phase_tolerance_ms` is 3."""
     assert tenants(jitter=jitter) == jobs
 
 
 def test_the_tolerance_of_phases_can_be_set() -> None:
     assert tenants(jitter=30, phase_tolerance=0.05) == 1
-    assert tenants(jitter=15, phase_tolerance=0.003) == 2
+    assert tenants(jitter=30, phase_tolerance_ms=50) == 1
+    assert tenants(jitter=4, phase_tolerance_ms=1) == 2
 
 
-@pytest.mark.parametrize(("own", "jobs"), [(0, 1), (3, 1), (40, 2)])
+@pytest.mark.parametrize(("own", "jobs"), [(0, 1), (3, 1), (80, 2)])
 def test_a_ring_that_a_fault_makes_slow_stays_in_its_job(own: float, jobs: int) -> None:
-    """From the middle on it ends 300 ms later. It shares the jitter of the job's steps, but for `own` ms either way."""
+    """From the middle on it ends 300 ms later. It shares the jitter of the job's steps, but for `own` ms a step."""
     hosts, draw = cluster(4, 2), random.Random(3)
-    begins = [begin + draw.uniform(-40, 40) for begin in every(1000, count=40, start=50)]
-    late = [begin + draw.uniform(-own, own) + (300 if i >= 20 else 0) for i, begin in enumerate(begins)]
+    begins = list(accumulate(draw.uniform(960, 1040) for _ in range(40)))
+    drift = list(accumulate(draw.uniform(-own, own) for _ in range(40)))
+    late = [begin + off + (300 if i >= 20 else 0) for i, (begin, off) in enumerate(zip(begins, drift, strict=True))]
     assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), late))[1]) == jobs
+
+
+@pytest.mark.parametrize(("longer", "jobs"), [(0, 1), (1.01, 2)])
+def test_jobs_on_the_same_busy_hosts_share_some_of_their_jitter(longer: float, jobs: int) -> None:
+    """Steps of both vary by the same 100 ms; those of one last 1 % longer."""
+    hosts, draw = cluster(4, 2), random.Random(5)
+    lengths = [draw.uniform(950, 1050) for _ in range(50)]
+    begins = list(accumulate(lengths))
+    others = list(accumulate(length * longer for length in lengths)) if longer else [begin + 200 for begin in begins]
+    assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), others))[1]) == jobs
 
 
 @pytest.mark.parametrize(("own_jitter", "jobs"), [(0.35, 2), (0.9, 1)])
 def test_how_much_jitter_of_its_own_makes_a_tenant_can_be_set(own_jitter: float, jobs: int) -> None:
-    """Two tenants whose jitters have nothing in common: together, 0.7 of the sum of both."""
+    """Steps whose ends, not lengths, have nothing in common: what they are apart is 0.7 of the sum of both jitters."""
     hosts, draw = cluster(4, 2), random.Random(3)
     rows = [
         ring(rail(hosts, gpu), [begin + draw.uniform(-40, 40) for begin in every(1000, count=40, start=50)])
@@ -183,7 +283,7 @@ def test_a_silent_pair_is_at_work_as_long_as_its_period_explains_it(last: float,
 
 def test_a_pair_without_a_rhythm_is_at_work_only_where_it_sends() -> None:
     hosts = cluster(2, 1)
-    once = messages("a0", "b0", [59_000], MB)
+    once = messages("a0", "b0", [59_000], 50 * MB)
     assert len(recognised(hosts, once)[1]) == 1
     assert recognised(hosts, once, window=WINDOW.shifted(1))[1] == []
 

@@ -39,7 +39,7 @@ def recognition(
     members = joint.clusters(pairs, topology)
     members = members.join(same_hosts(members, settings.recognition.host_similarity), on="cluster")
     spread = members.group_by("job").agg(pl.col("host").n_unique()).filter(pl.col("host") > 1)
-    return joint.tables(members, spread["job"], between, window)
+    return joint.tables(members, spread.select("job", confidence=pl.lit(1.0)), between, window)
 
 
 def same_hosts(members: pl.DataFrame, similarity: float) -> pl.DataFrame:

@@ -1,0 +1,99 @@
+"""Tenants: which clusters of NICs on the same hosts are rails of one job, and which are jobs side by side."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.methods import grouping
+from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.settings import RecognitionSettings
+
+LEAST_STEPS = 4
+"""Steps below which a series says nothing about a drift: three have two differences."""
+
+
+def tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
+    """Merge clusters on similar hosts into jobs, unless their steps say they are different tenants.
+
+    Parameters
+    ----------
+    members : `addr`, `host`, `cluster`, `bytes` (that the NIC moves)
+    steps : `cluster`, `end_ns`, `period_ns`, a row per step
+
+    Returns
+    -------
+    `cluster`, `job` (the number of one of its clusters)
+    """
+    hosts = members["host"].cast(pl.Categorical).to_physical().cast(pl.Int64).to_numpy()
+    labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
+    neighbours = grouping.merge_by_jaccard(rows, hosts, settings.host_similarity)
+    series = {
+        cluster: (np.sort(part["end_ns"].to_numpy()), float(part["period_ns"][0]))
+        for (cluster,), part in steps.group_by("cluster", maintain_order=True)
+    }
+    none = (np.empty(0, dtype=np.int64), 0.0)
+    rails = members.group_by("cluster").agg(pl.col("bytes").median()).sort("cluster")
+    known = [_Rail(*series.get(label, none), typical) for label, typical in rails.iter_rows()]
+    jobs = np.empty(len(labels), dtype=np.int64)
+    first: dict[int, list[int]] = {}
+    for cluster in sorted(range(len(labels)), key=lambda i: (-known[i].ends.size, i)):
+        others = first.setdefault(int(neighbours[cluster]), [])
+        match = next((one for one in others if _of_one_job(known[cluster], known[one], settings)), None)
+        if match is None:
+            others.append(cluster)
+        jobs[cluster] = cluster if match is None else match
+    return pl.DataFrame({"cluster": labels, "job": labels[jobs]})
+
+
+class _Rail(NamedTuple):
+    """A cluster: the ends of its steps in ns, sorted, their period (0 without steps), and its typical NIC's bytes."""
+
+    ends: Integers
+    period_ns: float
+    bytes: float
+
+
+def _of_one_job(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> bool:
+    """Whether clusters on the same hosts may be rails of one job; where steps don't say, rails move equal bytes."""
+    if min(rail.ends.size, other.ends.size) >= LEAST_STEPS:
+        return not drift_apart(rail.ends, rail.period_ns, other.ends, settings)
+    return min(rail.bytes, other.bytes) >= settings.rail_likeness * max(rail.bytes, other.bytes)
+
+
+def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: RecognitionSettings) -> bool:
+    """Whether two series of steps are of two jobs: their distance is neither kept nor small beside their jitter.
+
+    Ends of one job's steps keep their distance, whatever the steps' jitter; if a fault makes a ring slow, the distance
+    changes once and is kept again. Ends of two jobs walk away from each other: by the difference of their periods, if
+    it is ever so small, or else by jitter that is not shared. Jobs on the same busy hosts share some.
+
+    Parameters
+    ----------
+    ends, others : ns, sorted, at least `LEAST_STEPS` each
+    period_ns : of the first series
+    """
+    after = np.clip(np.searchsorted(others, ends), 1, others.size - 1)
+    near = np.where(np.abs(others[after] - ends) <= np.abs(others[after - 1] - ends), others[after], others[after - 1])
+    # Distances are phases: just under half a period ahead and just over it are neighbours.
+    phase: Floats = 2 * np.pi * (near - ends).astype(np.float64) / period_ns
+    tolerance = max(settings.phase_tolerance, settings.phase_tolerance_ms * 1e6 / period_ns)
+    if _spread(phase) / (2 * np.pi) <= tolerance:
+        return False
+    distance = np.unwrap(phase) / (2 * np.pi) * period_ns
+    apart = max(1, ends.size // settings.walk_parts)
+    walked = float(np.median(np.abs(distance[apart:] - distance[:-apart])))
+    jitter = sum(_deviation(np.diff(side).astype(np.float64)) for side in (ends, others))
+    return walked > settings.own_jitter * jitter
+
+
+def _spread(angles: Floats) -> float:
+    """Return the median distance of angles from their middle."""
+    off = np.angle(np.exp(1j * (angles - np.angle(np.exp(1j * angles).mean()))))
+    return _deviation(off)
+
+
+def _deviation(values: Floats) -> float:
+    return float(np.median(np.abs(values - np.median(values))))
