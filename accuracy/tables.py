@@ -18,7 +18,8 @@ MEANINGS = (
     "*Jobs exact*: windows of jobs with exactly the true NICs. *Pairs*: precision / recall over windows in which a job "
     "has shown five steps. *Layouts*: windows with `tp`, `pp` and `dp` all right, NULL counting as not right. *Extra*: "
     "steps found where there is none. *Error*: of the steps' durations, against the true ones. *Ids changed*: a job "
-    "was called otherwise though half of its NICs stayed. *Faults named*: by a subject that counts as right. *False per job-hour*: diagnoses of no fault. "
+    "was called otherwise though half of its NICs stayed. *Faults named*: by a subject that counts as right. "
+    "*False per job-hour*: diagnoses of no fault. "
     f"{MISSED} marks what misses its bound; the published method has no bounds."
 )
 
