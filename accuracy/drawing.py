@@ -19,6 +19,10 @@ MODELS = {
 }
 """Layers and width of dense models; layers divide by 8 pp_stages, which keeps every drawn layout possible."""
 
+GPUS = 8
+"""GPUs of a host. A ring goes in and out of a host by one NIC, so a group with several ranks there has a ring, or
+channel, for each: as many as NCCL makes, and so no NIC of a job is silent."""
+
 BACKWARD_RATIO = 2.0
 """What a backward pass computes, in forward passes: the simulator's default."""
 
@@ -63,7 +67,7 @@ class Draw:
         fixed : keys that are not drawn; any that a job has
         """
         places = self.hosts(hosts) if isinstance(hosts, int) else hosts
-        gpus = len(places) * (len(_spread(fixed["gpus"])) if "gpus" in fixed else 8)
+        gpus = len(places) * (len(_spread(fixed["gpus"])) if "gpus" in fixed else GPUS)
         tp, pp = self._degrees(gpus, fixed)
         model = fixed.get("model") or self.one_of("3b", "7b", "13b")
         layers, hidden = MODELS[model]
@@ -80,7 +84,7 @@ class Draw:
             "layers": layers,
             "hidden": hidden,
             "micro_batches": micro_batches,
-            "channels": self.one_of(1, 2),
+            "channels": max(self.one_of(1, 2), GPUS // tp),
             "peer_channels": self.one_of(1, 2),
         }
         job |= fixed

@@ -39,25 +39,28 @@ def context_parallel(seed: int) -> Content:
 def fully_sharded(seed: int) -> Content:
     """FSDP2 over all ranks, over halves of them (HSDP), and with gradients that are accumulated."""
     draw = Draw("fully_sharded", seed)
-    kept: Content = {"tp": 1, "pp": 1, "sharding": "full", "vocabulary": draw.one_of(32_000, 128_000), "channels": 4}
+    kept: Content = {"tp": 1, "pp": 1, "sharding": "full", "vocabulary": draw.one_of(32_000, 128_000)}
     layers = draw.one_of(16, 24)
     jobs = [
-        draw.dense("base", draw.one_of(3, 4), (4, 7), **kept, layers=layers, key_value_ratio=0.25, micro_batches=1),
+        draw.dense("base", 3, (6, 9), **kept, layers=layers, key_value_ratio=0.25, micro_batches=1),
         draw.dense(
-            "tuned", 2, (4, 7), **kept, layers=16, micro_batches=2, reduce_every_micro_batch="no", gradients="bf16"
+            "tuned", 2, (6, 9), **kept, layers=16, micro_batches=2, reduce_every_micro_batch="no", gradients="bf16"
         ),
-        draw.dense("copies", 4, (4, 7), **kept, layers=layers, shard_ranks=16, micro_batches=1),
+        draw.dense("copies", 4, (6, 9), **kept, layers=layers, shard_ranks=16, micro_batches=1),
     ]
     return {"jobs": jobs, "fabric": draw.fabric()}
 
 
 def trees(seed: int) -> Content:
-    """All-reduce along double binary trees: a tree per rail, one over all ranks, and beside a pipeline."""
+    """All-reduce along double binary trees, a pair of them per rail, in three sizes, once beside a pipeline.
+
+    All have tp of 8: a host that is a leaf of both trees would leave NICs of other ranks silent, whom nobody can find.
+    """
     draw = Draw("trees", seed)
     tree: Content = {"algorithm": "tree", "optimizer": "replicated"}
     jobs = [
         draw.dense("rails", draw.one_of(5, 6, 8), tp=8, pp=1, bucket_parameters=200_000_000, **tree),
-        draw.dense("hosts", draw.one_of(3, 4), tp=1, pp=1, model="1b", gradients="bf16", channels=4, **tree),
+        draw.dense("small", draw.one_of(3, 4), tp=8, pp=1, model="1b", gradients="bf16", **tree),
         draw.dense("pipes", 8, tp=8, pp=2, bucket_parameters=250_000_000, **tree),
     ]
     return {"jobs": jobs, "fabric": draw.fabric()}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from accuracy.collectors import CURVES, point
 from accuracy.drawing import Draw
 from accuracy.families import DEVELOPMENT_SEEDS, FAMILIES, FIRST_PUBLISHED_SEED, Bound
+from accuracy.measuring import START_NS
 from accuracy.tallies import tally
-from llmprism_tasks.simulate import build_scenario
+from llmprism_tasks.simulate import build_scenario, simulate
 from tests.accuracy.results import result
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
@@ -82,3 +84,15 @@ def test_hosts_are_given_out_once() -> None:
     given = [*draw.hosts(3), *draw.hosts(2)]
     assert given == [0, 1, 2, 3, 4]
     assert draw.fabric(spare=1)["hosts"] == 6
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "platform"])
+def test_every_nic_of_a_job_that_can_be_seen_carries_its_layout(name: str) -> None:
+    """A NIC that is silent cannot be found, so that no method could have its job exact."""
+    made = simulate(build_scenario(name, FAMILIES[name].content(0)), minutes=1, seed=0, start_ns=START_NS)
+    truth = made.truth
+    pairs = truth["truth_pairs"].filter(pl.col("kind") != "other")
+    carrying = pl.concat(pairs.select("job", addr=end) for end in ("src_addr", "dst_addr"))
+    there = truth["truth_jobs"].filter(pl.col("visible") & (pl.col("kind") == "training"))
+    assert there.join(carrying, on=["job", "addr"], how="anti").is_empty()
+    assert made.flows.height < 150_000
