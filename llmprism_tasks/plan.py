@@ -43,7 +43,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "parallelism",
         reads=("flows", "topology", "jobs", "job_members"),
-        writes=("jobs", "pairs"),
+        writes=("jobs", "job_members", "pairs"),
         per_job=True,
     ),
     Stage(

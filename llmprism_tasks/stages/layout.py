@@ -1,8 +1,7 @@
-"""Layout: from the graph of a job's pairs to its degrees of parallelism.
+"""Layout: what pairs are to each other in the graph of their job, and so what each of them is.
 
-Pipeline pairs link the stages of one replica; data-parallel rings link the replicas of one stage. Rings pass through
-a host unseen where two replicas share it: in at one GPU, out at another. The rail pairs of the hops that are seen
-tell which.
+Gradients go round, pipelines go up and down a line; the largest pairs make the gradient groups, and what links two of
+them is something else.
 """
 
 from __future__ import annotations
@@ -167,83 +166,3 @@ def components(links: pl.DataFrame) -> pl.DataFrame:
     left, right = (links[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ENDS)
     labels = grouping.connected_components(left, right, ends.height)
     return ends.with_columns(component=pl.Series(labels))
-
-
-def data_parallel_groups(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Group the NICs that synchronise gradients with each other: `job_id`, `addr`, `component`.
-
-    Parameters
-    ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
-    topology : `addr`, `host`, `gpu`; where `gpu` is NULL a NIC's place among its host's addresses stands for it
-    """
-    rail = pl.col("gpu").fill_null(pl.col("addr").rank("ordinal").over("host").cast(pl.Int32) - 1)
-    nics = job_members.select("job_id", "addr", "host").join(
-        topology.with_columns(rail=rail).select("addr", "rail"), on="addr"
-    )
-    hops = pairs.filter(pl.col("kind") == "dp").select("job_id", *ENDS)
-    for end in ENDS:
-        hops = hops.join(
-            nics.select("job_id", "rail", "host", **{end: "addr"}).rename(
-                {"rail": f"{end}_rail", "host": f"{end}_host"}
-            ),
-            on=["job_id", end],
-        )
-    crossing = (
-        hops.filter(
-            pl.col("src_addr_rail") != pl.col("dst_addr_rail"), pl.col("src_addr_host") != pl.col("dst_addr_host")
-        )
-        .select("job_id", rail="src_addr_rail", other="dst_addr_rail")
-        .unique()
-    )
-    inner = (
-        nics.join(crossing, on=["job_id", "rail"])
-        .join(nics, left_on=["job_id", "host", "other"], right_on=["job_id", "host", "rail"])
-        .select("job_id", src_addr="addr", dst_addr="addr_right")
-    )
-    return components(pl.concat([hops.select("job_id", *ENDS), inner]))
-
-
-def degrees(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Infer `tp`, `pp` and `dp` of each job; NULL where its pairs do not agree on them, or do not cover the job.
-
-    What the product of `pp` and `dp` leaves is `tp`, if a host has as many: tensor parallelism stays inside it.
-
-    Parameters
-    ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`; jobs without pairs are absent from the result
-    """
-    per_host = job_members.group_by("job_id", "host").len().group_by("job_id").agg(most=pl.col("len").max())
-    endpoints = job_members.group_by("job_id").agg(endpoints=pl.len()).join(per_host, on="job_id")
-    known = endpoints.join(pairs.filter(pl.col("kind") != "other").select("job_id").unique(), on="job_id", how="semi")
-    pipelines = components(pairs.filter(pl.col("kind") == "pp").select("job_id", *ENDS))
-    replicas = data_parallel_groups(pairs, job_members, topology)
-    table = known.join(_degree(pipelines, "pp"), on="job_id", how="left").join(
-        _degree(replicas, "dp"), on="job_id", how="left"
-    )
-    for degree in ("pp", "dp"):
-        silent = pl.col(f"{degree}_nics").is_null()
-        sure = pl.col(f"{degree}_nics") >= AGREEMENT * pl.col("endpoints")
-        table = table.with_columns(pl.when(silent).then(1).when(sure).then(degree).alias(degree))
-    tp = pl.col("endpoints") // (pl.col("pp") * pl.col("dp"))
-    fits = (tp * pl.col("pp") * pl.col("dp") == pl.col("endpoints")) & (tp <= pl.col("most"))
-    return table.select(
-        "job_id",
-        tp=pl.when(fits).then(tp),
-        pp=pl.when(fits).then("pp"),
-        dp=pl.when(fits).then("dp"),
-    )
-
-
-def _degree(groups: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the group size that holds most NICs of each job, and how many those are."""
-    return (
-        groups.group_by("job_id", "component")
-        .len()
-        .group_by("job_id", "len")
-        .agg(nics=pl.col("len").sum())
-        .sort("job_id", "nics", "len")
-        .group_by("job_id", maintain_order=True)
-        .last()
-        .select("job_id", pl.col("len").alias(name), pl.col("nics").alias(f"{name}_nics"))
-    )

@@ -12,7 +12,9 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, layout, rhythm, signatures, traffic
+from llmprism_tasks.stages import layout, rhythm, signatures, traffic
+from llmprism_tasks.stages.division import Division, divide
+from llmprism_tasks.stages.laid_out import laid_out
 from llmprism_tasks.windows import Window
 
 PAIR = ["job_id", *rhythm.PAIR]
@@ -28,7 +30,7 @@ def parallelism(
     job_members: pl.DataFrame,
     window: Window,
     settings: Settings,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Identify what each pair is to its job, and how the job is laid out.
 
     Parameters
@@ -39,30 +41,35 @@ def parallelism(
 
     Returns
     -------
-    jobs : the same jobs with `tp`, `pp`, `dp` where the data say
+    jobs : the same jobs with their layout and figures, where the data say
+    job_members : the same members with their `pp_stage` and `dp_group`
     pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and
         `bytes` count what they sent in it, `kind` is judged over the look-back
     """
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
-    kinds = pair_kinds(bulk, job_members, window, settings)
-    return tables(inside, kinds, jobs, job_members, topology, window)
+    division = divide(bulk, window, settings)
+    kinds = pair_kinds(bulk, job_members, division, settings)
+    return tables(inside, kinds, division, jobs, job_members, topology, window, settings)
 
 
 def tables(
     inside: pl.DataFrame,
     kinds: pl.DataFrame,
+    division: Division | None,
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
     topology: pl.DataFrame,
     window: Window,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return `jobs` with the layout that the kinds of pairs make, and `pairs`.
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return `jobs` and `job_members` with the layout that the kinds of pairs make, and `pairs`.
 
     Parameters
     ----------
     inside : flows with `job_id`, those of the look-back among them
     kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`; pairs that are absent are `other`
+    division : bulk flows in steps; without it jobs have no figures
     """
     present = inside.filter(pl.col("window_start_ns") == window.start_ns)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
@@ -79,23 +86,19 @@ def tables(
             confidence=pl.col("confidence").fill_null(1.0 if kinds.height else UNKNOWN),
         )
     )
-    degrees = layout.degrees(kinds, job_members, topology)
-    laid_out = jobs.drop("tp", "pp", "dp").join(degrees, on="job_id", how="left")
-    return frames.conform(laid_out, "jobs"), frames.conform(pairs, "pairs")
+    bulk = traffic.bulk(present, settings.traffic)
+    laid_jobs, members = laid_out(jobs, job_members, topology, kinds, bulk, division, settings)
+    return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
 
 
-def pair_kinds(bulk: pl.DataFrame, job_members: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def pair_kinds(
+    bulk: pl.DataFrame, job_members: pl.DataFrame, division: Division | None, settings: Settings
+) -> pl.DataFrame:
     """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`,
     `bytes_per_step`."""
-    if bulk.is_empty():
+    if division is None:
         return _judged(bulk.select(PAIR).head(0))
-    numbered = rhythm.of_jobs(bulk, settings.rhythm)
-    endpoints = completion.endpoint_steps(numbered, window, settings)
-    job_steps = completion.job_steps(endpoints, window, settings)
-    periods = numbered.group_by("job_id").agg(period_ns=pl.col("group_period_ns").first())
-    in_steps = completion.step_of_flows(bulk, endpoints, job_steps).filter(pl.col("step").is_not_null())
-    if in_steps.is_empty():
-        return _judged(bulk.select(PAIR).head(0))
+    numbered, in_steps, periods = division.numbered, division.in_steps, division.periods
     steps = signatures.stream_steps(in_steps, periods, settings)
     judged = _with_relayed(signatures.votes(steps, settings), in_steps, job_members, periods, settings)
     periodic = numbered.select(PAIR).unique().with_columns(periodic=True)

@@ -1,4 +1,4 @@
-"""From pairs to degrees: pipelines, rings, and rings that pass through a host unseen."""
+"""What pairs are in the graph of their job: gradients go round, pipelines up and down a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from handmade import members, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,88 +35,6 @@ def ring(nics: Sequence[str], kind: str = "dp") -> list[Pair]:
 
 def line(nics: Sequence[str]) -> list[Pair]:
     return [pair for src, dst in pairwise(nics) for pair in ((src, dst, "pp"), (dst, src, "pp"))]
-
-
-def cluster(hosts: int, gpus: int) -> tuple[dict[str, list[str]], list[list[str]]]:
-    """Return hosts and their NICs, named `<host letter><gpu>`, and the NICs by host."""
-    nics = [[f"{chr(97 + host)}{gpu}" for gpu in range(gpus)] for host in range(hosts)]
-    return {f"host-{chr(97 + host)}": of for host, of in enumerate(nics)}, nics
-
-
-def degrees(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> tuple[int | None, int | None, int | None] | None:
-    """Return (tp, pp, dp) of one job on all NICs of the hosts; None if the job has no row."""
-    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
-    found = layout.degrees(table(pairs), nics, topology(hosts))
-    return found.select("tp", "pp", "dp").row(0) if found.height else None
-
-
-def test_rails_of_one_pipeline_and_one_ring_each() -> None:
-    """Two replicas of two stages, a host each, four GPUs: TP 4, PP 2, DP 2."""
-    hosts, nics = cluster(4, 4)
-    rails = [pair for g in range(4) for pair in (*line([nics[0][g], nics[2][g]]), *line([nics[1][g], nics[3][g]]))]
-    rings = [pair for g in range(4) for pair in (*ring([nics[0][g], nics[1][g]]), *ring([nics[2][g], nics[3][g]]))]
-    assert degrees([*rails, *rings], hosts) == (4, 2, 2)
-
-
-def test_data_parallel_alone() -> None:
-    hosts, nics = cluster(4, 2)
-    assert degrees([pair for g in range(2) for pair in ring([of[g] for of in nics])], hosts) == (2, 1, 4)
-    assert degrees(ring([nic for of in nics for nic in of]), hosts) == (1, 1, 8)
-
-
-def test_pipelines_alone() -> None:
-    hosts, nics = cluster(4, 2)
-    assert degrees([pair for g in range(2) for pair in line([of[g] for of in nics])], hosts) == (2, 4, 1)
-
-
-def test_a_ring_through_a_host_with_two_replicas() -> None:
-    """TP 2 on hosts of four: each ring enters a host at one rail and leaves it at another, unseen between."""
-    hosts, nics = cluster(2, 4)
-    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
-    assert degrees(seen, hosts) == (2, 1, 4)
-
-
-def test_gpu_indices_are_not_needed() -> None:
-    hosts, nics = cluster(2, 4)
-    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
-    of = members({"j": {addr: host for host, some in hosts.items() for addr in some}})
-    unknown = topology(hosts).with_columns(gpu=pl.lit(None, dtype=pl.Int32))
-    assert layout.degrees(table(seen), of, unknown).select("tp", "pp", "dp").row(0) == (2, 1, 4)
-
-
-@pytest.mark.parametrize(("gpus", "expected"), [(5, (5, 1, 4)), (4, (None, None, None))])
-def test_one_rail_in_five_may_have_lost_its_pairs(gpus: int, expected: tuple[int | None, ...]) -> None:
-    """All rails but the last have their ring: four fifths of the NICs agree, or three quarters."""
-    hosts, nics = cluster(4, gpus)
-    assert degrees([pair for g in range(gpus - 1) for pair in ring([of[g] for of in nics])], hosts) == expected
-
-
-def test_degrees_that_do_not_multiply_to_the_job_are_unknown() -> None:
-    hosts, nics = cluster(5, 1)
-    flat = [of[0] for of in nics]
-    assert degrees([*line(flat[:4]), *ring([flat[4], flat[0]])], hosts) == (None, None, None)
-
-
-def test_tensor_parallelism_stays_inside_a_host() -> None:
-    """Rings of two among eight hosts with one GPU each leave a factor of four that no host could hold."""
-    hosts, nics = cluster(8, 1)
-    rings = [pair for i in range(0, 8, 2) for pair in ring([nics[i][0], nics[i + 1][0]])]
-    assert degrees(rings, hosts) == (None, None, None)
-
-
-def test_a_job_whose_pairs_are_all_other_has_no_degrees() -> None:
-    hosts, nics = cluster(2, 1)
-    assert degrees(ring([nics[0][0], nics[1][0]], "other"), hosts) is None
-    assert degrees([], hosts) is None
-
-
-def test_jobs_are_laid_out_each_by_itself() -> None:
-    hosts, nics = cluster(4, 1)
-    first, second = [of[0] for of in nics[:2]], [of[0] for of in nics[2:]]
-    of = members({"one": {"a0": "host-a", "b0": "host-b"}, "two": {"c0": "host-c", "d0": "host-d"}})
-    pairs = pl.concat([table(ring(first), "one"), table(line(second), "two")])
-    found = layout.degrees(pairs, of, topology(hosts)).sort("job_id")
-    assert found.rows() == [("one", 1, 1, 2), ("two", 1, 2, 1)]
 
 
 def kinds(pairs: Iterable[tuple[str, str, str, float]], share: float = RING_SHARE) -> dict[tuple[str, str], str]:

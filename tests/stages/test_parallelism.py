@@ -42,7 +42,7 @@ def identified(
 ) -> tuple[dict[str, object], pl.DataFrame]:
     """Return the job's row and the pairs."""
     own = NICS.with_columns(window_start_ns=pl.lit(window.start_ns))
-    jobs, pairs = parallelism(
+    jobs, _, pairs = parallelism(
         flows=visible(flows(*parts), window, values.window.lookback_windows),
         topology=topology(HOSTS),
         jobs=jobs_of(own),
@@ -66,7 +66,7 @@ def test_nothing_has_no_pairs() -> None:
 
 
 def test_without_jobs_there_are_none() -> None:
-    jobs, pairs = parallelism(
+    jobs, _, pairs = parallelism(
         flows=flows(GRADIENTS),
         topology=topology(HOSTS),
         jobs=frames.empty("jobs"),

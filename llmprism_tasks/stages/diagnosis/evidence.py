@@ -8,6 +8,7 @@ import polars as pl
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
+from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.windows import Window
 
 ROW = {
@@ -68,7 +69,7 @@ def gather(
         flows=bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
         steps=own,
         history=_history(job_steps),
-        groups=layout.data_parallel_groups(pairs, job_members, topology),
+        groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host"),
         window=window,
     )

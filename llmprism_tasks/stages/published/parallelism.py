@@ -23,11 +23,11 @@ def parallelism(
     job_members: pl.DataFrame,
     window: Window,
     settings: Settings,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Identify what each pair is to its job; parameters and results as of the joint method's stage."""
     inside = traffic.inside_jobs(flows, job_members)
     kinds = pair_kinds(inside, window.end_ns, settings.published)
-    return joint.tables(inside, kinds, jobs, job_members, topology, window)
+    return joint.tables(inside, kinds, None, jobs, job_members, topology, window, settings)
 
 
 def pair_kinds(inside: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:

@@ -1,0 +1,198 @@
+"""A job's figures: how long its steps take, what its messages and gradients weigh, and how much of it is explained."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.methods.series import SIGMA_PER_MAD
+from llmprism_tasks.settings import ParallelismSettings
+from llmprism_tasks.stages.layout import ENDS
+
+PAIR = ["job_id", *ENDS]
+LEAST_DURATIONS = 3
+"""Durations of steps below which a deviation is chance."""
+
+LESS_BUSY = 0.2
+"""Quantile of a job's pairs by how much of the step they are busy."""
+
+FULLEST = 0.9
+"""Quantile of a pair's steps by bytes that is taken as full."""
+
+COMPLETE = 0.75
+"""Quantile of the messages counted in a step: records are lost, none is invented."""
+
+LIKE_ONE = (0.4, 2.5)
+"""Bytes of what counts as a message, over the typical one's: lengths vary; what is smaller was cut off, what is larger
+is another tensor (tied embeddings)."""
+
+TWICE = 0.04
+"""How far two messages that a collector merged may be from twice the typical one: sizes recur within 2 %."""
+
+
+def durations(job_steps: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `period_ns` (median) and `jitter_ratio` (NULL for a few steps), over all steps seen.
+
+    Parameters
+    ----------
+    job_steps : `job_id`, `step`, `end_ns`, `ended`, as `completion.job_steps` returns
+    """
+    follows = pl.col("step") - pl.col("step").shift().over("job_id", order_by="step") == 1
+    length = pl.col("end_ns") - pl.col("end_ns").shift().over("job_id", order_by="step")
+    spans = job_steps.filter("ended").with_columns(follows=follows, length=length).filter("follows")
+    middle = pl.col("length").median()
+    deviation = SIGMA_PER_MAD * (pl.col("length") - middle).abs().median() / middle
+    return spans.group_by("job_id").agg(
+        period_ns=middle.round().cast(pl.Int64), jitter_ratio=pl.when(pl.len() >= LEAST_DURATIONS).then(deviation)
+    )
+
+
+def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
+    """Return `job_id`, `micro_batches` and `activation_bytes` of each job with a pipeline.
+
+    Records of a pair that start together are one message on several queue pairs.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id` and `step`
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    """
+    step = [*PAIR, "step"]
+    piped = pairs.filter(pl.col("kind") == "pp").select(PAIR)
+    apart = pl.col("flow_start_ns").diff() > settings.message_ms * 1e6
+    sent = (
+        flows.select(*step, "flow_start_ns", "bytes")
+        .join(piped, on=PAIR)
+        .sort(*step, "flow_start_ns")
+        .with_columns(message=apart.fill_null(value=True).cast(pl.Int64).cum_sum().over(step))
+        .group_by(*step, "message")
+        .agg(pl.col("bytes").sum())
+        .with_columns(times=pl.col("bytes") / pl.col("bytes").median().over(PAIR))
+        .filter(pl.col("times").is_between(*LIKE_ONE))
+    )
+    merged = (pl.col("times") - 2).abs() <= TWICE
+    counted = sent.group_by(*step).agg(count=pl.len() + merged.sum(), typical=pl.col("bytes").median())
+    return counted.group_by("job_id").agg(
+        micro_batches=pl.col("count").quantile(COMPLETE).round().cast(pl.Int32),
+        activation_bytes=pl.col("typical").median().round().cast(pl.Int64),
+    )
+
+
+def gradients(pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `gradient_bytes`: what each rank reduces in a step.
+
+    A ring of n ranks sends 2 (n - 1) / n times the gradients over each of its hops, and leaves each host once.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`
+    groups : `job_id`, `addr`, `group`
+    """
+    placed = groups.join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
+    sizes = placed.group_by("job_id", "group").agg(ranks=pl.len(), hosts=pl.col("host").n_unique())
+    return (
+        pairs.filter(pl.col("kind") == "dp")
+        .join(groups.rename({"addr": "src_addr"}), on=["job_id", "src_addr"])
+        .group_by("job_id", "group")
+        .agg(pl.col("bytes_per_step").sum())
+        .join(sizes, on=["job_id", "group"])
+        .filter(pl.col("ranks") > 1)
+        .with_columns(
+            reduced=pl.col("bytes_per_step") / pl.col("hosts") * pl.col("ranks") / (2 * (pl.col("ranks") - 1))
+        )
+        .group_by("job_id")
+        .agg(gradient_bytes=pl.col("reduced").median().round().cast(pl.Int64))
+    )
+
+
+def sharded(
+    flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings
+) -> pl.DataFrame:
+    """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
+
+    NULL in between. Pairs that carry other kinds, too, may be busy for longer, so the less busy ones decide.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id` and `step`
+    periods : `job_id`, `period_ns`
+    """
+    reducing = pairs.filter(pl.col("kind") == "dp").select(PAIR)
+    span = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
+    spread = (
+        flows.join(reducing, on=PAIR)
+        .group_by(*PAIR, "step")
+        .agg(span_ns=span)
+        .group_by(PAIR)
+        .agg(pl.col("span_ns").median())
+        .group_by("job_id")
+        .agg(pl.col("span_ns").quantile(LESS_BUSY))
+        .join(periods, on="job_id")
+    )
+    ratio = pl.col("span_ns") / pl.col("period_ns")
+    told = (
+        pl.when(ratio >= settings.sharded_spread)
+        .then(pl.lit(value=True))
+        .when(ratio < settings.filling_spread)
+        .then(pl.lit(value=False))
+    )
+    return spread.select("job_id", sharded=told)
+
+
+def explained(window_flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `explained_flows`, `explained_bytes`: the share in pairs of a known kind.
+
+    Parameters
+    ----------
+    window_flows : bulk flows of the window, with `job_id`
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    """
+    known = pairs.filter(pl.col("kind") != "other").select(*PAIR, known=pl.lit(value=True))
+    told = (
+        window_flows.select(*PAIR, "bytes")
+        .join(known, on=PAIR, how="left")
+        .with_columns(pl.col("known").fill_null(value=False))
+    )
+    return told.group_by("job_id").agg(
+        explained_flows=pl.col("known").mean(),
+        explained_bytes=pl.col("bytes").filter("known").sum() / pl.col("bytes").sum(),
+    )
+
+
+def stepping(endpoints: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `explained_nics`: the share of its NICs with a step.
+
+    Parameters
+    ----------
+    endpoints : `job_id`, `addr`, `ended`, as `completion.endpoint_steps` returns
+    """
+    stepping_nics = endpoints.filter("ended").group_by("job_id").agg(nics=pl.col("addr").n_unique())
+    members = job_members.group_by("job_id").agg(endpoints=pl.len())
+    return members.join(stepping_nics, on="job_id").select(
+        "job_id", explained_nics=pl.col("nics") / pl.col("endpoints")
+    )
+
+
+def evenness(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `evenness`: bytes of gradients that a pair sends in a step, over those in its fullest ones.
+
+    They are the same in every step; where records are lost, some are missing. Steps that the data cut are left out,
+    and so are jobs whose gradients are not seen.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id` and `step`
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    """
+    inner = (pl.col("step") > pl.col("step").min().over("job_id")) & (
+        pl.col("step") < pl.col("step").max().over("job_id")
+    )
+    reducing = pairs.filter(pl.col("kind") == "dp").select(PAIR)
+    return (
+        flows.filter(inner)
+        .join(reducing, on=PAIR)
+        .group_by(*PAIR, "step")
+        .agg(pl.col("bytes").sum())
+        .with_columns(fullest=pl.col("bytes").quantile(FULLEST).over(PAIR))
+        .group_by("job_id")
+        .agg(evenness=pl.min_horizontal("bytes", "fullest").sum() / pl.col("fullest").sum())
+    )

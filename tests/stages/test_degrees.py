@@ -1,0 +1,183 @@
+"""From pairs to degrees: pipelines, rings, rings that pass through a host unseen, experts and context blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from handmade import members, topology
+
+from llmprism_tasks.stages import degrees
+
+Pair = tuple[str, str, str]
+
+
+def table(pairs: Iterable[Pair], job: str = "j") -> pl.DataFrame:
+    columns = {"job_id": pl.String, "src_addr": pl.String, "dst_addr": pl.String, "kind": pl.String}
+    return pl.DataFrame([(job, *pair) for pair in pairs], schema=columns, orient="row")
+
+
+def ring(nics: Sequence[str], kind: str = "dp") -> list[Pair]:
+    return [(src, dst, kind) for src, dst in [*pairwise(nics), (nics[-1], nics[0])]]
+
+
+def line(nics: Sequence[str]) -> list[Pair]:
+    return [pair for src, dst in pairwise(nics) for pair in ((src, dst, "pp"), (dst, src, "pp"))]
+
+
+def cluster(hosts: int, gpus: int) -> tuple[dict[str, list[str]], list[list[str]]]:
+    """Return hosts and their NICs, named `<host letter><gpu>`, and the NICs by host."""
+    nics = [[f"{chr(97 + host)}{gpu}" for gpu in range(gpus)] for host in range(hosts)]
+    return {f"host-{chr(97 + host)}": of for host, of in enumerate(nics)}, nics
+
+
+def found(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> tuple[int | None, int | None, int | None] | None:
+    """Return (tp, pp, dp) of one job on all NICs of the hosts; None if the job has no row."""
+    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    table_ = degrees.degrees(table(pairs), nics, topology(hosts))
+    return table_.select("tp", "pp", "dp").row(0) if table_.height else None
+
+
+def test_rails_of_one_pipeline_and_one_ring_each() -> None:
+    """Two replicas of two stages, a host each, four GPUs: TP 4, PP 2, DP 2."""
+    hosts, nics = cluster(4, 4)
+    rails = [pair for g in range(4) for pair in (*line([nics[0][g], nics[2][g]]), *line([nics[1][g], nics[3][g]]))]
+    rings = [pair for g in range(4) for pair in (*ring([nics[0][g], nics[1][g]]), *ring([nics[2][g], nics[3][g]]))]
+    assert found([*rails, *rings], hosts) == (4, 2, 2)
+
+
+def test_data_parallel_alone() -> None:
+    hosts, nics = cluster(4, 2)
+    assert found([pair for g in range(2) for pair in ring([of[g] for of in nics])], hosts) == (2, 1, 4)
+    assert found(ring([nic for of in nics for nic in of]), hosts) == (1, 1, 8)
+
+
+def test_pipelines_alone() -> None:
+    hosts, nics = cluster(4, 2)
+    assert found([pair for g in range(2) for pair in line([of[g] for of in nics])], hosts) == (2, 4, 1)
+
+
+def test_a_ring_through_a_host_with_two_replicas() -> None:
+    """TP 2 on hosts of four: each ring enters a host at one rail and leaves it at another, unseen between."""
+    hosts, nics = cluster(2, 4)
+    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
+    assert found(seen, hosts) == (2, 1, 4)
+
+
+def test_gpu_indices_are_not_needed() -> None:
+    hosts, nics = cluster(2, 4)
+    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
+    of = members({"j": {addr: host for host, some in hosts.items() for addr in some}})
+    unknown = topology(hosts).with_columns(gpu=pl.lit(None, dtype=pl.Int32))
+    assert degrees.degrees(table(seen), of, unknown).select("tp", "pp", "dp").row(0) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(5, (5, 1, 4)), (4, (None, None, None))])
+def test_one_rail_in_five_may_have_lost_its_pairs(gpus: int, expected: tuple[int | None, ...]) -> None:
+    """All rails but the last have their ring: four fifths of the NICs agree, or three quarters."""
+    hosts, nics = cluster(4, gpus)
+    assert found([pair for g in range(gpus - 1) for pair in ring([of[g] for of in nics])], hosts) == expected
+
+
+def test_degrees_that_do_not_multiply_to_the_job_are_unknown() -> None:
+    hosts, nics = cluster(5, 1)
+    flat = [of[0] for of in nics]
+    assert found([*line(flat[:4]), *ring([flat[4], flat[0]])], hosts) == (None, None, None)
+
+
+def test_tensor_parallelism_stays_inside_a_host() -> None:
+    """Rings of two among eight hosts with one GPU each leave a factor of four that no host could hold."""
+    hosts, nics = cluster(8, 1)
+    rings = [pair for i in range(0, 8, 2) for pair in ring([nics[i][0], nics[i + 1][0]])]
+    assert found(rings, hosts) == (None, None, None)
+
+
+def test_a_job_whose_pairs_are_all_other_has_no_degrees() -> None:
+    hosts, nics = cluster(2, 1)
+    assert found(ring([nics[0][0], nics[1][0]], "other"), hosts) is None
+    assert found([], hosts) is None
+
+
+def test_jobs_are_laid_out_each_by_itself() -> None:
+    hosts, nics = cluster(4, 1)
+    first, second = [of[0] for of in nics[:2]], [of[0] for of in nics[2:]]
+    of = members({"one": {"a0": "host-a", "b0": "host-b"}, "two": {"c0": "host-c", "d0": "host-d"}})
+    pairs = pl.concat([table(ring(first), "one"), table(line(second), "two")])
+    rows = degrees.degrees(pairs, of, topology(hosts)).sort("job_id").select("job_id", "tp", "pp", "dp").rows()
+    assert rows == [("one", 1, 1, 2), ("two", 1, 2, 1)]
+
+
+def layout_of(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> dict[str, object]:
+    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    return degrees.degrees(table(pairs), nics, topology(hosts)).row(0, named=True)
+
+
+def test_where_one_member_is_in_each_host_what_is_not_seen_is_not_used() -> None:
+    hosts, nics = cluster(4, 2)
+    row = layout_of([pair for g in range(2) for pair in ring([of[g] for of in nics])], hosts)
+    assert (row["cp"], row["ep"], row["agreement"]) == (1, 1, 1.0)
+
+
+def test_where_replicas_share_a_host_context_and_experts_may_stay_in_it() -> None:
+    hosts, nics = cluster(2, 4)
+    seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
+    row = layout_of(seen, hosts)
+    assert (row["dp"], row["cp"], row["ep"]) == (4, None, None)
+
+
+def test_context_blocks_go_round_within_the_gradients_group() -> None:
+    """Four ranks of one rail hold two sequences of two parts: gradients go round all, blocks between two."""
+    hosts, nics = cluster(4, 2)
+    pairs = []
+    for g in range(2):
+        a, b, c, d = (of[g] for of in nics)
+        pairs += [*ring([a, b], "cp"), *ring([c, d], "cp"), (b, c, "dp"), (d, a, "dp")]
+    row = layout_of(pairs, hosts)
+    assert (row["tp"], row["dp"], row["cp"]) == (2, 2, 2)
+
+
+def test_experts_are_exchanged_within_the_dense_layers_group() -> None:
+    hosts, nics = cluster(4, 2)
+    pairs = []
+    for g in range(2):
+        a, b, c, d = (of[g] for of in nics)
+        pairs += [*ring([a, b, c, d]), *ring([a, b], "ep"), *ring([c, d], "ep"), *ring([a, c])]
+    row = layout_of(pairs, hosts)
+    assert (row["tp"], row["dp"], row["ep"]) == (2, 4, 2)
+
+
+def test_relayed_experts_are_all_members_in_the_hosts() -> None:
+    """TP 2 on hosts of four: rails alone are linked, for what goes to another GPU of a host is handed on inside."""
+    hosts, nics = cluster(2, 4)
+    through = [(nics[0][g + 2], nics[1][g], "dp") for g in range(2)] + [
+        (nics[1][g + 2], nics[0][g], "dp") for g in range(2)
+    ]
+    exchange = [pair for g in range(4) for pair in ring([nics[0][g], nics[1][g]], "ep")]
+    row = layout_of([*through, *exchange], hosts)
+    assert (row["tp"], row["dp"], row["ep"]) == (2, 4, 4)
+
+
+def test_channels_that_enter_a_host_at_every_gpu_make_one_group() -> None:
+    """Each GPU a rank: a ring's channels come in at one rail and go out at the next, so rails are apart by one."""
+    hosts, nics = cluster(4, 4)
+    pairs = [(nics[h][g], nics[(h + 1) % 4][g ^ 1], "dp") for h in range(4) for g in (0, 2)]
+    row = layout_of(pairs, hosts)
+    assert (row["tp"], row["dp"]) == (1, 16)
+
+
+def test_a_host_may_hold_two_stages() -> None:
+    """Three replicas of two stages, two places in a host: each stage has its ring, which joins what it links alone."""
+    hosts, nics = cluster(3, 2)
+    (a0, a1), (b0, b1), (c0, c1) = nics
+    rings = [(src, dst, "dp") for x, y in ((a0, b0), (a1, b0), (b1, c0), (b1, c1)) for src, dst in ((x, y), (y, x))]
+    row = layout_of([*rings, *line([a0, b1]), *line([a1, c0]), *line([b0, c1])], hosts)
+    assert (row["tp"], row["pp"], row["dp"]) == (1, 2, 3)
+
+
+def test_a_relayed_message_between_members_of_one_group_is_no_link_of_the_pipeline() -> None:
+    hosts, nics = cluster(4, 1)
+    a, b, c, d = (of[0] for of in nics)
+    row = layout_of([*ring([a, b]), *ring([c, d]), *line([a, c]), (c, d, "pp")], hosts)
+    assert (row["pp"], row["dp"]) == (2, 2)
