@@ -37,8 +37,11 @@ def run_missing(sources: Iterable[Source], methods: Sequence[str], *, jobs: int,
 
     with ThreadPoolExecutor(jobs) as threads:
         begun = [threads.submit(one, at, *each) for at, each in enumerate(missing.values(), start=1)]
-        for task in begun:
-            task.result()
+        try:
+            for task in begun:
+                task.result()
+        finally:  # an interruption ends what runs now and begins nothing else
+            threads.shutdown(cancel_futures=True)
     return failed
 
 

@@ -35,3 +35,17 @@ def test_what_is_missing_is_run_once_and_what_fails_is_told(tmp_path: Path, monk
     monkeypatch.setattr(runs, "version", lambda: result["version"])
     assert run_missing([small], ["joint", "published"], jobs=1, say=said.append) == []
     assert said == []
+
+
+def test_an_interruption_ends_a_run_before_all_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+    said: list[str] = []
+
+    def interrupt(line: str) -> None:
+        said.append(line)
+        raise KeyboardInterrupt
+
+    nowhere = [Source("captures", str(at), folder=str(tmp_path / str(at))) for at in range(5)]
+    with pytest.raises(KeyboardInterrupt):
+        run_missing(nowhere, ["joint"], jobs=1, say=interrupt)
+    assert len(said) <= 2
