@@ -123,7 +123,7 @@ def _gaps(starts: Integers, ends: Integers) -> Floats:
 
 @compiled
 def _typical_change(values: Floats) -> float:
-    """Median difference of neighbours over the median; infinite below three values, where nothing is typical."""
+    """Median difference of neighbours over the median; infinite below two values, which have no neighbours."""
     if values.size < 2:
         return math.inf
     middle = float(np.median(values))

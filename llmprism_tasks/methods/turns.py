@@ -120,6 +120,8 @@ def _turning_bursts(
     counts, numbers = np.zeros(series, np.int64), np.full(starts.size, -1, np.int64)
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
+        if high == low:
+            continue
         message, firsts = _messages(starts[low:high], ends[low:high], directions[low:high])
         times = (starts[low:high][firsts] - starts[low]).astype(np.float64)
         ways = directions[low:high][firsts]
