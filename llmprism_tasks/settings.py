@@ -350,12 +350,19 @@ class ParallelismSettings:
         reason="what comes in fewer steps (start-up, a checkpoint) is not the layout's",
     )
     answer_interval: float = number(
-        0.5,
+        0.25,
         unit="ratio of the time between records",
         low=0,
         high=10,
-        reason="a gradient comes back a forward and a backward after its activation, about one interval; the other "
-        "direction of a collective at once",
+        reason="from an activation that goes alone to the next exchange; both directions of a collective go at once",
+    )
+    lag_interval: float = number(
+        0.75,
+        unit="ratio of the time between records",
+        low=0,
+        high=10,
+        reason="a gradient comes back a forward and a backward after its activation, an interval; a late rank's record "
+        "follows the early one's sooner",
     )
     answer_ms: float = number(
         5.0,

@@ -141,7 +141,7 @@ def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     beside which most bytes follow none, is not the step's: better no steps than invented ones.
 
     Where half of the steps seen are slower than the others, chance decides to which half a pair's median belongs; their
-    mean is the same for all.
+    mean is the same for all. A period seen two or three times counts where no other is.
 
     Parameters
     ----------
@@ -155,9 +155,12 @@ def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     span = pl.col("last_ns").max().over("group") - pl.col("first_ns").min().over("group")
     goes_on = pl.col("bursts") * pl.col("period_ns") >= settings.period_persistence * span
     periodic = rhythms.filter(goes_on.fill_null(value=False))
-    found = _agreed(flows, rhythms, periodic, settings)
-    mean = periodic.join(found, on="group", how="anti").with_columns(period_ns="mean_period_ns")
-    return pl.concat([found, _agreed(flows, rhythms, mean, settings)]).sort("group")
+    several, few = (periodic.filter((pl.col("bursts") > bursts.FEW) == many) for many in (True, False))
+    found = _agreed(flows, rhythms, several, settings)
+    for others in (several.with_columns(period_ns="mean_period_ns"), few):
+        left = others.join(found, on="group", how="anti")
+        found = pl.concat([found, _agreed(flows, rhythms, left, settings)])
+    return found.sort("group")
 
 
 def _agreed(

@@ -224,26 +224,42 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     counted as the next one's first, or its first as the last one's.
     """
     ratios = settings.parallelism
+    answered = steps.drop_nulls("first_missed")
+    gap = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
+    both_ways = _with_answer(
+        answered.group_by(STREAM).agg(pl.col("size").median(), interval=gap.median()), "interval", settings
+    )
+    # What is counted to the wrong step stretches the time between records in one direction only.
+    intervals = both_ways.select(*STREAM, interval=pl.min_horizontal("interval", "back_interval"))
     fills = pl.col("spread") >= ratios.pipeline_spread
-    interval = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
-    least = pl.max_horizontal(ratios.answer_interval * interval, ratios.answer_ms * 1e6 / pl.col("period_ns"))
+    least = pl.max_horizontal(ratios.answer_interval * pl.col("interval"), ratios.answer_ms * 1e6 / pl.col("period_ns"))
 
     def alone(end: str) -> pl.Expr:
         missed, mutual = pl.col(f"{end}_missed"), pl.col(f"{end}_mutual")
-        far = (missed >= least) & (~mutual | (missed >= interval))
+        far = (missed >= least) & (~mutual | (missed >= ratios.lag_interval * pl.col("interval")))
         return pl.when(fills).then(far).otherwise(missed >= ratios.pipeline_spread / 2).mean()
 
     either, both = pl.max_horizontal(alone("first"), alone("last")), pl.min_horizontal(alone("first"), alone("last"))
     edges = (
-        steps.drop_nulls("first_missed")
+        answered.join(intervals, on=STREAM)
         .group_by(STREAM)
         .agg(pl.col("size").median(), alone=pl.when(fills.mean() >= MAJORITY).then(either).otherwise(both))
     )
-    back = edges.select("job_id", src_addr="dst_addr", dst_addr="src_addr", back_size="size", back_alone="alone")
     return (
-        edges.join(back, on=PAIR)
+        _with_answer(edges, "alone", settings)
+        .select(*STREAM, pipeline=pl.min_horizontal("alone", "back_alone"))
+        .filter(pl.col("pipeline") >= MAJORITY)
+    )
+
+
+def _with_answer(streams: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
+    """Add a column of the stream of like size that comes back, as `back_…`; where several do, the largest value."""
+    back = streams.select(
+        "job_id", pl.col(column).alias(f"back_{column}"), src_addr="dst_addr", dst_addr="src_addr", back_size="size"
+    )
+    return (
+        streams.join(back, on=PAIR)
         .filter((pl.col("size") / pl.col("back_size") - 1).abs() <= settings.rhythm.same_size)
         .group_by(STREAM)
-        .agg(pipeline=pl.min_horizontal("alone", "back_alone").max())
-        .filter(pl.col("pipeline") >= MAJORITY)
+        .agg(pl.col(column).first(), pl.col(f"back_{column}").max())
     )
