@@ -348,15 +348,18 @@ def steps_of_groups(
     as `flow_steps`
     """
     periods = group_periods(flows, found, settings)
-    periods = periods.join(_lines(in_period(found, periods, settings), settings), on="group", how="anti")
+    turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
+    shown = turning.filter(_same_period("period_ns", "around", settings)).select("group").unique()
+    lines = _lines(in_period(found, periods, settings), settings).join(shown, on="group", how="anti")
+    periods = periods.join(lines, on="group", how="anti")
     return flow_steps(flows.drop("group"), _named_streams(found, periods, pairs, settings), settings)
 
 
 def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Find the groups whose streams are all a pipeline's, and just repeat with its micro-batches: `group`.
+    """Find the groups whose streams are all a pipeline's: `group`.
 
     They have one size, as much comes back, and they link three NICs or more in a line, none with more than two
-    neighbours.
+    neighbours. Unless they also turn, they just repeat with its micro-batches.
     """
     answered = _answered(streams.filter(pl.col("size_class") == WHOLE), settings).with_columns(answered=True)
     pairs = (
@@ -369,12 +372,10 @@ def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     shape = neighbours.group_by("group").agg(
         nics=pl.len(), most=pl.col("neighbours").max(), ends=pl.col("neighbours").sum()
     )
-    turning = streams.filter(pl.col("size_class") == TURNS).select("group").unique()
     return (
         pairs.group_by("group")
         .agg(answered=pl.col("answered").fill_null(value=False).mean())
         .join(shape, on="group")
-        .join(turning, on="group", how="anti")
         .filter(
             pl.col("answered") >= settings.least_support,
             pl.col("most") == 4,  # two neighbours, each in both directions
