@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import polars as pl
+from schedule import pass_times
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
@@ -82,6 +83,17 @@ def pipeline(
         for i in range(count):
             at = begin + (spread * i / (count - 1) if count > 1 else 0)
             rows += [(at, at + 2, first, second, size), (at + 20, at + 22, second, first, size)]
+    return rows
+
+
+def stages(addrs: Sequence[str], begins: Iterable[float], *, micro_batches: int = 8, size: int = 8 * MB) -> list[Row]:
+    """Return the activations and gradients of a pipeline of these NICs, 1F1B: passes take 10 and 20 ms."""
+    done = pass_times(len(addrs), micro_batches, forward=10, backward=20)
+    rows: list[Row] = []
+    for (what, stage, _), at in done.items():
+        peer = stage + (1 if what == "F" else -1)
+        if 0 <= peer < len(addrs):
+            rows += [(begin + at, begin + at + 1, addrs[stage], addrs[peer], size) for begin in begins]
     return rows
 
 
