@@ -146,7 +146,6 @@ def test_pairs_that_see_more_fast_or_more_slow_steps_agree_on_their_mean_period(
     table = flows(halves("ab", 0), halves("cd", 3))
     found = rhythm.stream_rhythms(table, DEFAULT).filter(size_class=rhythm.WHOLE)
     assert set(found["period_ns"] // MS) == {1000, 2000}
-    assert len(ends_ms(steps(table))) == 20
     assert period_ms(halves("ab", 0), halves("cd", 3)) == pytest.approx(1518, abs=45)
 
 
