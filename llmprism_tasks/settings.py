@@ -207,11 +207,12 @@ class RhythmSettings:
         reason="a step's period moves most bytes; beside a part of it, the rest seems to come by chance",
     )
     compact: float = number(
-        0.5,
+        0.75,
         unit="ratio of the period",
         low=0,
         high=1,
-        reason="synchronisation takes less; traffic of every layer, experts' or blocks of context, takes more",
+        reason="gradients are reduced in the backward pass, two thirds of a step at most; traffic of every layer, "
+        "experts' or blocks of context, goes on for longer",
     )
     steady_variation: float = number(
         0.3,

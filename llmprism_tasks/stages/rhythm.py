@@ -246,11 +246,14 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
         "mean_period_ns", "group_period_ns", settings
     )
     kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
+    part = pl.col("size_class") >= 0
+    # Records of one size that the collector merged or split in some steps are not there in all of them.
+    complete = ~part | (pl.col("bursts") >= settings.least_whole * pl.col("bursts").max().over(PAIR))
     compact = pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns")
     return (
-        kept.with_columns(compact=compact)
+        kept.with_columns(compact=compact & complete)
         .filter(pl.col("compact") | ~pl.col("compact").any().over(PAIR))
-        .filter((pl.col("size_class") < 0) | ~(pl.col("size_class") < 0).any().over(PAIR))
+        .filter(~part | part.all().over(PAIR))
         .filter((pl.col("size_class") != TURNS) | ~(pl.col("size_class") == WHOLE).any().over(PAIR))
         .drop("compact")
     )
