@@ -16,9 +16,9 @@ from handmade import (
     jobs_of,
     members,
     messages,
-    pipeline,
     ring,
     settings,
+    stages,
     topology,
     visible,
 )
@@ -35,6 +35,11 @@ PERIOD, STEPS = 1000, 12
 BEGINS = every(PERIOD, count=STEPS)
 GRADIENTS = [*ring("ab", every(PERIOD, count=STEPS, start=700)), *ring("cd", every(PERIOD, count=STEPS, start=700))]
 """Two stages, a host each, with two replicas: what every job here does, beside what is in question."""
+
+
+def micro_batches(nics: str, begins: list[float] = BEGINS, count: int = 16) -> list[Row]:
+    """Return what a pipeline of these NICs sends: passes of 10 and 20 ms fill half of the step."""
+    return stages(nics, begins, micro_batches=count)
 
 
 def identified(
@@ -79,7 +84,7 @@ def test_without_jobs_there_are_none() -> None:
 
 
 def test_a_pipeline_of_two_stages_and_two_replicas() -> None:
-    row, pairs = identified(GRADIENTS, pipeline("a", "c", BEGINS), pipeline("b", "d", BEGINS))
+    row, pairs = identified(GRADIENTS, micro_batches("ac"), micro_batches("bd"))
     found = {src + dst: what for src, dst, what in pairs.select("src_addr", "dst_addr", "kind").iter_rows()}
     assert found == {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
     assert (row["tp"], row["pp"], row["dp"]) == (1, 2, 2)
@@ -92,10 +97,10 @@ def test_pairs_count_what_they_sent_in_the_window_and_are_judged_by_the_look_bac
     before = [*ring("ab", every(PERIOD, count=48, start=12_700)), *ring("cd", every(PERIOD, count=48, start=12_700))]
     begins = every(PERIOD, count=62)
     _, pairs = identified(
-        GRADIENTS, before, more, pipeline("a", "c", begins), pipeline("b", "d", begins), window=WINDOW.shifted(1)
+        GRADIENTS, before, more, micro_batches("ac", begins), micro_batches("bd", begins), window=WINDOW.shifted(1)
     )
     ac = pairs.filter(src_addr="a", dst_addr="c").row(0, named=True)
-    assert (ac["kind"], ac["flows"], ac["bytes"], ac["distinct_sizes"]) == ("pp", 8, 64 * MB, 1)
+    assert (ac["kind"], ac["flows"], ac["bytes"], ac["distinct_sizes"]) == ("pp", 32, 256 * MB, 1)
     ab = pairs.filter(src_addr="a", dst_addr="b").row(0, named=True)
     assert (ab["kind"], ab["flows"], ab["distinct_sizes"]) == ("dp", 16, 2)
 
@@ -112,52 +117,72 @@ def test_control_messages_are_other_with_certainty() -> None:
     assert (found["kind"], found["distinct_sizes"], found["confidence"]) == ("other", 0, 1.0)
 
 
-def filled(spread: float, *, odd: float = 0.0, count: int = 5) -> list[Row]:
-    """Return messages of 8 MB from `a` to `c` over a share of each step, one more with a share `odd` of all bytes."""
-    rows = [
-        row
-        for begin in BEGINS
-        for row in messages("a", "c", [begin + PERIOD * spread * i / (count - 1) for i in range(count)], 8 * MB)
-    ]
-    size = round(count * 8 * MB * odd / (1 - odd))
-    return rows + (messages("a", "c", [begin + 10 for begin in BEGINS], size) if size else [])
-
-
-@pytest.mark.parametrize(("spread", "expected"), [(0.24, "dp"), (0.26, "pp")])
-def test_micro_batches_fill_a_part_of_the_step(spread: float, expected: str) -> None:
-    assert kind(filled(spread)) == expected
+@pytest.mark.parametrize(("count", "expected"), [(9, "dp"), (10, "pp")])
+def test_micro_batches_fill_a_quarter_of_the_step(count: int, expected: str) -> None:
+    """Nine of them take 247 ms of a second, ten 278."""
+    assert kind(micro_batches("ac", count=count)) == expected
 
 
 def test_how_much_of_the_step_they_fill_can_be_set() -> None:
-    assert kind(filled(0.24), pipeline_spread=0.2) == "pp"
-    assert kind(filled(0.5), pipeline_spread=0.6) == "dp"
+    assert kind(micro_batches("ac", count=9), pipeline_spread=0.2) == "pp"
+    assert kind(micro_batches("ac"), pipeline_spread=0.6) == "dp"
 
 
-@pytest.mark.parametrize(("odd", "expected"), [(0.09, "pp"), (0.11, "other")])
-def test_a_pipeline_repeats_one_size(odd: float, expected: str) -> None:
-    assert kind(filled(0.5, odd=odd)) == expected
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_a_pipeline_may_carry_a_second_size_beside_the_one_it_repeats(share: float) -> None:
+    """A tied embedding of two stages, once a step, with this share of the bytes: each size is judged by itself."""
+    size = round(128 * MB * share / (1 - share))
+    embedding = [row for pair in ("ac", "ca") for row in messages(*pair, every(PERIOD, count=STEPS, start=850), size)]
+    assert kind(micro_batches("ac"), embedding) == "pp"
 
 
-def test_how_much_has_one_size_can_be_set() -> None:
-    assert kind(filled(0.5, odd=0.11), one_size_share=0.85) == "pp"
+@pytest.mark.parametrize("fill", [0.6, 0.45])
+def test_messages_that_nothing_answers_are_no_pipeline(fill: float) -> None:
+    """What fills the step beside gradients that go elsewhere goes round within a group of context parallelism."""
+    rows = messages("a", "c", [begin + PERIOD * fill * i / 11 for begin in BEGINS for i in range(12)], 8 * MB)
+    assert kind(rows) == ("cp" if fill > 0.5 else "dp")
 
 
-@pytest.mark.parametrize(("extra", "expected"), [(0.019, "pp"), (0.021, "dp")])
-def test_sizes_that_differ_by_headers_are_one(extra: float, expected: str) -> None:
+def test_exchanges_at_once_are_no_pipeline_however_long_they_go_on() -> None:
+    at = [begin + 50 * i for begin in BEGINS for i in range(12)]
+    rows = [*messages("a", "c", at, 8 * MB), *messages("c", "a", at, 8 * MB)]
+    assert kind(rows) == kind(rows, pair="ca") == "cp"
+
+
+def test_where_nothing_else_synchronises_what_fills_the_step_are_sharded_gradients() -> None:
+    """All NICs gather parameters for twelve layers, and are quiet between steps."""
+    at = [begin + 50 * i for begin in BEGINS for i in range(12)]
+    rows = [row for src, dst in ("ac", "cb", "bd", "da") for row in messages(src, dst, at, 8 * MB)]
+    _, pairs = identified(rows)
+    assert pairs["kind"].unique().to_list() == ["dp"]
+
+
+def test_a_pipeline_may_be_answered_on_another_rail() -> None:
+    """Activations go from `a` to `c`, gradients come back from `d` to `b`, on the same two hosts (NCCL's PXN)."""
+    there = [row for row in micro_batches("ac", count=20) if row[2] == "a"]
+    back = [row for row in micro_batches("bd", count=20) if row[2] == "d"]
+    assert kind(there, back) == kind(there, back, pair="db") == "pp"
+    assert kind(there) != "pp"
+
+
+@pytest.mark.parametrize(("extra", "expected"), [(0.019, 1), (0.021, 2)])
+def test_sizes_that_differ_by_headers_are_one(extra: float, expected: int) -> None:
     """Every second message is a little larger."""
-    rows = filled(0.5, count=6)
+    rows = sorted(micro_batches("ac"))
     mixed = [(*row[:4], round(row[4] * (1 + extra * (i % 2)))) for i, row in enumerate(rows)]
-    assert kind(mixed) == expected
+    _, pairs = identified(GRADIENTS, mixed)
+    found = pairs.filter(src_addr="a", dst_addr="c").row(0, named=True)
+    assert (found["kind"], found["distinct_sizes"]) == ("pp", expected)
 
 
 @pytest.mark.parametrize(("present", "expected"), [(5, "other"), (6, "pp")])
 def test_what_comes_in_few_steps_is_not_the_layout_s(present: int, expected: str) -> None:
     """Of twelve steps; the pair speaks in this many of them."""
-    assert kind(pipeline("a", "c", BEGINS[:present])) == expected
+    assert kind(micro_batches("ac", BEGINS[:present])) == expected
 
 
 def test_how_often_it_must_come_can_be_set() -> None:
-    assert kind(pipeline("a", "c", BEGINS[:5]), least_presence=0.4) == "pp"
+    assert kind(micro_batches("ac", BEGINS[:5]), least_presence=0.4) == "pp"
 
 
 def experts(count: int, spread: float, *, fresh: float = 1.0) -> list[Row]:
@@ -202,7 +227,7 @@ def test_a_schedule_that_repeats_its_sizes_is_no_expert() -> None:
     assert kind(rows, expert_sizes=0.4) == "ep"
 
 
-@pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("expert_spread", 0.7)])
+@pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("filling_spread", 0.7)])
 def test_what_an_expert_is_can_be_set(name: str, value: float) -> None:
     assert kind(experts(12, 0.6)) == "ep"
     assert kind(experts(12, 0.6), **{name: value}) == "other"
