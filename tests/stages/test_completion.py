@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages, ring, settings, visible
 from hypothesis import example, given
+from hypothesis import settings as generated
 from hypothesis import strategies as st
 
 from llmprism_tasks.settings import Settings
@@ -111,22 +112,37 @@ def everywhere(rows: list[Row], *, lookback: int, count: int = 4) -> tuple[list[
     return nic, job
 
 
+@generated(max_examples=15)
 @example(period=1000, offset=0.8999, length=100, lookback=1)
 @example(period=1000, offset=0.95, length=100, lookback=5)
 @given(st.integers(500, 14_000), st.floats(0, 1), st.integers(10, 400), st.sampled_from([1, 3, 5]))
 def test_each_step_is_reported_once_wherever_the_edges_fall(
     period: int, offset: float, length: int, lookback: int
 ) -> None:
-    """Four windows of healthy steps; with long ones, the first to be reported is the fourth, when a rhythm shows."""
+    """Four windows of healthy steps; four or five of the longest fit into the first one."""
     begins = every(period, start=offset * period, count=int(200_000 / period))
     nic, job = everywhere(ring("abc", begins, length=length), lookback=lookback)
     expected = [begin + length for begin in begins]
     for found in (nic, job):
-        assert found == pytest.approx(expected[len(expected) - len(found) :], abs=1e-3)
-        assert len(found) >= len(expected) - 60_000 / period - 1
-        assert period >= 10_000 or len(found) == len(expected)
+        assert found == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.parametrize("period", [20_000, 25_000])
+def test_long_steps_are_reported_from_the_first_window_that_shows_two(period: int) -> None:
+    nic, job = everywhere(ring("abc", every(period, count=10, start=5000)), lookback=5)
+    assert nic == job == every(period, count=10, start=5100)[: len(nic)]
+    assert len(nic) >= 9
+
+
+@pytest.mark.parametrize(
+    "length", [30, pytest.param(300, marks=pytest.mark.xfail(reason="the silence after the burst is not looked at"))]
+)
+def test_buckets_of_a_job_s_first_burst_are_not_its_steps(length: float) -> None:
+    """Each of two sizes comes four times at equal distances; half a minute of silence follows."""
+    assert ends(steps_of(ring("abc", [28_000], length=length))[1]) == []
+
+
+@generated(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(600, 3000), st.sampled_from([1, 5]))
 def test_each_step_is_reported_once_with_jitter_loss_and_splits(seed: int, period: int, lookback: int) -> None:
     """Steps vary by 5 %, each pair by some ms, and one record in fifty is lost: no step twice, hardly one missing."""
