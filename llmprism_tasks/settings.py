@@ -155,7 +155,7 @@ class RhythmSettings:
         unit="ratio of the bytes",
         low=0,
         high=1,
-        reason="of a pair's traffic in one size, below which it is not looked at for a rhythm of its own",
+        reason="of a pair's traffic in one size, or of a group's in one rhythm, below which it is taken for chance",
     )
     byte_tolerance: float = number(
         0.1,

@@ -14,6 +14,10 @@ ENDS = ["src_addr", "dst_addr"]
 RING_PEERS = 2
 """Receivers that a NIC has in a ring whose channels run through its host in two orders."""
 
+NEARLY = 0.25
+"""Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges
+records, some pairs of one ring fall short."""
+
 AGREEMENT = 0.8
 """Ratio of a job's NICs whose groups must have one size for it to be the degree; the rest may have lost their pairs."""
 
@@ -76,13 +80,17 @@ def filling(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
 
     Parameters
     ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size` (bytes)
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size` (bytes), `filling` (ratio of steps)
     same_size : ratio by which sizes of one tensor may differ
     """
     fills = pl.col("kind") == "filling"
     peers = pl.col("dst_addr").filter(fills).n_unique().over("job_id", "src_addr")
     ring = pl.when(peers > RING_PEERS).then(pl.lit("ep")).otherwise(pl.lit("cp"))
-    gradients = pairs.filter(pl.col("kind") == "dp").select("job_id", reduced="burst_size").unique()
+    synchronised = pairs.filter(pl.col("kind") == "dp")
+    nearly = synchronised.filter(pl.col("filling") >= NEARLY)
+    gradients = pl.concat(
+        [synchronised.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
+    ).unique()
     ratio = pl.col("reduced") / pl.col("common_size")
     alike = pl.any_horizontal((ratio / precision - 1).abs() <= same_size for precision in (1, 2))
     sharded = (

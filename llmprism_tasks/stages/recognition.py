@@ -20,6 +20,10 @@ from llmprism_tasks.windows import Window
 UNSURE = 0.5
 """Confidence in a group of NICs that exchange bulk data without a common period (yet): a job, but of what kind?"""
 
+MAIN = 0.1
+"""Ratio of the bytes of its cluster's largest pair that a pair must move for its bursts to end the cluster's steps:
+micro-batches that are small beside the gradients end when they will."""
+
 
 def recognition(
     *, flows: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
@@ -82,8 +86,10 @@ def _step_ends(
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     linked = bulk.join(grouped.select(*PAIR, "group").unique(), on=PAIR)
     numbered = rhythm.steps_of_groups(linked, grouped, settings.rhythm)
+    heavy = pl.col("bytes").sum().over(PAIR)
     steps = (
-        numbered.group_by(cluster="group", step="step")
+        numbered.filter(heavy >= MAIN * heavy.max().over("group"))
+        .group_by(cluster="group", step="step")
         .agg(end_ns=pl.col("flow_end_ns").max(), period_ns=pl.col("group_period_ns").first())
         .sort("cluster", "step")
     )

@@ -38,7 +38,7 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
 
     Returns
     -------
-    a row per pair (`size_class` -1), and one per size that recurs: `src_addr`, `dst_addr`, `size_class`,
+    a row per pair (`size_class` -1), one per size that recurs, and one per pair that turns (-2): `src_addr`, `dst_addr`, `size_class`,
     `threshold_ns` (a longer gap ends a burst), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL
     without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`,
     `first_ns`, `last_ns` (first and last flow's start), and of the pair `common_size` (bytes) and `common_share` (ratio
@@ -137,8 +137,9 @@ def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     """Find each group's period: the longest of those that about the most of its NICs agree on.
 
     The longest, because pipeline pairs also repeat once per micro-batch; agreed on by most, because a NIC that does not
-    take part in it cannot be in the step. A period that does not go on for most of the time (buckets of one burst), or
-    beside which most bytes follow none, is not the step's: better no steps than invented ones.
+    take part in it cannot be in the step. A period in which next to nothing moves, that does not go on for most of the
+    time (buckets of one burst), or beside which most bytes follow none, is not the step's: better no steps than
+    invented ones.
 
     Where half of the steps seen are slower than the others, chance decides to which half a pair's median belongs; their
     mean is the same for all. A period seen two or three times counts where no other is.
@@ -172,11 +173,14 @@ def _agreed(
     )
     ends = _ends(rhythms).group_by("group").agg(endpoints=pl.col("addr").n_unique())
     slots = pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
+    total = rhythms.filter(pl.col("size_class") == WHOLE).group_by("group").agg(total=pl.col("bytes").sum())
+    carried = slots.group_by("group", "slot").agg(carried=pl.col("bytes").sum()).join(total, on="group")
     support = (
         _ends(slots, "slot", "period_ns", "clarity")
         .group_by("group", "slot")
         .agg(supporters=pl.col("addr").n_unique(), period_ns=pl.col("period_ns").median())
         .join(ends, on="group")
+        .join(carried.filter(pl.col("carried") >= settings.least_share * pl.col("total")), on=["group", "slot"])
         .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
         .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
     )
