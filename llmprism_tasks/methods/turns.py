@@ -36,11 +36,12 @@ def turning_bursts(
     sizes : bytes
     directions : 0 or 1, which of the two ends sends
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    byte_tolerance, pace_tolerance, few_ratio : as for `bursts.quiet_gaps`
+    byte_tolerance, pace_tolerance : as for `bursts.quiet_gaps`
+    few_ratio : two or three bursts must have this many messages in each direction
 
     Returns
     -------
-    what repeats in each series (`threshold` is 0, for no gap cuts; `clarity` how many transfers a burst has in each
+    what repeats in each series (`threshold` is 0, for no gap cuts; `clarity` how many messages a burst has in each
     direction), and the burst of each transfer; -1 throughout a series that is not periodic
     """
     threshold, period, mean, duration, clarity, count, numbers = _turning_bursts(
