@@ -38,11 +38,11 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
 
     Returns
     -------
-    a row per pair (`size_class` -1), one per size that recurs, and one per pair that turns (-2): `src_addr`, `dst_addr`, `size_class`,
-    `threshold_ns` (a longer gap ends a burst), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL
-    without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, `flows`, `bytes`,
-    `first_ns`, `last_ns` (first and last flow's start), and of the pair `common_size` (bytes) and `common_share` (ratio
-    of bytes): of the size that carries most
+    a row per pair (`size_class` -1), one per size that recurs, and one per pair that turns (-2): `src_addr`,
+    `dst_addr`, `size_class`, `threshold_ns` (a longer gap ends a burst), `period_ns`, `mean_period_ns`, `duration_ns`
+    (of a burst; all NULL without a period), `clarity` (ratio of the quiet gap to the longest gap inside bursts),
+    `bursts`, `flows`, `bytes`, `first_ns`, `last_ns` (first and last flow's start), and of the pair `common_size`
+    (bytes) and `common_share` (ratio of bytes): of the size that carries most
     """
     whole = _rhythms(flows.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
     classed = sizes.with_class(flows, settings.same_size)
