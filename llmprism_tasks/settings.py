@@ -102,6 +102,20 @@ class TrafficSettings:
         high=1_048_576,
         reason="handshakes, scalars and ready messages stay below 4 KiB, the smallest activation seen has 64",
     )
+    restart_silence_s: float = number(
+        10.0,
+        unit="s",
+        low=0.1,
+        high=3600,
+        reason="frameworks need longer to come back from a crash; data loaders and garbage collections are quicker",
+    )
+    restart_ratio: float = number(
+        4.0,
+        unit="ratio of the usual silence",
+        low=1,
+        high=1000,
+        reason="a step with a checkpoint in it may be silent for twice or three times as long as others",
+    )
 
 
 @dataclass(frozen=True)

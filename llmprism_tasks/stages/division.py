@@ -8,6 +8,7 @@ import polars as pl
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm
+from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
 
@@ -40,6 +41,7 @@ def divide(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division |
     ----------
     bulk : with `job_id`, those of the look-back among them
     """
+    bulk = since_restart(bulk, window, settings.traffic)
     if bulk.is_empty():
         return None
     numbered = rhythm.of_jobs(bulk, settings.rhythm)

@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import identity, links, rhythm, traffic
+from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.stages.rhythm import PAIR
 from llmprism_tasks.stages.tenants import tenants
 from llmprism_tasks.windows import Window
@@ -44,15 +45,16 @@ def recognition(
     bulk = traffic.bulk(traffic.between_gpus(flows, topology.select("addr", "host")), settings.traffic)
     if bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
-    rhythms = rhythm.stream_rhythms(bulk, settings.rhythm)
+    running = since_restart(bulk, window, settings.traffic)
+    rhythms = rhythm.stream_rhythms(running, settings.rhythm)
     working = working_pairs(rhythms, window, settings.recognition)
-    linking = _linking(working, bulk, window, settings.recognition)
+    linking = _linking(working, running, window, settings.recognition)
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(linking, topology)
     streams = working.join(linking.select(PAIR), on=PAIR, how="semi")
-    steps, showing = _step_ends(bulk, streams, members, settings)
-    nics = _described(members, linking, bulk, showing, window)
+    steps, showing = _step_ends(running, streams, members, settings)
+    nics = _described(members, linking, running, showing, window)
     nics = _moving(nics, settings.recognition)
     nics = nics.join(tenants(nics, steps, settings.recognition), on="cluster")
     ever = links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))

@@ -12,6 +12,7 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm, sizes, traffic
+from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
 
@@ -33,7 +34,7 @@ def step_division(
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)
-    bulk = traffic.bulk(inside, settings.traffic)
+    bulk = since_restart(traffic.bulk(inside, settings.traffic), window, settings.traffic)
     if bulk.is_empty():
         return (frames.empty("pair_steps"),)
     numbered = rhythm.of_jobs(bulk, settings.rhythm)

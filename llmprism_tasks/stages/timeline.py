@@ -11,6 +11,7 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
+from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
 NIC = ["job_id", "addr"]
@@ -43,14 +44,14 @@ def timeline(
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)
-    bulk = traffic.bulk(inside, settings.traffic)
+    bulk = since_restart(traffic.bulk(inside, settings.traffic), window, settings.traffic)
     synchronising = layout.ending(pairs)
     if bulk.is_empty() or synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline")
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
-    return tables(endpoints, job_steps, inside, bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), window)
+    return tables(endpoints, job_steps, bulk, bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), window)
 
 
 def tables(

@@ -9,6 +9,7 @@ import polars as pl
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
 from llmprism_tasks.stages.groups import gradient_groups
+from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
 ROW = {
@@ -62,6 +63,7 @@ def gather(
     if own.is_empty():
         return None
     bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
+    bulk = since_restart(bulk, window, settings.traffic)
     synchronising = layout.ending(pairs)
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
     job_steps = completion.job_steps(completion.endpoint_steps(numbered, window, settings), window, settings)

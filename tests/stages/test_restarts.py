@@ -1,0 +1,68 @@
+"""What a pair sent before a long silence is another run's."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages.restarts import since_restart
+from llmprism_tasks.windows import Window
+
+SECOND = 1_000_000_000
+WINDOW = Window(120 * SECOND, 60 * SECOND)
+DEFAULT = TrafficSettings()
+
+
+def sent(starts_s: list[float], src: str = "a", dst: str = "b") -> pl.DataFrame:
+    starts = pl.Series([round(start * SECOND) for start in starts_s], dtype=pl.Int64)
+    return pl.DataFrame(
+        {
+            "flow_start_ns": starts,
+            "flow_end_ns": starts + SECOND // 2,
+            "src_addr": src,
+            "dst_addr": dst,
+            "bytes": 10**6,
+        },
+        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64},
+    )
+
+
+def seconds(flows: pl.DataFrame) -> list[float]:
+    return [start / SECOND for start in flows["flow_start_ns"].sort()]
+
+
+def every(period: float, begin: float, end: float) -> list[float]:
+    return [begin + i * period for i in range(int((end - begin) / period))]
+
+
+def test_nothing_stays_nothing() -> None:
+    assert since_restart(sent([]), WINDOW, DEFAULT).is_empty()
+
+
+@pytest.mark.parametrize(("pause", "kept_from"), [(8, 20), (14, 74)])
+def test_a_pause_ends_a_run_from_ten_seconds_on(pause: float, kept_from: float) -> None:
+    old, new = every(2, 20, 60), every(2, 60 + pause, 180)
+    kept = seconds(since_restart(sent(old + new), WINDOW, DEFAULT))
+    assert kept == [start for start in old + new if start >= kept_from]
+
+
+@pytest.mark.parametrize(("period", "kept"), [(12, 14), (3, 0)])
+def test_silence_is_long_only_beside_what_is_usual(period: float, kept: int) -> None:
+    """Forty seconds between a step and the next, and a pair that is silent for most of twelve seconds in each."""
+    flows = sent(every(period, 0, 84) + every(period, 84 + 33, 180 + 4))
+    assert (since_restart(flows, WINDOW, DEFAULT)["flow_start_ns"] < 84 * SECOND).sum() == (7 if kept else 0)
+
+
+def test_a_silence_that_begins_in_the_window_leaves_both_runs() -> None:
+    starts = every(2, 20, 130) + every(2, 150, 180)
+    assert seconds(since_restart(sent(starts), WINDOW, DEFAULT)) == starts
+
+
+def test_a_pair_that_has_not_come_back_is_in_no_run_now() -> None:
+    gone, other = sent(every(2, 20, 100)), sent(every(2, 20, 180), src="c")
+    assert since_restart(pl.concat([gone, other]), WINDOW, DEFAULT)["src_addr"].unique().to_list() == ["c"]
+
+
+def test_a_single_burst_is_no_run_that_ended() -> None:
+    assert since_restart(sent([30.0]), WINDOW, DEFAULT).height == 1
