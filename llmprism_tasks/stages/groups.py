@@ -8,20 +8,15 @@ hops that are seen tell who belongs together.
 
 from __future__ import annotations
 
-import math
-
 import polars as pl
 
-from llmprism_tasks.stages import layout
+from llmprism_tasks.stages import layout, rails
 from llmprism_tasks.stages.layout import ENDS
 
 NIC = ["job_id", "addr"]
 
 REDUCING = ("dp", "cp", "ep")
 """Kinds whose pairs link NICs of one gradient group: those of `cp` and `ep` are parts of it."""
-
-LEAST_CROSSING = 0.1
-"""Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""
 
 
 def gradient_groups(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
@@ -51,8 +46,8 @@ def expert_groups(
     found = groups_of(exchanging, job_members, topology)
     if found.is_empty():
         return found
-    nics = _ranked(job_members, topology)
-    crossing = _hops(exchanging, nics).filter(pl.col("src_rank") != pl.col("dst_rank")).select("job_id").unique()
+    nics = rails.ranked(job_members, topology)
+    crossing = rails.hops(exchanging, nics).filter(pl.col("src_rank") != pl.col("dst_rank")).select("job_id").unique()
     placed = found.join(crossing, on="job_id", how="anti").join(job_members.select("job_id", "addr", "host"), on=NIC)
     mates = (
         placed.join(groups.rename({"group": "reducing"}), on=NIC)
@@ -68,8 +63,8 @@ def expert_groups(
 
 def groups_of(hops: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
     """Return the groups that hops make, seen and unseen: `job_id`, `addr`, `group`."""
-    nics = _ranked(job_members, topology)
-    placed = _hops(hops, nics)
+    nics = rails.ranked(job_members, topology)
+    placed = rails.hops(hops, nics)
     unseen = _unseen(placed, nics)
     return layout.components(pl.concat([hops.select("job_id", *ENDS), unseen])).rename({"component": "group"})
 
@@ -80,54 +75,54 @@ def nodes(nics: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return nics.join(groups, on=NIC, how="left").select(*NIC, node=node)
 
 
-def _ranked(job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Return members with their place among the GPUs of their host: `job_id`, `addr`, `host`, `rank`."""
-    rank = pl.col("gpu").fill_null(pl.col("addr").rank("ordinal").over("host").cast(pl.Int32) - 1)
-    return job_members.select("job_id", "addr", "host").join(
-        topology.with_columns(rank=rank).select("addr", "rank"), on="addr"
-    )
-
-
-def _hops(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs between hosts, with `…_host` and `…_rank` of both ends as `src_` and `dst_`."""
-    hops = pairs.select("job_id", *ENDS)
-    for end, short in (("src_addr", "src"), ("dst_addr", "dst")):
-        hops = hops.join(
-            nics.rename({"addr": end, "host": f"{short}_host", "rank": f"{short}_rank"}), on=["job_id", end]
-        )
-    return hops.filter(pl.col("src_host") != pl.col("dst_host"))
-
-
 def _unseen(hops: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Link the NICs of a host between which a ring passes unseen: `job_id`, `src_addr`, `dst_addr`.
 
-    They are apart by a multiple of the tensor-parallel degree, as the rails of crossing hops are. A host may hold
-    several pp_stages: so NICs are linked only where rings are seen to end, to begin or not at all, and where what is
-    linked already lies on the same hosts.
+    They are apart by a multiple of the stride. A host may hold several pp_stages: so what is linked already is linked
+    on where it lies on the same hosts; then what still enters a host and never leaves it, or the other way round; and
+    a silent NIC joins its neighbours where they are of one group.
     """
-    seen = layout.components(hops.select("job_id", *ENDS))
-    spread = (
-        seen.join(nics.select("job_id", "addr", "host"), on=NIC)
-        .group_by("job_id", "component")
-        .agg(around=pl.col("host").unique().sort().str.join(" "))
-    )
+    apart = rails.strides(hops, nics).drop_nulls("stride")
+    placed = nics.join(apart, on="job_id").with_columns(place=pl.col("rank") % pl.col("stride"))
+    links = hops.join(apart, on="job_id", how="semi").select("job_id", *ENDS)
+    for joining in (_around, _ending, _around, _between):
+        links = pl.concat([links, joining(links, hops, placed)])
+    return links
+
+
+def _around(links: pl.DataFrame, hops: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Link NICs of one place in a host whose components lie on the same hosts."""
+    seen = layout.components(links).join(placed, on=NIC)
+    hosts = pl.col("host").unique().sort().str.join(" ")
+    spread = seen.group_by("job_id", "component").agg(around=hosts)
+    return _chained(seen.join(spread, on=["job_id", "component"]), "host", "place", "around")
+
+
+def _ending(links: pl.DataFrame, hops: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Link NICs of one place in a host whose components enter it more often than they leave it, or less."""
     signed = zip(ENDS, (1, -1), strict=True)
+    ends = pl.concat([hops.select("job_id", addr=end, balance=pl.lit(sign)) for end, sign in signed])
+    balance = pl.col("balance").sum().over("job_id", "host", "component")
     ending = (
-        pl.concat([hops.select("job_id", addr=end, balance=pl.lit(sign)) for end, sign in signed])
-        .group_by(NIC)
-        .agg(ends=pl.col("balance").sum() != 0)
+        layout.components(links)
+        .join(placed, on=NIC)
+        .join(ends.group_by(NIC).agg(pl.col("balance").sum()), on=NIC)
+        .filter(balance != 0)
     )
-    placed = (
-        nics.join(_strides(hops), on="job_id")
-        .join(seen, on=NIC, how="left")
-        .join(spread, on=["job_id", "component"], how="left")
-        .join(ending, on=NIC, how="left")
-        .with_columns(
-            place=pl.col("rank") % pl.col("stride"),
-            around=pl.when(pl.col("ends").fill_null(value=True)).then(pl.lit("")).otherwise("around"),
-        )
-    )
-    return _chained(placed, "host", "place", "around")
+    return _chained(ending, "host", "place")
+
+
+def _between(links: pl.DataFrame, hops: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+    """Link silent NICs of a place to the group before and after them, or to the only one there is."""
+    place = ["job_id", "host", "place"]
+    component = pl.col("component")
+    before, after = component.forward_fill().over(place), component.backward_fill().over(place)
+    alone = component.drop_nulls().n_unique().over(place) == 1
+    known = placed.join(layout.components(links), on=NIC, how="left").sort(*place, "rank")
+    joined = known.with_columns(
+        component=pl.when(alone | (before == after)).then(pl.coalesce(before, after)).otherwise("component")
+    ).drop_nulls("component")
+    return _chained(joined, "host", "place", "component")
 
 
 def _chained(nics: pl.DataFrame, *within: str) -> pl.DataFrame:
@@ -143,19 +138,3 @@ def _chained(nics: pl.DataFrame, *within: str) -> pl.DataFrame:
 
 def _chains(groups: pl.DataFrame) -> pl.DataFrame:
     return _chained(groups, "group")
-
-
-def _strides(hops: pl.DataFrame) -> pl.DataFrame:
-    """Return the greatest common divisor of the distances between rails that hops cross: `job_id`, `stride`."""
-    apart = (pl.col("src_rank") - pl.col("dst_rank")).abs()
-    distances = (
-        hops.with_columns(distance=apart)
-        .filter(pl.col("distance") > 0)
-        .group_by("job_id", "distance")
-        .len()
-        .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
-        .group_by("job_id")
-        .agg("distance")
-    )
-    strides = [math.gcd(*some) for some in distances["distance"].to_list()]
-    return distances.select("job_id", stride=pl.Series(strides, dtype=pl.Int32))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import degrees, figures
+from llmprism_tasks.stages import degrees, figures, rails
 from llmprism_tasks.stages.division import Division
 from llmprism_tasks.stages.figures import PAIR
-from llmprism_tasks.stages.groups import NIC, gradient_groups
+from llmprism_tasks.stages.groups import NIC, REDUCING, gradient_groups
 from llmprism_tasks.stages.pp_stages import pp_stages
 
 UNSURE = 0.5
@@ -33,11 +33,15 @@ def laid_out(
     division : the flows in steps; without it there are no figures and no stages
     """
     laid = degrees.degrees(kinds, job_members, topology)
-    groups = gradient_groups(kinds, job_members, topology)
+    everyone = rails.with_silent(kinds.filter(pl.col("kind").is_in(REDUCING)), job_members, topology)
+    groups = gradient_groups(kinds, everyone, topology)
     members = _labelled(job_members, groups)
     told = [laid, figures.explained(present, kinds), _sureness(kinds, present)]
     if division is not None:
-        told += _figures(division, kinds, groups, job_members, settings)
+        told += [
+            *_figures(division, kinds, job_members, settings),
+            figures.gradients(kinds, groups, everyone),
+        ]
         stages = pp_stages(division.in_steps, division.job_steps, kinds, laid, groups, job_members)
         members = members.drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
     known = jobs.with_columns(pl.coalesce("recognition_confidence", "confidence").alias("recognition_confidence"))
@@ -49,13 +53,12 @@ def laid_out(
 
 
 def _figures(
-    division: Division, kinds: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
+    division: Division, kinds: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
 ) -> list[pl.DataFrame]:
     """Return what is measured of each job, in tables by `job_id`."""
     return [
         figures.durations(division.job_steps),
         figures.messages(division.in_steps, kinds, settings.parallelism),
-        figures.gradients(kinds, groups, job_members),
         figures.sharded(division.in_steps, kinds, division.periods, settings.parallelism),
         figures.stepping(division.endpoints, job_members),
         figures.evenness(division.in_steps, kinds),
