@@ -213,6 +213,13 @@ class RhythmSettings:
         high=1,
         reason="micro-batches go on for most of a step, buckets for a tenth of it",
     )
+    least_run: float = number(
+        0.1,
+        unit="ratio of the time seen",
+        low=0,
+        high=1,
+        reason="four buckets of a first burst go on for seconds, a job that has just stopped did for most of a minute",
+    )
     least_explained: float = number(
         0.5,
         unit="ratio of the bytes",

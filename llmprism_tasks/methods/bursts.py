@@ -260,7 +260,7 @@ def _quiet_gaps(
             covered = period / mean * (numbers[-1] + 1) / max(numbers[-1], 1)
             if np.isnan(period) or covered < persistence:
                 continue
-            nested = numbers[-1] + 1 > counts[s] and covered >= NESTED and _composite(numbers, gaps)
+            nested = period < NESTED * periods[s] and covered >= NESTED and _composite(numbers, gaps)
             if counts[s] == 0 or nested:
                 thresholds[s], clarities[s], counts[s] = threshold, clarity, numbers[-1] + 1
                 periods[s], means[s], durations[s] = period, mean, duration

@@ -44,7 +44,7 @@ def divide(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division |
     bulk = since_restart(bulk, window, settings.traffic)
     if bulk.is_empty():
         return None
-    numbered = rhythm.of_jobs(bulk, settings.rhythm)
+    numbered = rhythm.of_jobs(bulk, settings.rhythm, until_ns=window.end_ns)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     in_steps = completion.step_of_flows(bulk, endpoints, job_steps).filter(pl.col("step").is_not_null())

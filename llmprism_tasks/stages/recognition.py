@@ -53,7 +53,7 @@ def recognition(
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(linking, topology)
     streams = working.join(linking.select(PAIR), on=PAIR, how="semi")
-    steps, showing = _step_ends(running, streams, members, settings)
+    steps, showing = _step_ends(running, streams, members, window, settings)
     nics = _described(members, linking, running, showing, window)
     nics = _moving(nics, settings.recognition)
     nics = nics.join(tenants(nics, steps, settings.recognition), on="cluster")
@@ -82,12 +82,12 @@ def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings
 
 
 def _step_ends(
-    bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, settings: Settings
+    bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     linked = bulk.join(grouped.select(*PAIR, "group").unique(), on=PAIR)
-    numbered = rhythm.steps_of_groups(linked, grouped, settings.rhythm)
+    numbered = rhythm.steps_of_groups(linked, grouped, settings.rhythm, until_ns=window.end_ns)
     heavy = pl.col("bytes").sum().over(PAIR)
     steps = (
         numbered.filter(heavy >= MAIN * heavy.max().over("group"))

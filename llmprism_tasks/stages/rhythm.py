@@ -133,7 +133,9 @@ def _quiet_gaps(ordered: pl.DataFrame, counts: pl.Series, settings: RhythmSettin
     )
 
 
-def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def group_periods(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0
+) -> pl.DataFrame:
     """Find each group's period: the longest of those that about the most of its NICs agree on.
 
     The longest, because pipeline pairs also repeat once per micro-batch; agreed on by most, because a NIC that does not
@@ -148,13 +150,15 @@ def group_periods(flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSe
     ----------
     flows : the flows that `rhythms` was found in
     rhythms : as `stream_rhythms` returns, with a column `group`
+    until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them
 
     Returns
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    span = pl.col("last_ns").max().over("group") - pl.col("first_ns").min().over("group")
-    goes_on = pl.col("bursts") * pl.col("period_ns") >= settings.period_persistence * span
+    first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
+    lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
+    goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter(goes_on.fill_null(value=False))
     several, few = (periodic.filter((pl.col("bursts") > bursts.FEW) == many) for many in (True, False))
     found = _agreed(flows, rhythms, several, settings)
@@ -321,13 +325,16 @@ def _of_streams(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSett
     return pl.concat([flows.join(whole, on=PAIR), split.join(parts, on=STREAM)], how="diagonal")
 
 
-def of_jobs(flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None) -> pl.DataFrame:
+def of_jobs(
+    flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None, until_ns: int = 0
+) -> pl.DataFrame:
     """Number the steps of jobs by the flows of their periodic streams.
 
     Parameters
     ----------
     flows : bulk flows with `job_id`
     pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their job's period
+    until_ns : as for `group_periods`
 
     Returns
     -------
@@ -336,11 +343,16 @@ def of_jobs(flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFram
     """
     found = stream_rhythms(flows, settings).join(flows.select(*PAIR, group="job_id").unique(), on=PAIR)
     flows = flows.rename({"job_id": "group"})
-    return steps_of_groups(flows, found, settings, pairs=pairs).rename({"group": "job_id"})
+    return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns).rename({"group": "job_id"})
 
 
 def steps_of_groups(
-    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None
+    flows: pl.DataFrame,
+    found: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    pairs: pl.DataFrame | None = None,
+    until_ns: int = 0,
 ) -> pl.DataFrame:
     """Number the steps of groups by the flows of their periodic streams, or of all where only all together show them.
 
@@ -349,12 +361,13 @@ def steps_of_groups(
     flows : bulk flows with `group`
     found : as `stream_rhythms` returns, with a column `group`
     pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their group's period
+    until_ns : as for `group_periods`
 
     Returns
     -------
     as `flow_steps`
     """
-    periods = group_periods(flows, found, settings)
+    periods = group_periods(flows, found, settings, until_ns=until_ns)
     turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
     shown = turning.filter(_same_period("period_ns", "around", settings)).select("group").unique()
     lines = _lines(in_period(found, periods, settings), settings).join(shown, on="group", how="anti")

@@ -37,7 +37,7 @@ def step_division(
     bulk = since_restart(traffic.bulk(inside, settings.traffic), window, settings.traffic)
     if bulk.is_empty():
         return (frames.empty("pair_steps"),)
-    numbered = rhythm.of_jobs(bulk, settings.rhythm)
+    numbered = rhythm.of_jobs(bulk, settings.rhythm, until_ns=window.end_ns)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     base = completion.first_indices(endpoints, job_steps)

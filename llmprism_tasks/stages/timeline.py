@@ -48,7 +48,7 @@ def timeline(
     synchronising = layout.ending(pairs)
     if bulk.is_empty() or synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline")
-    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
+    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     return tables(endpoints, job_steps, bulk, bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), window)

@@ -18,9 +18,6 @@ SHORTEST, RATIO, BYTES, PACE, PERSISTENCE, FEW_RATIO = 5.0 * MS, 1.5, 0.1, 0.25,
 T0 = 1_760_000_000_000_000_000  # a real epoch time: differences of such numbers must not pass through floats
 
 
-NO_SHORTER = "bursts that a second way cuts in two are believed although their period is no shorter"
-
-
 class Series(NamedTuple):
     """Transfers of one series; times in ns."""
 
@@ -230,7 +227,6 @@ def test_bursts_are_found_whatever_the_records_they_are_split_into(
     assert numbers(series, found.threshold) == expected
 
 
-@pytest.mark.xfail(strict=True, reason=NO_SHORTER)
 @given(st.integers(0, 10**9), st.integers(2, 40), st.integers(5, 30))
 def test_a_burst_may_be_split_with_wide_pauses(seed: int, parts: int, count: int) -> None:
     """Records come in another number, size and order in every step; their pauses reach a quarter of the quiet time."""
@@ -247,7 +243,6 @@ def test_a_burst_may_be_split_with_wide_pauses(seed: int, parts: int, count: int
     assert found.period == pytest.approx(1000, rel=0.01)
 
 
-@pytest.mark.xfail(strict=True, reason=NO_SHORTER)
 @pytest.mark.parametrize("split", [0, 4])
 def test_a_first_or_last_burst_split_with_a_wide_pause_is_one(split: int) -> None:
     """Five bursts of two transfers 20 ms apart, 100 ms in one of them; 800 ms lie between bursts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import polars as pl
@@ -294,6 +295,7 @@ def test_how_long_silence_is_believed_can_be_set() -> None:
     following = WINDOW.shifted(1)
     assert recognised(hosts, rows, window=following)[1] == []
     patient = settings("recognition", silent_periods=8)
+    patient = replace(patient, traffic=replace(patient.traffic, restart_ratio=100))
     assert recognised(hosts, rows, window=following, values=patient)[1] == [{"a0", "b0"}]
 
 

@@ -65,7 +65,7 @@ def gather(
     bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
     bulk = since_restart(bulk, window, settings.traffic)
     synchronising = layout.ending(pairs)
-    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising)
+    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
     job_steps = completion.job_steps(completion.endpoint_steps(numbered, window, settings), window, settings)
     return Evidence(
         flows=bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
