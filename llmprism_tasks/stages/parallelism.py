@@ -18,6 +18,9 @@ from llmprism_tasks.stages.laid_out import laid_out
 from llmprism_tasks.windows import Window
 
 PAIR = ["job_id", *rhythm.PAIR]
+DIGITS = 6
+"""Digits of a ratio that say something."""
+
 UNKNOWN = 0.0
 """Confidence in the kind of a pair that could not be judged, for its job shows no steps (yet)."""
 
@@ -88,6 +91,8 @@ def tables(
     )
     bulk = traffic.bulk(present, settings.traffic)
     laid_jobs, members = laid_out(jobs, job_members, topology, kinds, bulk, division, settings)
+    # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
+    laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(DIGITS))
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
 
 

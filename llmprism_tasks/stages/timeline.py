@@ -44,14 +44,28 @@ def timeline(
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)
-    bulk = since_restart(traffic.bulk(inside, settings.traffic), window, settings.traffic)
+    every = traffic.bulk(inside, settings.traffic)
+    bulk = since_restart(every, window, settings.traffic)
     synchronising = layout.ending(pairs)
     if bulk.is_empty() or synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline")
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
-    return tables(endpoints, job_steps, bulk, bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR), window)
+    return tables(
+        endpoints,
+        job_steps,
+        _of_run(inside, every, bulk),
+        bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
+        window,
+    )
+
+
+def _of_run(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return all flows of jobs, but of a job that came back only its bulk flows since then."""
+    counts = every.group_by("job_id").agg(all=pl.len()).join(bulk.group_by("job_id").len(), on="job_id", how="left")
+    returned = counts.filter(pl.col("len").fill_null(0) < pl.col("all"))
+    return pl.concat([inside.join(returned, on="job_id", how="anti"), bulk.join(returned, on="job_id", how="semi")])
 
 
 def tables(
