@@ -354,7 +354,9 @@ def steps_of_groups(
     pairs: pl.DataFrame | None = None,
     until_ns: int = 0,
 ) -> pl.DataFrame:
-    """Number the steps of groups by the flows of their periodic streams, or of all where only all together show them.
+    """Number the steps of groups by the flows of their periodic streams.
+
+    A group whose pairs just repeat with the micro-batches of a pipeline has none.
 
     Parameters
     ----------

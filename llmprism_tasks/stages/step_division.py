@@ -12,7 +12,7 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm, sizes, traffic
-from llmprism_tasks.stages.restarts import since_restart
+from llmprism_tasks.stages.division import divide
 from llmprism_tasks.windows import Window
 
 
@@ -34,12 +34,10 @@ def step_division(
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)
-    bulk = since_restart(traffic.bulk(inside, settings.traffic), window, settings.traffic)
-    if bulk.is_empty():
+    division = divide(traffic.bulk(inside, settings.traffic), window, settings)
+    if division is None:
         return (frames.empty("pair_steps"),)
-    numbered = rhythm.of_jobs(bulk, settings.rhythm, until_ns=window.end_ns)
-    endpoints = completion.endpoint_steps(numbered, window, settings)
-    job_steps = completion.job_steps(endpoints, window, settings)
+    endpoints, job_steps = division.endpoints, division.job_steps
     base = completion.first_indices(endpoints, job_steps)
     ended = endpoints.filter(completion.IN_WINDOW).select("job_id", "step", src_addr="addr")
     pair = ["job_id", *rhythm.PAIR]
