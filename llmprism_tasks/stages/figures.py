@@ -109,7 +109,8 @@ def sharded(
 ) -> pl.DataFrame:
     """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
 
-    NULL in between. Pairs that carry other kinds, too, may be busy for longer, so the less busy ones decide.
+    NULL in between. Both directions of a link count together, for gathers may go round the other way. Links that carry
+    other kinds, too, may be busy for longer, so the less busy ones decide.
 
     Parameters
     ----------
@@ -118,11 +119,13 @@ def sharded(
     """
     reducing = pairs.filter(pl.col("kind") == "dp").select(PAIR)
     span = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
+    link = ["job_id", "low", "high"]
     spread = (
         flows.join(reducing, on=PAIR)
-        .group_by(*PAIR, "step")
+        .with_columns(low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS))
+        .group_by(*link, "step")
         .agg(span_ns=span)
-        .group_by(PAIR)
+        .group_by(link)
         .agg(pl.col("span_ns").median())
         .group_by("job_id")
         .agg(pl.col("span_ns").quantile(LESS_BUSY))
