@@ -252,7 +252,7 @@ TABLES: tuple[Table, ...] = (
         (
             WINDOW,
             JOB,
-            Column("kind", "VARCHAR", "cross_step, cross_group, switch_level or straggler"),
+            Column("kind", "VARCHAR", "what is wrong, such as slow_compute; docs/diagnosis.md has them all"),
             Column("subject_type", "VARCHAR", "job, host, addr, switch, link, dp_group or pp_stage"),
             Column("subject", "VARCHAR", "who"),
             Column("start_ns", "BIGINT", "first step or flow it shows in"),
@@ -260,6 +260,12 @@ TABLES: tuple[Table, ...] = (
             Column("score", "DOUBLE", "robust deviations from the peers or the past; 0 is normal"),
             Column("severity", "DOUBLE", "ratio of time lost: 0.3 means steps take 1.3 times as long"),
             Column("explanation", "VARCHAR", "one sentence with the numbers behind it"),
+            Column("confidence", "DOUBLE", "ratio, 0 to 1: how much of the loss this explains", optional=True),
+            Column("rank", "INTEGER", "place among the job's suspects, 1 first; NULL for an effect", optional=True),
+            Column("lost_gpu_s", "DOUBLE", "GPU-seconds the job lost in the interval", optional=True),
+            Column("recoverable_gpu_s", "DOUBLE", "GPU-seconds a repair would give back, by replay", optional=True),
+            Column("peers", "VARCHAR[]", "who the subject is compared with; NULL for its own past", optional=True),
+            Column("evidence_sql", "VARCHAR", "a query that returns the flows behind it", optional=True),
         ),
     ),
 )
