@@ -25,6 +25,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         least_peers=settings.least_peers,
     )
     ratio = pl.col("now") / pl.col("usual")
+    others = pl.col("part").filter(~pl.col("slow")).sort().over("job_id", "kind", mapping_strategy="join")
+    compared = compared.with_columns(others=others)
     window = evidence.window
     costs = {
         str(job_id): slowdown(history, window.start_ns, window.end_ns)
@@ -48,6 +50,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 ratio.round(2),
                 (8 / pl.col("now")).round(1),
             ),
+            confidence=None,
+            peers=pl.col("others"),
         )
         .cast(pl.Schema(ROW))
     )

@@ -57,4 +57,6 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "severity": severity,
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
         f"{slow} of {run.size} in a row.",
+        "confidence": None,
+        "peers": None,
     }

@@ -22,8 +22,15 @@ ROW = {
     "score": pl.Float64,
     "severity": pl.Float64,
     "explanation": pl.String,
+    "confidence": pl.Float64,
+    "peers": pl.List(pl.String),
 }
-"""Columns of a trouble that is found: those of `diagnoses`, without the window."""
+"""Columns of a trouble that a finder returns: those of `diagnoses`, without the window and what assembly adds.
+
+`confidence` is the share of the job's loss that the subject explains, 0 to 1; NULL for an effect, which explains none.
+`peers` are those the subject was compared with, sorted, of the subject's type (the NICs of other hosts for a host);
+NULL when it was compared with its own past alone.
+"""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
@@ -128,8 +130,22 @@ def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     return pl.concat(both).filter(2 * pl.col("loss") >= pl.col("loss").max().over("job_id"))
 
 
+def _peers(evidence: Evidence) -> Callable[[str, str], list[str]]:
+    """Return a function from a job and one of its NICs or hosts to the other NICs of its data-parallel groups."""
+    placed = evidence.groups.join(evidence.members, on=["job_id", "addr"])
+
+    def of(job_id: str, subject: str) -> list[str]:
+        own = pl.any_horizontal(pl.col("addr", "host") == subject)
+        members = placed.filter(pl.col("job_id") == job_id)
+        groups = members.filter(own)["component"].unique()
+        return members.filter(pl.col("component").is_in(groups.implode()), ~own)["addr"].sort().to_list()
+
+    return of
+
+
 def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     rows = []
+    peers = _peers(evidence)
     for found in culprits.sort("job_id", "loss", "host", "addr", descending=[False, True, False, False]).iter_rows(
         named=True
     ):
@@ -152,6 +168,8 @@ def _rows(culprits: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
                 f"({found['own_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms) "
                 f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; "
                 f"the job's steps take {1 + severity:.2f} times as long as they need to.",
+                "confidence": min(found["loss"] / severity, 1.0),
+                "peers": peers(found["job_id"], found["host"] if found["whole"] else found["addr"]),
             }
         )
     return pl.DataFrame(rows, schema=ROW)

@@ -81,6 +81,7 @@ def _rows(switch: str, slow: pl.DataFrame, crossings: pl.DataFrame, evidence: Ev
     for (job_id,), mine in slow.group_by("job_id", maintain_order=True):
         history = evidence.history.filter(pl.col("job_id") == job_id)
         ratio = float((mine["now"] / mine["usual"]).median())  # type: ignore[arg-type]
+        quick = crossings.filter(pl.col("job_id") == job_id, pl.col("switch") != switch, ~pl.col("slow"))
         rate = 8 / float(mine["now"].median())  # type: ignore[arg-type]
         rows.append(
             {
@@ -94,6 +95,8 @@ def _rows(switch: str, slow: pl.DataFrame, crossings: pl.DataFrame, evidence: Ev
                 "severity": slowdown(history, evidence.window.start_ns, evidence.window.end_ns),
                 "explanation": f"{slow.height} of {crossing} rings and pipeline pairs across {switch} are slow; "
                 f"those of this job take {ratio:.2f} times the usual time per byte ({rate:.1f} Gbit/s).",
+                "confidence": None,
+                "peers": quick["switch"].unique().sort().to_list(),
             }
         )
     return rows

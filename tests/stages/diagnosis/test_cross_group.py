@@ -35,6 +35,7 @@ def test_the_slow_group_is_named_by_its_lowest_address() -> None:
     assert row["severity"] == pytest.approx(1000 / 900 - 1)
     assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns, WINDOW.end_ns)
     assert "2.5 times the usual time per byte of the job's groups (40.0 Gbit/s)" in row["explanation"]
+    assert (row["confidence"], row["peers"]) == (None, ["a", "g", "j"])
 
 
 @pytest.mark.parametrize(("rate", "names"), [(79, ["a"]), (81, [])])

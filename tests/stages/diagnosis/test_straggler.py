@@ -49,6 +49,8 @@ def test_the_slow_nic_is_named_and_what_it_costs_is_told() -> None:
     assert row["severity"] == pytest.approx(1000 / 900 - 1)
     assert "b on host-b takes 1.20 times as long" in row["explanation"]
     assert "600 ms against 500 ms" in row["explanation"]
+    assert row["confidence"] == pytest.approx(0.1 / (1000 / 900 - 1))
+    assert row["peers"] == ["a", "c", "d"]
 
 
 def test_a_job_in_which_all_are_well_is_silent() -> None:

@@ -52,6 +52,7 @@ def test_a_leaf_that_two_slow_rings_share_is_named() -> None:
     assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns, WINDOW.end_ns)
     assert "2 of 2 rings and pipeline pairs across leaf-x are slow" in row["explanation"]
     assert "2.00 times the usual time per byte (50.0 Gbit/s)" in row["explanation"]
+    assert (row["confidence"], row["peers"]) == (None, ["leaf-2", "leaf-3", "leaf-4"])
 
 
 def test_what_a_switch_explains_is_no_group_s_fault() -> None:
