@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmprism_tasks.simulate.connections import Connections, connect
+from llmprism_tasks.simulate.effects import Conditions
 from llmprism_tasks.simulate.exchanges import LAUNCH_S, Burst
 from llmprism_tasks.simulate.fabric import Indices, Reals, fair_rates
 from llmprism_tasks.simulate.fully_sharded import sharded_program
@@ -22,7 +23,7 @@ from llmprism_tasks.simulate.layout import coordinates, lanes
 from llmprism_tasks.simulate.megatron import megatron_program
 from llmprism_tasks.simulate.operations import BACKWARD, FORWARD, OVERHEAD, UPDATE, Compute, Launch, Program
 from llmprism_tasks.simulate.records import wire_bytes
-from llmprism_tasks.simulate.scenario import Fault, Scenario
+from llmprism_tasks.simulate.scenario import Scenario
 from llmprism_tasks.simulate.sites import peers, sites
 from llmprism_tasks.simulate.sizes import MEMORY_BYTES_PER_S, OPTIMIZER_BYTES, parameters, ring_bytes
 from llmprism_tasks.simulate.walk import Durations, Walk
@@ -58,14 +59,6 @@ class JobModel:
     def jitter(self, steps: int, rng: np.random.Generator) -> Jitter:
         """Draw the random factors of that many steps."""
         return draw(self.job, self.connections, self.programs, steps, rng, self.taste)
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What the faults of the moment leave: compute factors by (pp, units), and rates of each use's queue pairs."""
-
-    slowdown: Reals
-    rates: Mapping[str, Reals]
 
 
 @dataclass(frozen=True)
@@ -121,27 +114,8 @@ def job_model(scenario: Scenario, index: int, seed: int) -> JobModel:
     )
 
 
-def conditions(model: JobModel, faults: tuple[Fault, ...]) -> Conditions:
-    """Apply faults to a job: TP peers compute in lock-step, and queue pairs cross a degraded switch more slowly."""
-    job, gpu = model.job, model.gpu.copy()
-    for fault in faults:
-        if fault.kind == "slow_gpu" and fault.job == job.name:
-            (tp,), (unit,), (pp,) = coordinates(job, np.array([fault.rank]))
-            gpu[pp, unit, tp] *= fault.factor
-    switches = {fault.switch: fault.factor for fault in faults if fault.kind == "degraded_switch"}
-
-    def degraded(path: tuple[str, ...]) -> float:
-        return min(switches.get(switch, 1.0) for switch in path)
-
-    rates = {
-        use: model.rates[use] * np.array([degraded(path) for path in pairs.path])
-        for use, pairs in model.connections.by_use.items()
-    }
-    return Conditions(slowdown=gpu.max(axis=2), rates=rates)
-
-
-def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals | float = 0.0) -> Cycles:
-    """Time all cycles under the same conditions; `pause_s` (of shape (steps, 1)) comes before each forward."""
+def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals) -> Cycles:
+    """Time all cycles under the same conditions; `pause_s`, shape (pp, steps, units), comes before each forward."""
     job, steps = model.job, len(jitter.update)
     walk = Walk(
         now=[np.zeros((steps, job.units)) for _ in range(job.pp)],
@@ -165,7 +139,7 @@ def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Real
     )
 
 
-def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals | float) -> Durations:
+def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals) -> Durations:
     job = model.job
     forward_s = job.forward_ms / 1e3 / job.chunks
     seconds = {FORWARD: forward_s, BACKWARD: forward_s * job.backward_ratio}
@@ -173,7 +147,7 @@ def _durations(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Real
 
     def compute(op: Compute, stage: int) -> Reals:
         if op.phase == OVERHEAD:
-            return np.atleast_2d(job.overhead_ms / 1e3 + pause_s)
+            return np.asarray(job.overhead_ms / 1e3 + pause_s[stage])
         if op.phase == UPDATE:
             return np.asarray(update_s * jitter.update[:, stage] * state.slowdown[stage])
         factor = (jitter.forward if op.phase == FORWARD else jitter.backward)[:, stage, :, op.number]

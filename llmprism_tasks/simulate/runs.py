@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from llmprism_tasks.simulate.cycles import Cycles, JobModel, conditions, run_cycles
+from llmprism_tasks.simulate.cycles import Cycles, JobModel, run_cycles
+from llmprism_tasks.simulate.effects import conditions, pauses, strikes
 from llmprism_tasks.simulate.fabric import Indices, Reals
+from llmprism_tasks.simulate.faults import Fault
 from llmprism_tasks.simulate.lifecycle import Stay
-from llmprism_tasks.simulate.scenario import Fault, Scenario
+from llmprism_tasks.simulate.scenario import Scenario
 from llmprism_tasks.simulate.startup import checkpoint_seconds, startup_seconds
 from llmprism_tasks.simulate.variation import varied
 
@@ -140,20 +143,25 @@ class _States:
         self.model = model
         self.habit = scenario.habit(model.job.name)
         self._saving_s = checkpoint_seconds(scenario, model)
-        self._felt = tuple(fault for fault in scenario.faults if _feels(model, fault))
+        self._felt = tuple(fault for fault in scenario.faults if strikes(model, fault))
         edges = {0.0} | {fault.start_s for fault in self._felt} | {fault.end_s for fault in self._felt}
-        self.sets: list[Faults] = list(dict.fromkeys([(), *(self.at(edge) for edge in sorted(edges))]))
-        self.conditions = [conditions(model, faults) for faults in self.sets]
+        met = [tuple(f for f in self._felt if f.start_s <= edge < f.end_s) for edge in sorted(edges)]
+        self.sets: list[Faults] = list(dict.fromkeys(itertools.chain([()], *map(_some, met))))
+        self.conditions = [conditions(model, faults, scenario.fabric.gpus_per_host) for faults in self.sets]
 
     def at(self, time_s: float) -> Faults:
-        return tuple(fault for fault in self._felt if fault.start_s <= time_s < fault.end_s)
+        return tuple(fault for fault in self._felt if fault.at(time_s))
 
     def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0) -> Cycles:
         """Time cycles under each set of faults, stacked along a new first axis, with the same jitter."""
         jitter = varied(self.model.jitter(count, rng), self.model.job, self.habit, rng.spawn(1)[0])
         waits = np.full((count, 1), pause_s)
         waits[self.saves(count)] += self._saving_s
-        each = [run_cycles(self.model, state, jitter, waits) for state in self.conditions]
+        chances, saves = rng.spawn(1)[0].random((count, 3)), self.saves(count)
+        each = [
+            run_cycles(self.model, state, jitter, waits + pauses(self.model.job, faults, saves, chances))
+            for faults, state in zip(self.sets, self.conditions, strict=True)
+        ]
         stacked: Cycles = _stack(each)
         return stacked
 
@@ -172,10 +180,12 @@ class _States:
         return np.array(chosen, dtype=np.int64)
 
 
-def _feels(model: JobModel, fault: Fault) -> bool:
-    if fault.kind == "slow_gpu":
-        return fault.job == model.job.name and fault.rank < model.job.ranks
-    return any(fault.switch in path for pairs in model.connections.tables for path in pairs.path)
+def _some(faults: Faults) -> list[Faults]:
+    """Return what may be there of faults of which some come and go."""
+    lasting = [fault for fault in faults if not fault.every_s]
+    passing = [fault for fault in faults if fault.every_s]
+    some = itertools.chain.from_iterable(itertools.combinations(passing, n) for n in range(len(passing) + 1))
+    return [tuple(fault for fault in faults if fault in (*lasting, *there)) for there in some]
 
 
 def _stack(parts: Sequence[Any]) -> Any:

@@ -18,9 +18,10 @@ from typing import Any
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.settings import number, text
+from llmprism_tasks.simulate.faults import Fault, check_faults
 from llmprism_tasks.simulate.jobs import Job, misfit
 from llmprism_tasks.simulate.lifecycle import Stay, check_stays, stays
-from llmprism_tasks.simulate.sections import NEVER, known, section, tables, wrong
+from llmprism_tasks.simulate.sections import known, section, tables, wrong
 from llmprism_tasks.simulate.surroundings import Background, Collector, Habit, Life, Restart, Storage, Tenant
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -63,23 +64,6 @@ class Fabric:
     def switches(self) -> frozenset[str]:
         leaves = {self.leaf(host, gpu) for host in range(self.hosts) for gpu in range(self.gpus_per_host)}
         return frozenset(leaves | {self.spine(index) for index in range(self.spines)})
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A slow GPU or a degraded switch; a job's step feels what is there when the step begins."""
-
-    kind: str = text("slow_gpu", choices=("slow_gpu", "degraded_switch"), reason="what goes wrong")
-    job: str = text("", reason="slow_gpu: the job")
-    rank: int = number(0, unit="rank", low=0, high=10**6, reason="slow_gpu: the job's rank")
-    switch: str = text("", reason="degraded_switch: the leaf or spine")
-    start_s: float = number(
-        0.0, unit="s", low=0, high=NEVER, reason="start, after the run's (in a feed: the loop's) start"
-    )
-    end_s: float = number(NEVER, unit="s", low=0, high=NEVER, reason="end, exclusive")
-    factor: float = number(
-        1.3, unit="ratio", low=0.01, high=100, reason="slow_gpu: on compute time, >= 1; degraded_switch: on rates, <= 1"
-    )
 
 
 _SINGLE = {"fabric", "storage", "background", "collector", "loop_minutes"}
@@ -163,7 +147,7 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
     _check_jobs(built)
     check_stays(name, built.fabric, built.jobs, built.lives, built.restarts)
     _check_tenants(built)
-    _check_faults(built)
+    check_faults(built)
     return built
 
 
@@ -193,19 +177,3 @@ def _check_tenants(scenario: Scenario) -> None:
         if not fits or places & taken:
             raise wrong(f"{where} on hosts {tenant.hosts}", "GPUs of the fabric that no job or other tenant uses")
         taken |= places
-
-
-def _check_faults(scenario: Scenario) -> None:
-    ranks = {job.name: job.ranks for job in scenario.jobs}
-    for index, fault in enumerate(scenario.faults):
-        where = f"{scenario.name}: faults[{index}]"
-        if fault.end_s <= fault.start_s:
-            raise wrong(f"{where} from {fault.start_s} s to {fault.end_s} s", "an end after its start")
-        if fault.kind == "slow_gpu" and not (
-            fault.rank < ranks.get(fault.job, 0) and fault.factor >= 1 and not fault.switch
-        ):
-            raise wrong(f"{where}: {fault}", "a job, one of its ranks, no switch, and a factor of at least 1")
-        if fault.kind == "degraded_switch" and (
-            fault.switch not in scenario.fabric.switches or fault.factor > 1 or fault.job
-        ):
-            raise wrong(f"{where}: {fault}", "a leaf or spine of the fabric, no job, and a factor of at most 1")

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.simulate.blame import blamed
 from llmprism_tasks.simulate.bursts import together
 from llmprism_tasks.simulate.fabric import addr, host_name
-from llmprism_tasks.simulate.jobs import Job
-from llmprism_tasks.simulate.layout import KINDS, coordinates, place, rank_of
+from llmprism_tasks.simulate.faults import STALLS, Fault
+from llmprism_tasks.simulate.layout import KINDS, place
 from llmprism_tasks.simulate.runs import Run, step_ends
-from llmprism_tasks.simulate.scenario import Fault, Scenario
+from llmprism_tasks.simulate.scenario import Scenario
 from llmprism_tasks.simulate.startup import startup_pairs
 from llmprism_tasks.simulate.tenants import tenant_bursts
 
@@ -169,16 +170,17 @@ def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> li
     if not met:
         return []
     span = (max(start_ns, min(begin for begin, _, _ in met)), min(end_ns, max(end for _, end, _ in met)))
-    if fault.kind == "degraded_switch":
-        return [(fault.kind, None, "switch", fault.switch, *span, 1 / fault.factor, [f"switch:{fault.switch}"])]
     job = met[0][2].model.job  # as it was placed when it met the fault first
-    subject = addr(*place(job, fault.rank))
-    accept = [f"addr:{subject}", *_lock_step(job, fault.rank, subject)]
-    return [(fault.kind, job.name, "addr", subject, *span, fault.factor, accept)]
+    subject_type, subject, also = blamed(job, fault)
+    severity = _severity(fault, [end - begin for begin, end, _ in met])
+    accept = [f"{subject_type}:{subject}", *also]
+    return [(fault.kind, fault.job or None, subject_type, subject, *span, severity, accept)]
 
 
-def _lock_step(job: Job, rank: int, subject: str) -> list[str]:
-    """Return who cannot be told from a slow GPU: its TP peers, and its host."""
-    _, (unit,), (pp,) = coordinates(job, np.array([rank]))
-    peers = [addr(*place(job, rank_of(job, tp, int(unit), int(pp)))) for tp in range(job.tp)]
-    return [f"host:{host_name(place(job, rank)[0])}", *(f"addr:{peer}" for peer in peers if peer != subject)]
+def _severity(fault: Fault, lengths_ns: Sequence[int]) -> float:
+    """Return how many times slower the subject is; for a job that stalls, how many times longer its steps are."""
+    if fault.kind in STALLS:
+        stalled_ns = fault.pause_s * 1e9 / fault.steps
+        mean_ns = float(np.mean(lengths_ns))
+        return mean_ns / max(mean_ns - stalled_ns, 1)
+    return fault.factor if fault.factor >= 1 else 1 / fault.factor
