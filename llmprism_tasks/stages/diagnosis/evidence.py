@@ -12,7 +12,7 @@ from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
-ROW = {
+ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "job_id": pl.String,
     "kind": pl.String,
     "subject_type": pl.String,
