@@ -7,7 +7,27 @@ import polars as pl
 from llmprism_tasks.evaluation.jobs import FOUND_JOB, Tables
 
 DEVICES = ("addr", "host", "link", "switch")
-"""Subjects that can be at fault; jobs, data-parallel groups and pipeline stages only show what a device does."""
+"""Subjects that can be at fault; jobs, data-parallel groups and pipeline stages only show what a device does, unless
+the fault is the job's or the stage's own."""
+
+KINDS = {
+    "slow_gpu": ["slow_compute"],
+    "slow_rank": ["slow_compute"],
+    "slow_stage": ["pipeline_imbalance"],
+    "slow_nic": ["slow_nic"],
+    "limited_nic": ["slow_nic"],
+    "degraded_switch": ["degraded_switch", "switch_level"],
+    "degraded_link": ["degraded_link"],
+    "limited_uplink": ["degraded_link"],
+    "ecmp_collision": ["congestion"],
+    "link_flap": ["link_flap"],
+    "checkpoint_stall": ["checkpoint_stall"],
+    "data_loader_stalls": ["stalls"],
+    "hang": ["hang"],
+    "stopped_rank": ["hang"],
+    "killed_rank": ["stopped", "hang"],
+}
+"""What a diagnosis of each kind of fault should be called; a fault of a kind that is not here accepts any."""
 
 
 def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
@@ -29,11 +49,11 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
     diagnoses = found["diagnoses"].with_row_index("diagnosis").join(owned.select(*FOUND_JOB, "job"), FOUND_JOB, "left")
     faults = _faults(truth)
     device = pl.col("subject_type").is_in(DEVICES)
-    named = pl.col("accept").list.contains(pl.concat_str("subject_type", pl.lit(":"), "subject"))
+    named = pl.col("accept").list.contains(_said("job"))
     met = (
         diagnoses.join(faults, how="cross")
         .filter(pl.col("start_ns") <= pl.col("fault_end_ns"), pl.col("end_ns") >= pl.col("fault_start_ns"))
-        .filter(pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job")) | named)
+        .filter(pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job")) | (named & device))
         .with_columns(named=named)
         .filter(pl.col("named") | ~device)
         .sort("diagnosis", "named", "fault", descending=[False, True, False])
@@ -47,6 +67,12 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
         .drop("diagnosis", "named")
         .sort(*FOUND_JOB, "kind", "subject_type", "subject")
     )
+
+
+def _said(job: str) -> pl.Expr:
+    """Return a diagnosis' subject as the truth writes it, which knows a job by its own name."""
+    subject = pl.when(pl.col("subject_type") == "job").then(job).otherwise("subject")
+    return pl.concat_str("subject_type", pl.lit(":"), subject)
 
 
 def _faults(truth: Tables) -> pl.DataFrame:
@@ -73,8 +99,8 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
     -------
     `fault`, `kind`, `job`, `subject`, `named` (whether any subject that counts as right was), `first` (the device that
     was named first, as `type:subject`; of those first named in one window the worst; devices that are another fault's
-    do not count), `first_right`, `kinds` (of the diagnoses that name it), `delay` (windows from the one in which it
-    begins to the first that names it: 0 is at once)
+    do not count), `first_right`, `kinds` (of the diagnoses that name it), `kind_right` (of the first of them), `delay`
+    (windows from the one in which it begins to the first that names it: 0 is at once)
     """
     faults = _faults(truth)
     windows = found["windows"].select("window_start_ns", "window_end_ns")
@@ -88,8 +114,13 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
     named = (
         verdicts.filter(pl.col("verdict") == "named")
         .group_by("fault")
-        .agg(kinds=pl.col("kind").unique().sort(), named_ns=pl.col("window_start_ns").min())
+        .agg(
+            kinds=pl.col("kind").unique().sort(),
+            named_ns=pl.col("window_start_ns").min(),
+            said=pl.col("kind").sort_by("window_start_ns", pl.col("severity").neg(), "kind").first(),
+        )
     )
+    expected = pl.col("kind").replace_strict(KINDS, default=None, return_dtype=pl.List(pl.String))
     delay = ((pl.col("named_ns") - pl.col("begin_ns")) // pl.col("length_ns")).cast(pl.Int64)
     return (
         faults.join(begins, on="fault")
@@ -104,15 +135,20 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
             first="first",
             first_right=pl.col("accept").list.contains(pl.col("first")).fill_null(value=False),
             kinds=pl.col("kinds").fill_null([]),
+            said="said",
             delay=delay,
         )
+        .with_columns(
+            kind_right=pl.col("named") & expected.list.contains(pl.col("said")).fill_null(value=True),
+        )
+        .drop("said")
         .sort("fault")
     )
 
 
 def _first_named(faults: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return the device that is blamed first in the time of each fault: `fault`, `first`."""
-    blamed = verdicts.filter(pl.col("subject_type").is_in(DEVICES)).select(
+    """Return who is blamed first in the time of each fault, effects apart: `fault`, `first`."""
+    blamed = verdicts.filter(pl.col("subject_type").is_in(DEVICES) | (pl.col("verdict") == "named")).select(
         "window_start_ns",
         "severity",
         "score",
@@ -121,7 +157,7 @@ def _first_named(faults: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
         "end_ns",
         "verdict",
         owner="fault",
-        first=pl.concat_str("subject_type", pl.lit(":"), "subject"),
+        first=_said("job"),
     )
     of_its_job = pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job"))
     return (

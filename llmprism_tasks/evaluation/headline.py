@@ -31,8 +31,8 @@ def headline(scores: Scores) -> dict[str, Any]:
     `duration_error` : ratio of the true one, `median`, `p95`, `max`; `end_error_ns` : the same in ns
     `changed_ids` : how often a job's id changed though half of its members stayed; `reused_ids` : ids that stand for
         several true jobs
-    `faults`, `faults_named`, `faults_first_right`, `delay` (longest, in windows), `false_diagnoses`, `job_hours`,
-        `false_per_job_hour`
+    `faults`, `faults_named`, `faults_first_right`, `faults_kind_right`, `delay` (longest, in windows),
+        `false_diagnoses`, `job_hours`, `false_per_job_hour`
     `unsure`, `unsure_ratio` : windows of jobs that were found with a confidence below 0.75
     """
     return {
@@ -105,6 +105,7 @@ def _diagnoses(scores: Scores) -> dict[str, Any]:
         "faults": faults.height,
         "faults_named": int(faults["named"].sum()),
         "faults_first_right": int(faults["first_right"].sum()),
+        "faults_kind_right": int(faults["kind_right"].sum()),
         "delay": None if delay is None else int(str(delay)),
         "false_diagnoses": false,
         "job_hours": hours,

@@ -27,8 +27,8 @@ def normal(truth: Tables) -> dict[str, pl.DataFrame]:
     -------
     `truth_jobs` with `kind` and `visible` (real runs: training, all visible); `truth_steps` that end with the gradient
     synchronisation (`grad_end_ns`) where that is told, since no flow shows when an optimizer has done with its numbers;
-    `truth_pairs`; `truth_faults` with `accept` (the subject itself unless told); `truth_ranks`; and `layouts`, which
-    are counted from the ranks' places unless told, with `sharded` as a truth value
+    `truth_pairs`; `truth_faults` with `accept` (unless told: the subject itself, and a NIC's host); `truth_ranks`;
+    and `layouts`, which are counted from the ranks' places unless told, with `sharded` as a truth value
     """
     members, steps = truth["truth_jobs"], truth["truth_steps"]
     defaults = {"kind": pl.lit("training"), "visible": pl.lit(value=True)}
@@ -40,19 +40,25 @@ def normal(truth: Tables) -> dict[str, pl.DataFrame]:
         "truth_jobs": members,
         "truth_steps": steps,
         "truth_pairs": truth["truth_pairs"],
-        "truth_faults": _faults(truth),
+        "truth_faults": _faults(truth, members),
         "truth_ranks": ranks,
         "layouts": _layouts(truth["layouts"]) if "layouts" in truth else _counted(ranks),
     }
 
 
-def _faults(truth: Tables) -> pl.DataFrame:
+def _faults(truth: Tables, members: pl.DataFrame) -> pl.DataFrame:
     faults = truth.get("truth_faults", pl.DataFrame(schema=FAULT))
-    alone = pl.concat_list(pl.concat_str("subject_type", pl.lit(":"), "subject"))
+    faults = faults.with_columns(itself=pl.concat_list(pl.concat_str("subject_type", pl.lit(":"), "subject")))
+    alone = pl.col("itself")
+    if "host" in members.columns:
+        hosts = members.select(subject="addr", at=pl.concat_list(pl.format("host:{}", "host"))).unique("subject")
+        faults = faults.join(hosts, on="subject", how="left", maintain_order="left")
+        alone = pl.coalesce(pl.col("itself").list.concat("at"), "itself")
     accept = pl.coalesce("accept", alone) if "accept" in faults.columns else alone
     return (
         faults.cast({name: FAULT[name] for name in faults.columns if name in FAULT})
         .with_columns(accept=accept)
+        .select(*FAULT, *(name for name in faults.columns if name not in (*FAULT, "itself", "at")))
         .sort(*FAULT_ORDER)
     )
 

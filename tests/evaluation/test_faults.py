@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import known_runs as run
+import polars as pl
 import pytest
 
 from llmprism_tasks.evaluation import evaluate
@@ -62,6 +63,38 @@ def test_a_fault_of_real_ranks_accepts_its_subject_alone() -> None:
     said = run.diagnoses((0, "x", "addr", "1", 0.3), (0, "x", "host", "h1", 0.3))
     figures = headline(evaluate(run.found(**said), run.truth(truth_faults=faults)))
     assert (figures["faults_named"], figures["false_diagnoses"]) == (1, 1)
+
+
+def test_a_fault_of_real_ranks_accepts_the_ranks_host_where_that_is_told() -> None:
+    members = run.truth()["truth_jobs"].with_columns(host=pl.format("h{}", "addr"))
+    faults = run.faults(SLOW)["truth_faults"].drop("accept")
+    said = run.diagnoses((0, "x", "host", "h1", 0.3), (0, "x", "host", "h2", 0.3))
+    figures = headline(evaluate(run.found(**said), run.truth(truth_faults=faults, truth_jobs=members)))
+    assert (figures["faults_named"], figures["false_diagnoses"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "first"),
+    [
+        (("checkpoint_stall", "a", "job", "a", 500, 1900, ["job:a"]), (0, "x", "job", "x", 0.3), "job:a"),
+        (("slow_stage", "a", "pp_stage", "1", 500, 1900, ["pp_stage:1"]), (0, "x", "pp_stage", "1", 0.3), "pp_stage:1"),
+    ],
+    ids=["job", "pp_stage"],
+)
+def test_a_job_or_a_stage_is_named_when_the_fault_is_its_own(
+    fault: tuple[Any, ...], said: tuple[Any, ...], first: str
+) -> None:
+    row = score([fault], said)
+    assert (row["named"], row["first"], row["first_right"]) == (True, first, True)
+    assert not score([fault], (0, "y", *said[2:]))["named"]
+
+
+@pytest.mark.parametrize(("kind", "right"), [("slow_compute", True), ("slow_nic", False)])
+def test_the_kind_is_right_when_the_first_to_name_the_fault_calls_it_so(kind: str, right: bool) -> None:
+    said = run.diagnoses((0, "x", "addr", "1", 0.3))
+    said = {name: rows.with_columns(kind=pl.lit(kind)) for name, rows in said.items()}
+    (row,) = evaluate(run.found(**said), run.truth(**run.faults(SLOW))).faults.to_dicts()
+    assert row["kind_right"] is right
 
 
 def test_of_two_faults_at_once_neither_is_blamed_for_the_others_name() -> None:
