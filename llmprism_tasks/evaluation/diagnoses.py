@@ -100,7 +100,8 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
     `fault`, `kind`, `job`, `subject`, `named` (whether any subject that counts as right was), `first` (the device that
     was named first, as `type:subject`; of those first named in one window the worst; devices that are another fault's
     do not count), `first_right`, `kinds` (of the diagnoses that name it), `kind_right` (of the first of them), `delay`
-    (windows from the one in which it begins to the first that names it: 0 is at once)
+    (windows from the one in which it begins to the first that names it: 0 is at once), `effect` (ratio by which the
+    steps of the job it slows most are longer on average than those of no fault's time; NULL where there are none)
     """
     faults = _faults(truth)
     windows = found["windows"].select("window_start_ns", "window_end_ns")
@@ -126,6 +127,7 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
         faults.join(begins, on="fault")
         .join(named, on="fault", how="left")
         .join(_first_named(faults, verdicts), on="fault", how="left")
+        .join(_effects(faults, truth["truth_steps"]), on="fault", how="left")
         .select(
             "fault",
             kind="fault_kind",
@@ -137,12 +139,37 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
             kinds=pl.col("kinds").fill_null([]),
             said="said",
             delay=delay,
+            effect="effect",
         )
         .with_columns(
             kind_right=pl.col("named") & expected.list.contains(pl.col("said")).fill_null(value=True),
         )
         .drop("said")
         .sort("fault")
+    )
+
+
+def _effects(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return `fault`, `effect`: how much longer a step is that begins in a fault's time than one of no fault's time."""
+    lengths = steps.select("job", begins_ns=pl.col("end_ns").shift().over("job", order_by="end_ns"), ends_ns="end_ns")
+    lengths = lengths.drop_nulls().with_columns(length_ns=pl.col("ends_ns") - pl.col("begins_ns"))
+    felt = lengths.join(faults, how="cross").filter(
+        pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job")),
+        pl.col("begins_ns") >= pl.col("fault_start_ns"),
+        pl.col("begins_ns") < pl.col("fault_end_ns"),
+    )
+    met = lengths.join(faults, how="cross").filter(
+        pl.col("ends_ns") > pl.col("fault_start_ns"), pl.col("begins_ns") < pl.col("fault_end_ns")
+    )
+    usual = (
+        lengths.join(met, on=["job", "ends_ns"], how="anti").group_by("job").agg(usual_ns=pl.col("length_ns").mean())
+    )
+    return (
+        felt.group_by("fault", "job")
+        .agg(pl.col("length_ns").mean())
+        .join(usual, on="job")
+        .group_by("fault")
+        .agg(effect=(pl.col("length_ns") / pl.col("usual_ns")).max() - 1)
     )
 
 

@@ -97,6 +97,15 @@ def test_the_kind_is_right_when_the_first_to_name_the_fault_calls_it_so(kind: st
     assert row["kind_right"] is right
 
 
+def test_the_effect_of_a_fault_is_what_it_adds_to_a_step() -> None:
+    ends = [100, 200, 300, 400, 500, 650, 800, 950, 1050, 1150]
+    spans = zip([0, *ends[:-1]], ends, strict=True)
+    steps = run.frame([("a", i, *span) for i, span in enumerate(spans)], "job", "step", "start_ns", "end_ns")
+    fault = ("slow_gpu", "a", "addr", "1", 500, 950, ["addr:1"])
+    faults = evaluate(run.found(), run.truth(truth_steps=steps, **run.faults(fault))).faults
+    assert faults["effect"].item() == pytest.approx(0.5)
+
+
 def test_of_two_faults_at_once_neither_is_blamed_for_the_others_name() -> None:
     other = ("slow_gpu", "a", "addr", "4", 500, 1900, ["addr:4"])
     said = run.diagnoses((0, "x", "addr", "4", 0.9), (1000, "x", "addr", "1", 0.3))
