@@ -40,11 +40,12 @@ class Evidence:
     Attributes
     ----------
     flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`
-    steps : steps of NICs that ended in the window
+    steps : steps of NICs, those of the look-back included, but the first, whose start was not seen: `job_id`, `addr`,
+        `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
     history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the
         window), sorted
     groups : data-parallel groups: `job_id`, `addr`, `component`
-    members : `job_id`, `addr`, `host`
+    members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
     """
 
@@ -66,20 +67,20 @@ def gather(
     settings: Settings,
 ) -> Evidence | None:
     """Gather the evidence; None when no job has steps in the window."""
-    own = steps.filter(pl.col("addr").is_not_null())
-    if own.is_empty():
+    if steps.filter(pl.col("addr").is_not_null()).is_empty():
         return None
     bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
     bulk = since_restart(bulk, window, settings.traffic)
     synchronising = layout.ending(pairs)
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
-    job_steps = completion.job_steps(completion.endpoint_steps(numbered, window, settings), window, settings)
+    endpoints = completion.endpoint_steps(numbered, window, settings)
+    job_steps = completion.job_steps(endpoints, window, settings)
     return Evidence(
         flows=bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
-        steps=own,
-        history=_history(job_steps),
+        steps=_spans(endpoints, "job_id", "addr").rename({"step": "step_index"}),
+        history=_spans(job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
-        members=job_members.select("job_id", "addr", "host"),
+        members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
     )
 
@@ -98,10 +99,11 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
     return 0.0 if within is None or not quick else max(float(within) / float(quick) - 1, 0.0)  # type: ignore[arg-type]
 
 
-def _history(job_steps: pl.DataFrame) -> pl.DataFrame:
+def _spans(steps: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """Begin each step where the one before it ended."""
     return (
-        job_steps.sort("job_id", "step")
-        .with_columns(start_ns=pl.col("end_ns").shift().over("job_id"), current=completion.IN_WINDOW)
+        steps.sort(*key, "step")
+        .with_columns(start_ns=pl.col("end_ns").shift().over(key), current=completion.IN_WINDOW)
         .filter(pl.col("ended"), pl.col("start_ns").is_not_null(), pl.col("start_ns") < pl.col("end_ns"))
-        .select("job_id", "start_ns", "end_ns", "current")
+        .select(*key, "step", "start_ns", "end_ns", "current")
     )

@@ -23,7 +23,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the
     job's steps are longer than its quick ones, or, where that is more, the excess itself over the step.
     """
-    work = own_work(evidence.flows, evidence.steps, evidence.groups)
+    work = own_work(evidence.flows, evidence.steps.filter("current"), evidence.groups)
     length = pl.col("end_ns") - pl.col("start_ns")
     work = work.filter(pl.col("usual_ns") >= settings.least_work * length).with_columns(
         excess=pl.col("own_ns") / pl.col("usual_ns") - 1,

@@ -43,14 +43,14 @@ def groups(*components: Iterable[str], job: str = "j") -> pl.DataFrame:
 
 
 def steps(addrs: Iterable[str], count: int, job: str = "j") -> pl.DataFrame:
-    """Return steps of a second each, one after another."""
+    """Return steps of a second each in the window, one after another."""
     rows = [
-        (job, addr, i, WINDOW.start_ns + i * STEP * MS, WINDOW.start_ns + (i + 1) * STEP * MS)
+        (job, addr, i, WINDOW.start_ns + i * STEP * MS, WINDOW.start_ns + (i + 1) * STEP * MS, True)
         for addr in addrs
         for i in range(count)
     ]
-    columns = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64}
-    return pl.DataFrame(rows, schema=columns, orient="row")
+    columns = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+    return pl.DataFrame(rows, schema={**columns, "current": pl.Boolean}, orient="row")
 
 
 def working(
@@ -134,7 +134,7 @@ def moving(
 def together(*jobs: Evidence) -> Evidence:
     """Return the evidence about several jobs as one."""
     frames = {
-        name: pl.concat([getattr(job, name) for job in jobs])
+        name: pl.concat([getattr(job, name) for job in jobs], how="diagonal")
         for name in ("flows", "steps", "history", "groups", "members")
     }
     return Evidence(**frames, window=jobs[0].window)
