@@ -4,11 +4,12 @@
 # make test    linter, type checker and every test
 # make scores  how right the results are on the captures of real training in tests/data/real
 # make accuracy  how right both methods are on simulated platforms and captures, as docs/accuracy.md; goes on where it was
+# make diagnosis  who is named when something goes wrong, and when nothing does, as docs/diagnosis.md; likewise
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo up down report latency env test scores accuracy clean
+.PHONY: setup demo up down report latency env test scores accuracy diagnosis clean
 
 setup: $(INSTALLED)
 
@@ -48,6 +49,10 @@ scores: setup
 accuracy: setup
 	-@$(BIN)/python -m accuracy run $(if $(FOLDERS),--folders $(FOLDERS))
 	@$(BIN)/python -m accuracy page $(if $(FOLDERS),--folders $(FOLDERS))
+
+diagnosis: setup
+	-@$(BIN)/python -m accuracy run --families troubles captures $(if $(FOLDERS),--folders $(FOLDERS))
+	@$(BIN)/python -m accuracy diagnosis $(if $(FOLDERS),--folders $(FOLDERS))
 
 clean:
 	rm -rf .venv .demo .accuracy

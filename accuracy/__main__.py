@@ -1,4 +1,4 @@
-"""`python -m accuracy run`, `page` or `wrong`: measure, write `docs/accuracy.md`, or say what is wrong in words."""
+"""`python -m accuracy run`, `wrong`, `page` or `diagnosis`: measure, say what is wrong in words, or write a page."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accuracy.families import FAMILIES
+from accuracy.diagnosis_page import write_diagnosis
+from accuracy.families import FAMILIES, TROUBLES
 from accuracy.faults import wrongs
 from accuracy.page import write_page
 from accuracy.running import run_missing
-from accuracy.runs import METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources, kept
+from accuracy.runs import EVERY_FAMILY, METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources, kept
 
 GROUPS = (*FAMILIES, "curves", "captures")
+"""What the page on accuracy is made of; troubles are run when they are named."""
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -30,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for method in arguments.method or METHODS[:1]:
                 for job, words in _wrongs(source, method):
                     _say(f"{source.group} {source.label}, {method}, {job}: {words}")
+    elif arguments.command == "diagnosis":
+        _say(f"Written: {write_diagnosis(arguments.out, arguments.seeds, arguments.folders)}")
     else:
         for file in write_page(arguments.out, arguments.seeds, arguments.folders):
             _say(f"Written: {file}")
@@ -55,16 +59,21 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--folders", type=Path, nargs="+", help="with flows, topology.csv and truth/, besides captures")
     for name in ("run", "wrong"):
         chosen = commands.add_parser(name, parents=[common])
-        chosen.add_argument("--families", nargs="+", choices=GROUPS, default=GROUPS, metavar="NAME")
+        chosen.add_argument(
+            "--families", nargs="+", choices=(*GROUPS, *TROUBLES, "troubles"), default=GROUPS, metavar="NAME"
+        )
         chosen.add_argument("--method", nargs="+", choices=METHODS)
         chosen.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
     page = commands.add_parser("page", parents=[common])
     page.add_argument("--out", type=Path, default=PROJECT / "docs" / "accuracy.md")
+    diagnosis = commands.add_parser("diagnosis", parents=[common])
+    diagnosis.add_argument("--out", type=Path, default=PROJECT / "docs" / "diagnosis.md")
     return parser
 
 
 def _sources(arguments: argparse.Namespace) -> Iterator[Source]:
-    yield from family_sources([name for name in arguments.families if name in FAMILIES], arguments.seeds)
+    named = [*arguments.families, *(TROUBLES if "troubles" in arguments.families else ())]
+    yield from family_sources([name for name in named if name in EVERY_FAMILY], arguments.seeds)
     if "curves" in arguments.families:
         yield from curve_sources(arguments.seeds)
     if "captures" in arguments.families:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from accuracy import collectors, courses, parallelisms, tenancy
+from accuracy import collectors, courses, parallelisms, tenancy, troubles
 from accuracy.drawing import Content
 from accuracy.platform import platform
 
@@ -62,6 +62,9 @@ CAPTURED = (
     *_at_most(0.03, "error_p95"),
 )
 """What captures of real training are held to."""
+
+CULPRITS = _at_least(0.98, "detected") + _at_least(0.95, "first_right") + _at_least(0.9, "kind_right")
+"""What is wanted where something is wrong; see `tallies.culprits`."""
 
 
 @dataclass(frozen=True)
@@ -173,3 +176,18 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 """By name, in the order of the page."""
+
+TROUBLES: Mapping[str, Family] = {
+    name: Family(sentence, content, CULPRITS, minutes=troubles.MINUTES, published=4, methods=("joint",))
+    for name, (sentence, content) in troubles.TROUBLES.items()
+} | {
+    "healthy": Family(
+        "Nothing is wrong with twelve jobs of 384 GPUs.",
+        troubles.healthy,
+        _at_most(0.01, "false_per_job_hour"),
+        minutes=troubles.HEALTHY_MINUTES,
+        published=4,
+        methods=("joint",),
+    )
+}
+"""Those of the page on diagnosis, likewise."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy.collectors import CURVES, point
-from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED
+from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, TROUBLES
 
 PROJECT = Path(__file__).resolve().parents[1]
 KEPT = PROJECT / ".accuracy"
@@ -20,6 +20,7 @@ FLOWS = {"flows": "", "flows.parquet": "", "flows_coarse.parquet": ", coarse"}
 """Names that a folder's records may have, and what is said of them."""
 
 METHODS = ("joint", "published")
+EVERY_FAMILY = {**FAMILIES, **TROUBLES}
 Result = Mapping[str, Any]
 
 
@@ -72,7 +73,7 @@ def version() -> str:
 def family_sources(names: Iterable[str], seeds: Sequence[int] | None) -> Iterator[Source]:
     """Yield the families' scenarios of some seeds, or of those that each family publishes."""
     for name in names:
-        family = FAMILIES[name]
+        family = EVERY_FAMILY[name]
         for seed in family.seeds if seeds is None else seeds:
             yield Source(name, str(seed), family.content(seed), family.minutes, seed, methods=family.methods)
 

@@ -57,6 +57,40 @@ def tally(results: Sequence[Result]) -> Tally:
     }
 
 
+LEAST_EFFECT, IN_TIME = 0.04, 2
+"""Longer steps, as a ratio, below which a fault is lost in the noise; windows within which one should be found."""
+
+
+def culprits(results: Sequence[Result]) -> Tally:
+    """Count what was said of faults together.
+
+    Returns
+    -------
+    `detected` : ratio of those named within two windows, by a subject that counts as right; of those that make steps
+        longer by 4 % or, as a hang does, leave none
+    `first_right`, `kind_right` : ratios of the same in which who was named first, and as what, is right
+    `false_per_job_hour`, and `counts` with `faults`, `loud` (the ones asked for), `detected`, `first_right`,
+    `kind_right`, `false_diagnoses`, `job_hours`
+    """
+    rows = [row for result in results for row in result["figures"]["faults"]]
+    loud = [row for row in rows if row["effect"] is None or row["effect"] >= LEAST_EFFECT]
+    counts: Tally = {
+        "faults": len(rows),
+        "loud": len(loud),
+        "detected": sum(row["named"] and row["delay"] <= IN_TIME for row in loud),
+        "first_right": sum(row["first_right"] for row in loud),
+        "kind_right": sum(row["kind_right"] for row in loud),
+        **{
+            name: sum(result["figures"]["all"][name] for result in results) for name in ("false_diagnoses", "job_hours")
+        },
+    }
+    return {
+        **{name: ratio(counts[name], counts["loud"]) for name in ("detected", "first_right", "kind_right")},
+        "false_per_job_hour": ratio(counts["false_diagnoses"], counts["job_hours"]),
+        "counts": counts,
+    }
+
+
 def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 

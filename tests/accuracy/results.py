@@ -27,6 +27,8 @@ def result(**changes: Any) -> dict[str, Any]:
             "bands", [{"job": "chat", "of": "jobs", "band": "0.99 to 1", "right": 4, "wrong": 0}]
         ),
         "invented": [],
+        "faults": changes.get("of_faults", []),
+        "false_diagnoses": changes.get("false", []),
     }
     kept = {"figures": figures, "errors": [0.0, 0.001], "confidence": [1.0] * 4, "version": "v", "cpu_s": 1.0}
     return kept | {name: changes[name] for name in ("errors", "confidence") if name in changes}

@@ -1,0 +1,208 @@
+"""Platforms on which something goes wrong, or nothing: what, to jobs of what size and layout, and when, is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from accuracy.drawing import GPUS, Content, Draw
+
+MINUTES = 5
+ONSET_S = (125.0, 165.0)
+"""When it begins: in the third minute, when a job's usual course is known; two minutes and more of it are left."""
+
+HOSTS = (8, 16, 32, 64)
+"""Of the job in trouble: 64 to 512 GPUs; `large` troubles have 2,048."""
+
+LAYOUTS: tuple[Content, ...] = (
+    {"tp": 8, "pp": 1},
+    {"tp": 4, "pp": 1},
+    {"tp": 8, "pp": 2},
+    {"tp": 8, "pp": 4},
+    {"tp": 4, "pp": 4},
+    {"tp": 8, "pp": 4, "chunks": 2, "peer_channels": 1, "micro_batches": 8, "model": "22b", "layers": 48},
+)
+
+Fault = Callable[[Draw, Content], Content]
+"""Draws a fault of a job: its keys but `start_s`."""
+
+
+def trouble(name: str, fault: Fault, **fixed: Any) -> Callable[[int], Content]:
+    """Return what draws a platform of two jobs, the first of which meets a fault while the other is well.
+
+    Parameters
+    ----------
+    fixed : keys of the job in trouble that are not drawn, or `hosts`
+    """
+
+    def content(seed: int) -> Content:
+        draw = Draw(name, seed)
+        # Seeds go through the sizes in turn, so that a few of them have all.
+        hosts = fixed.get("hosts", HOSTS[seed % len(HOSTS)])
+        layout = draw.one_of(*LAYOUTS) | {key: value for key, value in fixed.items() if key != "hosts"}
+        job = draw.dense("ill", hosts, (3.0, 6.0), **layout)
+        well = draw.dense("well", 4, tp=8)
+        begins = {"start_s": draw.between(*ONSET_S)}
+        made = {"jobs": [job, well], "fabric": draw.fabric()}
+        return made | {"faults": [begins | fault(draw, made)], "collector": {"retransmitted": 0.0005}}
+
+    return content
+
+
+def _ranks(job: Content) -> int:
+    return len(job["hosts"]) * GPUS
+
+
+def slow_gpu(factor: float) -> Fault:
+    def fault(draw: Draw, made: Content) -> Content:
+        rank = int(draw.rng.integers(_ranks(made["jobs"][0])))
+        return {"kind": "slow_gpu", "job": "ill", "rank": rank, "factor": factor}
+
+    return fault
+
+
+def slow_nic(factor: float) -> Fault:
+    def fault(draw: Draw, made: Content) -> Content:
+        return slow_gpu(1.0)(draw, made) | {"kind": "slow_nic", "factor": factor}
+
+    return fault
+
+
+def flapping(draw: Draw, made: Content) -> Content:
+    return slow_nic(0.05)(draw, made) | {"kind": "link_flap", "every_s": draw.between(15, 25), "down_s": 6.0}
+
+
+def _leaf(draw: Draw, made: Content) -> str:
+    """Return a leaf that the job's rails use: its first hosts' pod comes first, one leaf per GPU."""
+    pods = -(-len(made["jobs"][0]["hosts"]) // made["fabric"]["hosts_per_leaf"])
+    return f"leaf-{int(draw.rng.integers(pods * GPUS)):03d}"
+
+
+def _spine(draw: Draw, made: Content) -> str:
+    return f"spine-{int(draw.rng.integers(made['fabric']['spines'])):02d}"
+
+
+def degraded_leaf(draw: Draw, made: Content) -> Content:
+    return {"kind": "degraded_switch", "switch": _leaf(draw, made), "factor": draw.one_of(0.25, 0.4)}
+
+
+def degraded_spine(draw: Draw, made: Content) -> Content:
+    return {"kind": "degraded_switch", "switch": _spine(draw, made), "factor": draw.one_of(0.25, 0.4)}
+
+
+def degraded_link(draw: Draw, made: Content) -> Content:
+    return degraded_leaf(draw, made) | {"kind": "degraded_link", "neighbour": _spine(draw, made)}
+
+
+def collision(draw: Draw, made: Content) -> Content:
+    return degraded_link(draw, made) | {"kind": "ecmp_collision", "factor": draw.one_of(0.3, 0.5)}
+
+
+def checkpoint_stall(draw: Draw, made: Content) -> Content:
+    del made
+    return {"kind": "checkpoint_stall", "job": "ill", "steps": draw.one_of(4, 6), "pause_s": draw.between(4, 8)}
+
+
+def data_loader_stalls(draw: Draw, made: Content) -> Content:
+    del made
+    return {"kind": "data_loader_stalls", "job": "ill", "steps": draw.one_of(2, 3), "pause_s": draw.between(1, 2)}
+
+
+def slow_stage(draw: Draw, made: Content) -> Content:
+    stage = int(draw.rng.integers(made["jobs"][0]["pp"]))
+    return {"kind": "slow_stage", "job": "ill", "pp_stage": stage, "factor": draw.one_of(1.3, 1.5), "start_s": 0.0}
+
+
+def hang(seed: int) -> Content:
+    """A job hangs until the data end; the other goes on."""
+    draw = Draw("hang", seed)
+    job = draw.dense("ill", HOSTS[seed % len(HOSTS)], (3.0, 6.0), **draw.one_of(*LAYOUTS))
+    well = draw.dense("well", 4, tp=8)
+    restart = {"job": "ill", "at_s": draw.between(*ONSET_S), "pause_s": 600.0, "stop": "hang"}
+    return {"jobs": [job, well], "fabric": draw.fabric(), "restarts": [restart]}
+
+
+def healthy(seed: int) -> Content:
+    """Twelve jobs with nothing wrong: uneven samples and costs, checkpoints, pauses, and some that come, go or move."""
+    draw = Draw("healthy", seed)
+    jobs = [
+        draw.dense(f"job{at:02d}", hosts, (2.5, 8.0), **(layout | _uneven(draw, at)))
+        for at, (hosts, layout) in enumerate(zip(HEALTHY_HOSTS, draw.shuffled(HEALTHY_LAYOUTS), strict=True))
+    ]
+    names = draw.shuffled([job["name"] for job in jobs])
+    starts, stops, moves = names[:2], names[2:4], names[4]
+    habits = [
+        {"job": names[5], "cost_spread": draw.between(0.05, 0.2)},
+        {"job": names[6], "pauses": 0.05, "pause_ms": draw.between(100, 400)},
+        {"job": names[7], "checkpoint_steps": 40, "read_mb": 50.0},
+        {"job": names[8], "drift": 0.02},
+    ]
+    lives = [{"job": name, "start_s": draw.between(60, 300)} for name in starts]
+    lives += [{"job": name, "end_s": draw.between(300, 540)} for name in stops]
+    restart = {"job": moves, "at_s": draw.between(200, 400), "pause_s": draw.between(20, 60), "stop": "in_order"}
+    return {
+        "jobs": jobs,
+        "fabric": draw.fabric(),
+        "habits": habits,
+        "lives": lives,
+        "restarts": [restart],
+        "collector": {"retransmitted": 0.0005},
+    }
+
+
+def _uneven(draw: Draw, at: int) -> Content:
+    return {"sequence_spread": draw.between(0.05, 0.2)} if at % 4 == 0 else {}
+
+
+HEALTHY_MINUTES = 10
+HEALTHY_HOSTS = (8, 8, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2)
+HEALTHY_LAYOUTS: tuple[Content, ...] = tuple({"tp": tp, "pp": pp} for tp in (4, 8) for pp in (1, 1, 1, 2, 2, 2))
+
+CROSSING: Content = {"gradient_sync": "after", "channels": 8}
+"""Gradients that no computing hides, over as many queue pairs as hit most uplinks: so that a switch matters."""
+
+TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
+    "slow_gpu_1.1": ("A GPU computes 1.1 times as long.", trouble("slow_gpu_1.1", slow_gpu(1.1))),
+    "slow_gpu_1.3": ("A GPU computes 1.3 times as long.", trouble("slow_gpu_1.3", slow_gpu(1.3))),
+    "slow_gpu_2": ("A GPU computes twice as long.", trouble("slow_gpu_2", slow_gpu(2.0))),
+    "slow_gpu_of_2048": (
+        "One of 2,048 GPUs computes 1.3 times as long.",
+        trouble("slow_gpu_of_2048", slow_gpu(1.3), hosts=256),
+    ),
+    "slow_nic_half": (
+        "A NIC has half of its rate; gradients wait for the backward pass.",
+        trouble("slow_nic_half", slow_nic(1 / 2), gradient_sync="after"),
+    ),
+    "slow_nic_third": ("A NIC has a third of its rate.", trouble("slow_nic_third", slow_nic(1 / 3))),
+    "degraded_leaf": (
+        "A leaf switch has a quarter to two fifths of its rate.",
+        trouble("degraded_leaf", degraded_leaf, **CROSSING),
+    ),
+    "degraded_spine": ("A spine switch has.", trouble("degraded_spine", degraded_spine, **CROSSING)),
+    "degraded_link": (
+        "One link between a leaf and a spine has, both ways.",
+        trouble("degraded_link", degraded_link, **CROSSING),
+    ),
+    "collision": (
+        "What crosses one link one way has a third or half of its rate, as where two tenants meet.",
+        trouble("collision", collision, **CROSSING),
+    ),
+    "link_flap": (
+        "A NIC's link is all but gone for six seconds, three or four times a minute.",
+        trouble("link_flap", flapping, gradient_sync="after"),
+    ),
+    "checkpoint_stall": (
+        "Every fourth or sixth step waits for a checkpoint, for 4 to 8 s.",
+        trouble("checkpoint_stall", checkpoint_stall),
+    ),
+    "data_loader_stalls": (
+        "In every second or third step one rank, another each time, waits for 1 to 2 s.",
+        trouble("data_loader_stalls", data_loader_stalls),
+    ),
+    "slow_stage": (
+        "One of four pipeline stages takes 1.3 or 1.5 times as long, all the time.",
+        trouble("slow_stage", slow_stage, tp=8, pp=4, micro_batches=8),
+    ),
+    "hang": ("A job hangs until the data end.", hang),
+}
+"""By name, in the order of the page: what goes wrong, and what draws it."""

@@ -1,0 +1,68 @@
+"""The page on diagnosis: what was asked of, what was named, and what was said of nobody's fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accuracy import runs
+from accuracy.diagnosis_page import write_diagnosis
+from accuracy.families import DEVELOPMENT_SEEDS, TROUBLES
+from accuracy.runs import family_sources, keep
+from accuracy.tallies import culprits
+from llmprism_tasks.simulate import build_scenario
+from tests.accuracy.results import result
+
+
+@pytest.fixture(autouse=True)
+def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+
+
+def fault(**changes: Any) -> dict[str, Any]:
+    row = {"kind": "slow_gpu", "subject": "addr:1", "named": True, "first": "addr:1", "first_right": True, "delay": 1}
+    return row | {"kinds": ["slow_compute"], "kind_right": True, "effect": 0.2} | changes
+
+
+@pytest.mark.parametrize(
+    ("rows", "loud", "detected"),
+    [
+        ([fault()], 1, 1),
+        ([fault(effect=0.04), fault(effect=0.039)], 1, 1),
+        ([fault(effect=None)], 1, 1),
+        ([fault(delay=2), fault(delay=3)], 2, 1),
+        ([fault(named=False, delay=None, first=None, first_right=False)], 1, 0),
+    ],
+    ids=["named", "in the noise", "a hang", "late", "not named"],
+)
+def test_faults_above_the_noise_are_asked_for_in_time(rows: list[dict[str, Any]], loud: int, detected: int) -> None:
+    counted = culprits([result(of_faults=rows)])["counts"]
+    assert (counted["loud"], counted["detected"]) == (loud, detected)
+
+
+def test_false_diagnoses_are_counted_over_the_hours_of_all_runs() -> None:
+    tallied = culprits([result(false_diagnoses=1, job_hours=2.0), result(job_hours=3.0)])
+    assert tallied["false_per_job_hour"] == pytest.approx(1 / 5)
+    assert tallied["detected"] is None
+
+
+def test_the_page_has_every_trouble_and_says_what_was_wrong(tmp_path: Path) -> None:
+    for seed, row in ((100, fault()), (101, fault(named=False, first="addr:2", first_right=False, kind_right=False))):
+        (source,) = family_sources(["slow_gpu_2"], [seed])
+        keep(source, "joint", result(of_faults=[row], job_hours=0.5, false_diagnoses=1))
+    text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
+    assert all(f"| {name} |" in text for name in TROUBLES)
+    assert (
+        "| slow_gpu_2 | A GPU computes twice as long. | 2 | 2 | 1 of 2 ✗ | 1 of 2 ✗ | 1 of 2 ✗ | 2 in 1.0 h |" in text
+    )
+    assert "- slow_gpu_2 101 (+20%): slow_gpu of addr:1: not named, but addr:2 was" in text
+    assert "not measured" in text
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_every_seed_draws_a_platform_with_its_trouble(name: str) -> None:
+    for seed in DEVELOPMENT_SEEDS[:4]:
+        scenario = build_scenario(name, TROUBLES[name].content(seed))
+        assert len(scenario.faults) + len(scenario.restarts) == 1
