@@ -68,8 +68,8 @@ def _families(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
     )
     yield (
         f"*Above the floor*: faults that make steps longer by {LEAST_EFFECT:.0%} on average, or leave none; of these "
-        "the rest is asked. *Detected*: named within two windows of the onset, by a subject that counts as right. *First "
-        "right*: nobody else was named before. *Kind right*: called what it is. *False*: diagnoses of no fault. "
+        "the rest is asked. *Detected*: named within two windows of the onset, by a subject that counts as right. "
+        "*First right*: nobody else was named before. *Kind right*: called what it is. *False*: diagnoses of no fault. "
         f"{MISSED} marks what misses its bound (98 %, 95 %, 90 %, and 0.01 per job-hour where all is well)."
     )
     yield "What was wrong:"
