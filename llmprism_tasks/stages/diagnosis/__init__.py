@@ -12,11 +12,12 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import cross_group, cross_step, straggler, switch_level
+from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.windows import Window
 
 TROUBLES = (straggler.find, switch_level.find, cross_group.find, cross_step.find)
-"""One function per kind of trouble: evidence and settings in, rows of `diagnoses` out."""
+"""One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
 
 
 def diagnosis(
@@ -47,5 +48,5 @@ def diagnosis(
     if evidence is None:
         return (frames.empty("diagnoses"),)
     found = [find(evidence, settings.diagnosis) for find in TROUBLES]
-    rows = pl.concat(found).with_columns(window_start_ns=pl.lit(window.start_ns))
+    rows = assembled(pl.concat(found), evidence, settings).with_columns(window_start_ns=pl.lit(window.start_ns))
     return (frames.conform(rows, "diagnoses"),)

@@ -1,0 +1,104 @@
+"""Assembly: what the finders found -> diagnoses: what explains what, who is worst, what it costs and what proves it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.diagnosis import proof
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+
+Row = dict[str, Any]
+
+DEVICES = ("addr", "host", "link", "switch")
+"""Subjects that can be at fault; jobs, data-parallel groups and pipeline stages only show what a device does."""
+
+CAUSE_UNKNOWN = ("straggler", "switch_level")
+"""Kinds that say who is slow, not why."""
+
+EFFECTS = ("cross_step", "cross_group")
+"""Kinds that say what a job suffers."""
+
+MOST = 0.5
+"""Share of its job's loss above which a cause leaves less to all others together than it takes itself."""
+
+
+def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:
+    """Make diagnoses of what the finders found.
+
+    Parameters
+    ----------
+    found : rows of `evidence.ROW`, in any order
+
+    Returns
+    -------
+    those that no other explains, with `rank` and `evidence_sql`, the worst first
+    """
+    hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
+    rows = ranked(unexplained(one_cause_each(found.to_dicts(), hosts)))
+    begins = dict(evidence.flows.group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
+    for row in rows:
+        since_ns = begins.get(row["job_id"], evidence.window.start_ns)
+        row["evidence_sql"] = proof.query(row, since_ns, evidence.window, settings)
+    return pl.DataFrame(rows, schema=ROW | {"rank": pl.Int32, "evidence_sql": pl.String})
+
+
+def one_cause_each(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
+    """Of what is found of one device at one time, keep the worst; a host and a NIC in it are one device.
+
+    Parameters
+    ----------
+    hosts : job and NIC to host
+    """
+    kept: list[Row] = []
+    for row in sorted(found, key=_worst_first):
+        if row["subject_type"] not in DEVICES or not any(_one_trouble(row, worse, hosts) for worse in kept):
+            kept.append(row)
+    return kept
+
+
+def unexplained(found: list[Row]) -> list[Row]:
+    """Leave out devices that are slow without a known cause while a known one takes most of what their job loses."""
+    causes = [
+        row
+        for row in found
+        if row["kind"] not in CAUSE_UNKNOWN + EFFECTS and (row["confidence"] or 0) >= MOST  # unknown is no explanation
+    ]
+    return [
+        row
+        for row in found
+        if row["kind"] not in CAUSE_UNKNOWN
+        or not any(row["job_id"] == cause["job_id"] and _together(row, cause) for cause in causes)
+    ]
+
+
+def ranked(found: list[Row]) -> list[Row]:
+    """Number the suspects of each job from the worst, which is 1; what is no device has no `rank`."""
+    places: dict[str, int] = defaultdict(int)
+    ordered = []
+    for row in sorted(found, key=_worst_first):
+        suspect = row["subject_type"] in DEVICES
+        places[row["job_id"]] += suspect
+        ordered.append(row | {"rank": places[row["job_id"]] if suspect else None})
+    return ordered
+
+
+def _one_trouble(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> bool:
+    if row["job_id"] != other["job_id"] or not _together(row, other):
+        return False
+    one, two = ((row["subject_type"], row["subject"]), (other["subject_type"], other["subject"]))
+    within = {("host", hosts.get((row["job_id"], name))) for kind, name in (one, two) if kind == "addr"}
+    return one == two or bool({one, two} & within)
+
+
+def _together(row: Row, other: Row) -> bool:
+    return bool(row["start_ns"] < other["end_ns"] and other["start_ns"] < row["end_ns"])
+
+
+def _worst_first(row: Row) -> tuple[Any, ...]:
+    """Order by the share of time that the subject is known to cost; what is not known to cost any comes last."""
+    names = (row["job_id"], row["kind"], row["subject_type"], row["subject"])
+    return (-row["severity"] * (row["confidence"] or 0), -row["score"], *names)

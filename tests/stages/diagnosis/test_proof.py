@@ -1,0 +1,178 @@
+"""The query of a diagnosis returns exactly the flows that its finder looked at, on DuckDB and on DuckLake."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MB, WINDOW, flows, settings
+from job_evidence import history, moving, together, working
+
+from llmprism_tasks import frames
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis import cross_group, cross_step, straggler, switch_level
+from llmprism_tasks.stages.diagnosis.assembly import assembled
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.windows import Window
+
+LETTERS = {"abc": 100.0, "def": 100.0, "ghi": 100.0, "jkl": 40.0}
+LEAVES = {"abc": ["l1", "s1", "l2"], "def": ["l1", "s2", "l2"], "ghi": ["l2", "s1", "l1"], "jkl": ["l1", "l2", "s1"]}
+LATE = {"a": [500.0] * 10, "b": [700.0] * 10, "c": [500.0] * 10, "d": [500.0] * 10}
+PIPED = [(step * 1000 + at, step * 1000 + at + 1, *pair, 8 * MB) for step in range(10) for at, pair in ((5, "xb"),)]
+
+
+@pytest.fixture(params=["duckdb", "ducklake"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
+    place = tmp_path / "warehouse"
+    return open_warehouse(f"ducklake:{place}" if request.param == "ducklake" else str(place), lock_wait_s=5)
+
+
+def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> list[pl.DataFrame]:
+    """Write what the evidence was gathered from, and much that is none; return what each query finds."""
+    diagnoses = assembled(found, evidence, settings()).with_columns(window_start_ns=pl.lit(WINDOW.start_ns))
+    pair = ["job_id", "src_addr", "dst_addr"]
+    pairs = evidence.flows.select(*pair, "kind").unique().with_columns(flows=1, bytes=1, distinct_sizes=1, confidence=1)
+    numbered = evidence.groups.rename({"component": "dp_group"})
+    tables = {
+        "pairs": pairs,
+        "job_members": evidence.members.select("job_id", "addr", "host")
+        .join(numbered, on=["job_id", "addr"], how="left")
+        .with_columns(pp_stage=pl.col("host").rank("dense") % 2),
+        "diagnoses": diagnoses,
+    }
+    now = {name: frame.with_columns(window_start_ns=pl.lit(WINDOW.start_ns)) for name, frame in tables.items()}
+    for window in (WINDOW.shifted(-6), WINDOW.shifted(-1), WINDOW, WINDOW.shifted(1)):
+        inside = pl.col("window_start_ns") == window.start_ns
+        rows = pl.concat([evidence.flows.filter(inside).drop("job_id", "kind"), unrelated(evidence, window)])
+        store.replace(warehouse, window, {"flows": rows} | (now if window == WINDOW else {}))
+    return [store.query(warehouse, sql) for sql in diagnoses["evidence_sql"]]
+
+
+def unrelated(evidence: Evidence, window: Window) -> pl.DataFrame:
+    """Return flows that no finder looks at: control messages, other pairs, other times."""
+    names = frames.empty("flows").columns
+    control = evidence.flows.head(3).select(names).with_columns(bytes=pl.lit(64, dtype=pl.Int64))
+    strangers = flows([(5, 9, "a", "storage", 80 * MB), (5, 9, "storage", "b", 80 * MB)])
+    shift = pl.lit(window.start_ns) - pl.lit(WINDOW.start_ns)
+    moved = [
+        rows.with_columns(pl.col("window_start_ns", "flow_start_ns", "flow_end_ns") + shift)
+        for rows in (control.with_columns(window_start_ns=pl.lit(WINDOW.start_ns)), strangers)
+    ]
+    early_or_late = evidence.flows.select(names) if window not in (WINDOW, WINDOW.shifted(-1)) else control.clear()
+    elsewhere = early_or_late.filter(pl.col("window_start_ns") == WINDOW.start_ns).with_columns(
+        pl.col("window_start_ns", "flow_start_ns", "flow_end_ns") + shift
+    )
+    return pl.concat([*moved, elsewhere])
+
+
+def same(found: pl.DataFrame, expected: pl.DataFrame) -> bool:
+    """Tell whether the flows are the same, each as often; the query's are in order of time."""
+    assert found["flow_start_ns"].is_sorted()
+    names = ["flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes", "kind"]
+    return found.height > 0 and found.select(names).sort(names).equals(expected.select(names).sort(names))
+
+
+def looked_at(evidence: Evidence, *, kinds: tuple[str, ...], timed: bool = False) -> pl.DataFrame:
+    long = (pl.col("bytes") >= DiagnosisSettings().least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+    return evidence.flows.filter(pl.col("kind").is_in(kinds), long if timed else pl.lit(value=True))
+
+
+def test_a_straggler_is_proven_by_what_it_and_its_peers_moved(warehouse: Warehouse) -> None:
+    slow = working([LATE], pp=PIPED)
+    other = moving({"mno": 100.0}, job="k")
+    evidence = together(slow, dataclasses.replace(other, flows=other.flows.select(slow.flows.columns)))
+    found = straggler.find(evidence, DiagnosisSettings())
+    (proof,) = proven(warehouse, evidence, found)
+    job = looked_at(evidence, kinds=("dp", "pp")).filter(pl.col("job_id") == "j")
+    assert same(proof, job)
+    own = job.filter((pl.col("src_addr") == "b") | (pl.col("dst_addr") == "b"))
+    assert same(proof.filter("of_subject"), own)
+    assert own["kind"].unique().sort().to_list() == ["dp", "pp"]
+
+
+def test_only_the_time_of_the_trouble_counts(warehouse: Warehouse) -> None:
+    evidence = working([LATE | {"b": [500.0] * 5 + [700.0] * 5}])
+    found = straggler.find(evidence, DiagnosisSettings())
+    (proof,) = proven(warehouse, evidence, found)
+    late = evidence.flows.filter(pl.col("flow_start_ns") >= found["start_ns"][0])
+    assert same(proof, late)
+    assert late.height < evidence.flows.height
+
+
+def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_and_before(warehouse: Warehouse) -> None:
+    def tenant(names: Callable[[str], str], job: str) -> Evidence:
+        rates = {names(part): 40.0 if part in ("abc", "def") else 100.0 for part in LETTERS}
+        leaves = {names(part): ["l1"] if part in ("abc", "def") else ["l2"] for part in LETTERS}
+        return moving(rates, paths=leaves, before=dict.fromkeys(rates, 100.0), job=job)
+
+    evidence = together(tenant(str, "j"), tenant(str.upper, "k"))
+    found = switch_level.find(evidence, DiagnosisSettings())
+    of_j, of_k = proven(warehouse, evidence, found)
+    timed = looked_at(evidence, kinds=("dp", "pp"), timed=True)
+    crossing = pl.col("switch_path").list.contains("l1")
+    for proof, job in ((of_j, "j"), (of_k, "k")):
+        assert same(proof, timed.filter((pl.col("job_id") == job) | crossing))
+        assert same(proof.filter("of_subject"), timed.filter(crossing))
+
+
+def test_a_group_is_proven_by_its_gradients_and_those_of_its_peers(warehouse: Warehouse) -> None:
+    evidence = moving(LETTERS, {"ad": 100.0})
+    (proof,) = proven(warehouse, evidence, cross_group.find(evidence, DiagnosisSettings()))
+    gradients = looked_at(evidence, kinds=("dp",), timed=True)
+    assert same(proof, gradients)
+    assert same(proof.filter("of_subject"), gradients.filter(pl.col("src_addr").is_in(list("jkl"))))
+
+
+def test_a_slow_job_is_proven_by_its_flows_from_the_look_back_on(warehouse: Warehouse) -> None:
+    evidence = dataclasses.replace(
+        moving(LETTERS, before=LETTERS), history=history([1000] * 20 + [1500] * 10, current=10)
+    )
+    (proof,) = proven(warehouse, evidence, cross_step.find(evidence, DiagnosisSettings()))
+    assert same(proof, evidence.flows)
+    assert proof["window_start_ns"].unique().sort().to_list() == [WINDOW.shifted(-1).start_ns, WINDOW.start_ns]
+
+
+SUBJECTS: list[tuple[dict[str, Any], pl.Expr, pl.Expr]] = [
+    (
+        {"subject_type": "host", "subject": "host-a", "peers": ["host-b", "d"]},
+        pl.any_horizontal(pl.col("src_addr", "dst_addr") == "a"),
+        pl.any_horizontal(pl.col("src_addr", "dst_addr").is_in(["a", "b", "d"])),
+    ),
+    (
+        {"subject_type": "pp_stage", "subject": "1", "peers": None},
+        pl.any_horizontal(pl.col("src_addr", "dst_addr").is_in(list("acegik"))),
+        pl.any_horizontal(pl.col("src_addr", "dst_addr").is_in(list("acegik"))),
+    ),
+    (
+        {"subject_type": "link", "subject": "l1 - s1", "peers": None},
+        pl.col("src_addr").is_in(list("abcghi")),
+        pl.lit(value=True),
+    ),
+]
+
+
+@pytest.mark.parametrize(("named", "own", "compared"), SUBJECTS)
+def test_each_type_of_subject_has_its_flows(
+    warehouse: Warehouse, named: dict[str, Any], own: pl.Expr, compared: pl.Expr
+) -> None:
+    """Links are crossed either way, and only where their switches follow each other."""
+    evidence = moving(LETTERS, paths=LEAVES)
+    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns, "score": 9.0, "severity": 0.5, "confidence": 1.0}
+    row = {"job_id": "j", "kind": "a kind of its own", "explanation": "It's slow."} | times | named
+    (proof,) = proven(warehouse, evidence, pl.DataFrame([row], schema=ROW))
+    assert same(proof, evidence.flows.filter(compared))
+    assert same(proof.filter("of_subject"), evidence.flows.filter(own))
+
+
+def test_a_name_with_a_quote_in_it_is_text(warehouse: Warehouse) -> None:
+    evidence = moving(LETTERS, paths=LEAVES | {"abc": ["o'leaf"]})
+    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns, "score": 9.0, "severity": 0.5, "confidence": 1.0}
+    names = {"job_id": "j", "kind": "degraded_switch", "subject_type": "switch", "subject": "o'leaf"}
+    (proof,) = proven(warehouse, evidence, pl.DataFrame([names | times | {"explanation": "so"}], schema=ROW))
+    assert proof["of_subject"].sum() == 12
