@@ -1,4 +1,4 @@
-"""Restarts: what a pair sent before it fell silent for long belongs to another run, of the same job or of another.
+"""Restarts: what was sent before a long silence belongs to another run, of the same job or of another.
 
 Jobs follow each other on the same hosts, and a job that crashed comes back after a pause. Their steps last differently
 long, move other bytes, and are counted anew; one rhythm for both would be that of neither.
@@ -20,38 +20,57 @@ of pairs and parts is a hundred times smaller than that of flows."""
 def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
     """Leave out what pairs sent before their last long silence, if it began before the window.
 
-    Silent for long is a pair that sends nothing for `restart_silence_s`, and for `restart_ratio` times as long as it
-    usually does: between steps of 90 s it may be silent for most of a minute. When a silence begins in the window, the
-    run before it still has steps to be told. A pair that has not come back takes no part in the run there is now.
+    When a silence begins in the window, the run before it still has steps to be told. A pair that has not come back
+    takes no part in the run there is now.
 
     Parameters
     ----------
     bulk : bulk flows, look-back included
     """
-    part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // RESOLUTION
-    parts = (
-        bulk.select(*PAIR, part=pl.col("flow_start_ns") // part_ns, last=pl.col("flow_end_ns") // part_ns)
-        .group_by(*PAIR, "part")
-        .agg(pl.col("last").max())
-    )
-    now = parts.select(PAIR).unique().with_columns(part=window.end_ns // part_ns, last=window.end_ns // part_ns)
-    parts = (
-        pl.concat([parts, now.select(parts.columns)], how="vertical_relaxed")
-        .sort(*PAIR, "part")
-        .with_columns(since=pl.col("last").cum_max().shift().over(PAIR))
-        .with_columns(silence=pl.col("part") - pl.col("since"))
-    )
-    usual = pl.col("silence").median().over(PAIR)
-    restarted = (
-        (pl.col("silence") > RESOLUTION)
-        & (pl.col("silence") >= settings.restart_ratio * usual)
-        & ((pl.col("since") + 1) * part_ns <= window.start_ns)
-    )
-    begins = parts.filter(restarted).group_by(PAIR).agg(begins=pl.col("part").max())
-    if begins.is_empty():
+    part_ns = _part_ns(settings)
+    long = _long_silences(bulk, PAIR, window, settings).filter((pl.col("since") + 1) * part_ns <= window.start_ns)
+    if long.is_empty():
         return bulk
+    begins = long.group_by(PAIR).agg(begins=pl.col("part").max())
     return (
         bulk.join(begins, on=PAIR, how="left")
         .filter(pl.col("flow_start_ns") // part_ns >= pl.col("begins").fill_null(0))
         .drop("begins")
     )
+
+
+def _part_ns(settings: TrafficSettings) -> int:
+    return int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // RESOLUTION
+
+
+def _long_silences(bulk: pl.DataFrame, key: list[str], window: Window, settings: TrafficSettings) -> pl.DataFrame:
+    """Find where pairs or jobs were silent for long: `key`, `since` (the last part before), `part` (the first after).
+
+    That is for `restart_silence_s`, and for `restart_ratio` times as long as in half of all other time, of which so
+    much must have been seen at least: between steps of 90 s a pair may be silent for most of a minute, though in the
+    synchronisation that ends them it sends without a pause.
+    """
+    part_ns, end = _part_ns(settings), window.end_ns // _part_ns(settings)
+    parts = (
+        bulk.select(*key, part=pl.col("flow_start_ns") // part_ns, last=pl.col("flow_end_ns") // part_ns)
+        .group_by(*key, "part")
+        .agg(pl.col("last").max())
+    )
+    now = parts.select(key).unique().with_columns(part=pl.lit(end, pl.Int64), last=pl.lit(end, pl.Int64))
+    silences = (
+        pl.concat([parts, now.select(parts.columns)])
+        .sort(*key, "part")
+        .with_columns(since=pl.col("last").cum_max().shift().over(key), time=pl.col("part").diff().over(key))
+        .with_columns(silence=pl.col("part") - pl.col("since"), seen=pl.col("time").sum().over(key))
+    )
+    long = silences.filter(pl.col("silence") > RESOLUTION)
+    usual = (
+        long.select(*key, "part", shorter=pl.col("silence") / settings.restart_ratio)
+        .join(silences.select(*key, "silence", "time"), on=key)
+        .filter(pl.col("silence") <= pl.col("shorter"))
+        .group_by(*key, "part")
+        .agg(usual=pl.col("time").sum())
+    )
+    other = pl.col("seen") - pl.col("time")
+    known = usual.filter(pl.col("usual") >= RESOLUTION)
+    return long.join(known, on=[*key, "part"]).filter(pl.col("usual") >= other / 2).select(*key, "since", "part")

@@ -66,3 +66,17 @@ def test_a_pair_that_has_not_come_back_is_in_no_run_now() -> None:
 
 def test_a_single_burst_is_no_run_that_ended() -> None:
     assert since_restart(sent([30.0]), WINDOW, DEFAULT).height == 1
+
+
+@pytest.mark.parametrize("burst", [1.8, 7.4])
+def test_the_silence_between_long_steps_is_usual(burst: float) -> None:
+    """Bursts touch several parts of the time that is looked at, and these are no silences that count."""
+    flows = sent([start for begin in (0, 86, 172) for start in every(0.1, begin, begin + burst)])
+    assert since_restart(flows, WINDOW, DEFAULT).height == flows.height
+
+
+@pytest.mark.parametrize(("run", "restarted"), [(4.0, False), (14.0, True)])
+def test_what_is_usual_must_have_been_seen_for_ten_seconds(run: float, *, restarted: bool) -> None:
+    """A burst and a silence after it may be a step; a run is longer than a burst."""
+    flows = pl.concat([sent(every(0.1, 4, 4 + run)), sent(every(0.1, 177, 180))])
+    assert (since_restart(flows, WINDOW, DEFAULT)["flow_start_ns"].min() == 177 * SECOND) == restarted
