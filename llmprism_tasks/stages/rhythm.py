@@ -204,7 +204,8 @@ def _explained(
     """Return for each group the share of bytes that its period explains: `group`, `explained`.
 
     It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
-    whose bytes never repeat).
+    whose bytes never repeat): if it was seen often, for among many pairs that send at random some always seem to have
+    one, and so often as those two or three times all send.
     """
     around, size_class = periods.select("group", around=pl.col("period_ns")), pl.col("size_class")
     pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
@@ -218,7 +219,8 @@ def _explained(
             )
         )
     )
-    rest = pairs.join(repeats, on=PAIR, how="anti")
+    often = periodic.filter(pl.col("bursts") > bursts.FEW).select("group").unique()
+    rest = pairs.join(repeats, on=PAIR, how="anti").join(often, on="group", how="semi")
     slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
         *PAIR, ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor().alias("slot")
     )

@@ -16,7 +16,6 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import rhythm
 
 DEFAULT = settings().rhythm
-BY_CHANCE = "two messages that have one size by chance are believed, for they are far apart"
 NICS = [f"n{i:02}" for i in range(20)]
 
 
@@ -82,9 +81,7 @@ def test_a_period_goes_on_for_most_of_the_time(last: float, found: float | None)
     assert period_ms(ring("ab", every(1000, count=20)), messages("c", "a", [last], MB)) == found
 
 
-@pytest.mark.parametrize(
-    ("share", "found"), [(0.45, 1000.0), pytest.param(0.55, None, marks=pytest.mark.xfail(reason=BY_CHANCE))]
-)
+@pytest.mark.parametrize(("share", "found"), [(0.45, 1000.0), (0.55, None)])
 def test_a_period_explains_most_bytes(share: float, found: float | None) -> None:
     """Two NICs synchronise 80 MB each way in each of 20 steps; others send this share of all bytes at random."""
     synchronised = 20 * 2 * 80 * MB
