@@ -96,6 +96,7 @@ def _add_report(commands: Commands, common: argparse.ArgumentParser) -> None:
     report = commands.add_parser("report", parents=[common], help="show what was found")
     report.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
     report.add_argument("--format", choices=("text", "json"), default="text")
+    report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
     report.set_defaults(command=_report)
 
@@ -181,6 +182,8 @@ def _report(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
     else:
         _console().print(terminal.render(found))
+        if arguments.evidence:
+            sys.stdout.write(f"\n{terminal.proofs(found)}\n")
     if arguments.picture is not None:
         from llmprism_tasks.reports import picture
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "llmprism_tasks"
 
-FOUNDATION = {"errors", "frames", "plan", "resources", "settings", "tables", "windows"}
+FOUNDATION = {"errors", "frames", "kinds", "plan", "resources", "settings", "tables", "windows"}
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": set(),
@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "windows": set(),
     "tables": set(),
     "plan": set(),
+    "kinds": set(),
     "resources": {"errors"},
     "settings": {"windows"},
     "configuration": {"errors", "settings"},
@@ -51,7 +52,7 @@ HOMES: dict[str, set[str]] = {
 }
 """Foreign libraries and the only parts that may import them."""
 
-LIGHT = ("errors", "windows", "tables", "plan", "settings", "configuration", "resources", "cli")
+LIGHT = ("errors", "kinds", "windows", "tables", "plan", "settings", "configuration", "resources", "cli")
 HEAVY = ("polars", "duckdb", "numpy", "numba", "pandas", "sqlalchemy", "great_expectations", "airflow", "rich")
 
 

@@ -1,4 +1,4 @@
-"""What a warehouse holds, as one value: the troubles with the worst first, the jobs, and the windows' bookkeeping."""
+"""What a warehouse holds, as one value: the incidents with the worst first, the jobs, and the windows' bookkeeping."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.kinds import KINDS
 from llmprism_tasks.reports.hosts import abbreviated
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 Row = dict[str, Any]
-
-DEVICES = ("addr", "host", "link", "switch")
-"""Subjects that can be looked at. Jobs, data-parallel groups and pipeline stages only show what a device does to
-them."""
-
-
-UNSEEN_STEPS = 4
-"""A trouble that spared its job's last steps, three in a row and the one under way, is over."""
 
 
 def summarise(warehouse: Warehouse) -> Row:
@@ -35,9 +28,8 @@ def summarise(warehouse: Warehouse) -> Row:
         `stopped`
     `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, and whether it was
         `seen_last` (in the latest window that was finished)
-    `troubles` : diagnoses of consecutive windows as one, the worst first; `also` holds what the same device does
-        elsewhere, and what its job suffers meanwhile. Severity is the ratio of time lost: 0.3 means steps take 1.3
-        times as long
+    `incidents` : what is or was wrong, the open ones first, of those the dearest, and the worst; `also` holds what the
+        job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long
     """
     span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
     windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
@@ -45,17 +37,14 @@ def summarise(warehouse: Warehouse) -> Row:
         warehouse, "SELECT reason, count(*) AS n FROM flows_quarantine GROUP BY reason ORDER BY n DESC, reason"
     )
     jobs = query(warehouse, "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id")
-    members = query(warehouse, "SELECT addr, max(host) AS host FROM job_members GROUP BY addr")
-    troubles = query(warehouse, "SELECT * FROM troubles")
+    incidents = query(warehouse, "SELECT * FROM incidents")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
-    hosts = dict(members.iter_rows())
-    recent = _recent(jobs, windows, latest)
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
-        "troubles": _folded([_trouble(row, hosts, recent) for row in troubles.iter_rows(named=True)]),
+        "incidents": _folded([_incident(row) for row in incidents.iter_rows(named=True)]),
     }
 
 
@@ -83,7 +72,7 @@ def _windows(windows: pl.DataFrame) -> Row:
 
 
 def _job(row: Row, latest: int | None) -> Row:
-    layout = ("job_id", "kind", "endpoints", "hosts", "tp", "pp", "dp", "steps", "windows")
+    layout = ("job_id", "kind", "endpoints", "hosts", "tp", "pp", "dp", "cp", "ep", "sharded", "steps", "windows")
     return {name: row[name] for name in layout} | {
         "confidence": _number(row["confidence"]),
         "median_step_s": _number(row["median_step_s"]),
@@ -95,55 +84,37 @@ def _job(row: Row, latest: int | None) -> Row:
     }
 
 
-def _recent(jobs: pl.DataFrame, windows: pl.DataFrame, latest: int | None) -> dict[str, int]:
-    """Return for each job seen in the latest window since when a trouble of it counts as still there."""
-    if latest is None:
-        return {}
-    end_ns = int(windows.filter(pl.col("window_start_ns") == latest)["window_end"].dt.epoch("ns")[0])
-    spared = (pl.col("p95_step_s") * UNSEEN_STEPS * NANOSECONDS_PER_SECOND).cast(pl.Int64)
-    since = pl.max_horizontal(pl.lit(latest), end_ns - spared)  # without steps, the whole window
-    return dict(jobs.filter(pl.col("last_window_start_ns") >= latest).select("job_id", since).iter_rows())
+def _incident(row: Row) -> Row:
+    kept = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows", "effect_of")
+    numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
+    return (
+        {name: row[name] for name in kept}
+        | {name: _number(row[name]) for name in numbers}
+        | {"started": _iso(row["start_ns"]), "last_seen": _iso(row["last_seen_ns"])}
+        | {"ended": None if row["end_ns"] is None else _iso(row["end_ns"])}
+        | {"explanation": row["explanation"], "next": _advice(row), "evidence_sql": row["evidence_sql"], "also": []}
+    )
 
 
-def _trouble(row: Row, hosts: dict[str, str], recent: dict[str, int]) -> Row:
-    kept = ("job_id", "kind", "subject_type", "subject", "windows", "explanation", "first_seen_ns", "last_seen_ns")
-    return {name: row[name] for name in kept} | {
-        "host": hosts.get(row["subject"]) if row["subject_type"] == "addr" else None,
-        "first_seen": _iso(row["first_seen_ns"]),
-        "last_seen": _iso(row["last_seen_ns"]),
-        "peak_severity": _number(row["peak_severity"]),
-        "peak_score": _number(row["peak_score"]),
-        "goes_on": row["job_id"] in recent and row["last_seen_ns"] >= recent[row["job_id"]],
-        "also": [],
-    }
+def _advice(row: Row) -> str | None:
+    kind = KINDS.get(row["kind"])
+    return None if kind is None else kind.next
 
 
-def _folded(troubles: list[Row]) -> list[Row]:
-    """Put a device's further troubles, and what its job suffers in the same time, under its worst one."""
-    heads: list[Row] = []
-    for trouble in sorted(troubles, key=_devices_first):
-        head = next((head for head in heads if _same_cause(head, trouble)), None)
-        (heads if head is None else head["also"]).append(trouble)
-    return sorted(heads, key=_worst_first)
+def _folded(incidents: list[Row]) -> list[Row]:
+    """Put what a job suffers under what it suffers from, and the worst first."""
+    ordered = sorted(incidents, key=_worst_first)
+    causes = {incident["incident_id"]: incident for incident in ordered if incident["effect_of"] is None}
+    for incident in ordered:
+        if incident["effect_of"] is not None:
+            causes[incident["effect_of"]]["also"].append(incident)
+    return list(causes.values())
 
 
-def _same_cause(head: Row, trouble: Row) -> bool:
-    if head["first_seen_ns"] > trouble["last_seen_ns"] or trouble["first_seen_ns"] > head["last_seen_ns"]:
-        return False
-    if trouble["subject_type"] in DEVICES:
-        return bool(head["subject_type"] == trouble["subject_type"] and head["subject"] == trouble["subject"])
-    jobs = {head["job_id"], *(also["job_id"] for also in head["also"])}
-    return head["subject_type"] in DEVICES and trouble["job_id"] in jobs
-
-
-def _worst_first(trouble: Row) -> tuple[Any, ...]:
-    severity = math.inf if trouble["peak_severity"] is None else trouble["peak_severity"]
-    names = (trouble["job_id"], trouble["kind"], trouble["subject_type"], trouble["subject"], trouble["first_seen_ns"])
-    return (-severity, -trouble["windows"], *names)
-
-
-def _devices_first(trouble: Row) -> tuple[Any, ...]:
-    return (trouble["subject_type"] not in DEVICES, *_worst_first(trouble))
+def _worst_first(incident: Row) -> tuple[Any, ...]:
+    severity = math.inf if incident["peak_severity"] is None else incident["peak_severity"]
+    cost = incident["lost_gpu_s"] or 0.0
+    return (incident["state"] != "open", -cost, -severity, incident["started"], incident["incident_id"])
 
 
 def _number(value: Any) -> float | None:

@@ -10,6 +10,8 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
+from llmprism_tasks.kinds import KINDS
+
 Row = dict[str, Any]
 
 WIDTH = 100
@@ -24,34 +26,11 @@ SUBJECTS = {
     "job": "Job {subject}",
 }
 
-FAULTS = {
-    "straggler": "holds up its job",
-    "cross_step": "has slow steps",
-    "cross_group": "is slower than the other groups of its job",
-    "switch_level": "slows the traffic through it",
-}
-
-ACTIONS = {
-    (
-        "straggler",
-        "addr",
-    ): "look at that GPU's clocks, temperature and errors, and at what else runs on {host}; if it lasts, "
-    "move the job off it.",
-    (
-        "straggler",
-        "host",
-    ): "look at the clocks, temperature and errors of its GPUs and at what else runs there; if it lasts, "
-    "move the job off it.",
-    ("switch_level", "switch"): "look at its ports' errors, speeds and queues; if it lasts, drain it.",
-    ("switch_level", "link"): "look at both ports' errors and speeds; if it lasts, take it out of routing.",
-}
-"""What to do next, where flows can tell: a device was named."""
-
 MOST = 12
-"""Troubles shown: who has more has one cause that the report cannot name, or reads the JSON."""
+"""Incidents shown: who has more has one cause that the report cannot name, or reads the JSON."""
 
 LASTS = 2
-"""Windows a trouble must have been seen in before an action is advised: one slow minute may be chance."""
+"""Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
 
 
 def render(summary: Row) -> RenderableType:
@@ -59,14 +38,20 @@ def render(summary: Row) -> RenderableType:
     if summary["span"] is None:
         return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
     parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
-    troubles = summary["troubles"]
-    for number, trouble in enumerate(troubles[:MOST], 1):
-        parts += [Text(), _trouble(number, trouble)]
-    if len(troubles) > MOST:
-        parts += [Text(), Text(f"And {len(troubles) - MOST:,} lesser ones: llmprism report --format json lists all.")]
+    incidents = summary["incidents"]
+    for number, incident in enumerate(incidents[:MOST], 1):
+        parts += [Text(), _incident(number, incident)]
+    if len(incidents) > MOST:
+        parts += [Text(), Text(f"And {len(incidents) - MOST:,} lesser ones: llmprism report --format json lists all.")]
     if summary["jobs"]:
         parts += [Text(), _jobs(summary["jobs"])]
     return _wide(Group(*parts, Text(), *_windows(summary["windows"])))
+
+
+def proofs(summary: Row) -> str:
+    """Return the queries that return the flows behind the incidents shown, in the report's order, as SQL to be run."""
+    shown = [one["evidence_sql"] for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
+    return "\n\n".join(f"{sql};" for sql in shown)
 
 
 def _wide(renderable: RenderableType) -> RenderableType:
@@ -83,15 +68,13 @@ def _heading(summary: Row) -> Text:
 
 
 def _verdict(summary: Row) -> Text:
-    troubles, status = summary["troubles"], summary["windows"]["status"]
+    incidents, status = summary["incidents"], summary["windows"]["status"]
     done, stopped = status.get("done", 0), status.get("stopped", 0)
-    if troubles:
-        now = sum(trouble["goes_on"] for trouble in troubles)
-        if len(troubles) == 1:
-            still = "still there in the last window." if now else "over by the last window."
-        else:
-            still = f"{now} of them still there in the last window." if now else "all over by the last window."
-        return Text(f"{_count(len(troubles), 'trouble')}, {still}", "bold")
+    if incidents:
+        still = sum(incident["state"] == "open" for incident in incidents)
+        if len(incidents) == 1:
+            return Text(f"1 incident, {'open' if still else 'closed'}.", "bold")
+        return Text(f"{_count(len(incidents), 'incident')}, {still:,} of them open.", "bold")
     if not done:
         return Text("Nothing can be said: no window was run to its end.", "bold")
     if not summary["jobs"]:
@@ -102,22 +85,18 @@ def _verdict(summary: Row) -> Text:
     return Text(f"Nothing is wrong: no trouble was found in {_count(done, 'window')}.", "bold green")
 
 
-def _trouble(number: int, trouble: Row) -> RenderableType:
-    """Lay out a trouble: its number and, beside it, who and how bad, when, the numbers behind it, and what to do."""
+def _incident(number: int, incident: Row) -> RenderableType:
+    """Lay out an incident: its number and, beside it, who and how bad, when, the numbers behind it, and what to do."""
     lines: list[RenderableType] = [
-        Text.assemble((_headline(trouble), "bold"), (f": {_loss(trouble)}", "bold red")),
-        Text(_when(trouble), "dim"),
-        Text(trouble["explanation"]),
+        Text.assemble((_headline(incident), "bold"), (f": {_loss(incident)}", "bold red")),
+        Text(_when(incident), "dim"),
+        Text(incident["explanation"]),
     ]
-    for also in trouble["also"]:
-        elsewhere = "" if also["job_id"] == trouble["job_id"] else f" (job {also['job_id']})"
-        lines.append(_label("Also", f"{_headline(also)}{elsewhere}: {_loss(also)}."))
-    action = ACTIONS.get((trouble["kind"], trouble["subject_type"]))
-    if action is not None:
-        advice = action.format(host=trouble["host"] or "its host")
-        lines.append(
-            _label("Next", advice if trouble["windows"] >= LASTS else "wait for a second window, one may be chance.")
-        )
+    lines += [_label("Also", f"{_headline(also)}: {_loss(also)}.") for also in incident["also"]]
+    kind = KINDS.get(incident["kind"])
+    if kind is not None:
+        sure = kind.at_once or incident["windows"] >= LASTS
+        lines.append(_label("Next", kind.next if sure else "wait for a second window, one may be chance."))
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", width=3)
     grid.add_column(ratio=1)
@@ -129,23 +108,33 @@ def _label(label: str, text: str) -> Text:
     return Text.assemble((f"{label}: ", "bold"), text)
 
 
-def _headline(trouble: Row) -> str:
-    subject = SUBJECTS.get(trouble["subject_type"], "{subject_type} {subject}").format(**trouble)
-    where = f" on {trouble['host']}" if trouble["host"] else ""
-    return f"{subject}{where} {FAULTS.get(trouble['kind'], trouble['kind'].replace('_', ' '))}"
+def _headline(incident: Row) -> str:
+    subject = SUBJECTS.get(incident["subject_type"], "{subject_type} {subject}").format(**incident)
+    where = f" on {incident['host']}" if incident["host"] else ""
+    kind = KINDS.get(incident["kind"])
+    return f"{subject}{where} {incident['kind'].replace('_', ' ') if kind is None else kind.words}"
 
 
-def _loss(trouble: Row) -> str:
-    severity = trouble["peak_severity"]
-    return "the loss is not known" if severity is None else f"steps up to {1 + severity:.2f} times as long"
+def _loss(incident: Row) -> str:
+    severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
+    slow = "the loss is not known" if severity is None else f"steps up to {1 + severity:.2f} times as long"
+    if lost is None:
+        return slow
+    back = "" if incident["recoverable_gpu_s"] is None else f", {_cost(incident['recoverable_gpu_s'])} of them by this"
+    return f"{slow}, {_cost(lost)} lost{back}"
 
 
-def _when(trouble: Row) -> str:
-    first, last = trouble["first_seen"], trouble["last_seen"]
+def _cost(gpu_s: float) -> str:
+    return f"{gpu_s:,.0f} GPU-seconds" if gpu_s < 3600 else f"{gpu_s / 3600:,.1f} GPU-hours"
+
+
+def _when(incident: Row) -> str:
+    first, last = incident["started"], incident["last_seen"]
     day = "" if first[:10] == last[:10] else f"{last[:10]} "
-    until = f"still at {day}{last[11:19]}" if trouble["goes_on"] else f"until {day}{last[11:19]}"
-    windows = _count(trouble["windows"], "window")
-    return f"Job {trouble['job_id']}, since {first[:10]} {first[11:19]}, {until} UTC; in {windows}"
+    until = f"still at {day}{last[11:19]}" if incident["state"] == "open" else f"until {day}{last[11:19]}"
+    jobs = f"Job{'' if len(incident['jobs']) == 1 else 's'} {', '.join(incident['jobs'])}"
+    sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} of the loss explained"
+    return f"{jobs}, since {first[:10]} {first[11:19]}, {until} UTC; in {_count(incident['windows'], 'window')}{sure}"
 
 
 def _jobs(jobs: list[Row]) -> RenderableType:
@@ -173,7 +162,8 @@ def _layout(job: Row) -> str:
     if job["kind"] != "training":
         return "no training"
     degrees = [f"{name}{job[name]}" for name in ("tp", "pp", "dp") if job[name] is not None]
-    return " ".join(degrees) or "unknown"
+    degrees += [f"{name}{job[name]}" for name in ("cp", "ep") if (job[name] or 1) > 1]
+    return " ".join([*degrees, *(["sharded"] if job["sharded"] else [])]) or "unknown"
 
 
 def _windows(windows: Row) -> list[RenderableType]:

@@ -24,7 +24,7 @@ class Scored(NamedTuple):
     truth: dict[str, pl.DataFrame]
     scores: Scores
     figures: dict[str, Any]
-    troubles: list[dict[str, Any]]
+    incidents: list[dict[str, Any]]
 
 
 def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) -> Scored:
@@ -40,7 +40,7 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
     found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
     truth = read_truth(str(folder / "truth"))
     scores = evaluate(found, truth)
-    return Scored(found, truth, scores, scores.to_json(), summarise(opened)["troubles"])
+    return Scored(found, truth, scores, scores.to_json(), summarise(opened)["incidents"])
 
 
 def _derive(settings: Settings) -> None:

@@ -141,11 +141,11 @@ def test_the_slow_rank_is_named_and_nobody_else(scored: Scores, records: str) ->
     """A report puts it first; what its job suffers, and in which windows, stands under its name."""
     result = scored(SLOW, records)
     fault = result.truth["truth_faults"].row(0, named=True)
-    assert result.troubles
-    assert {(trouble["subject_type"], trouble["subject"]) for trouble in result.troubles} == {
+    assert result.incidents
+    assert {(incident["subject_type"], incident["subject"]) for incident in result.incidents} == {
         ("addr", fault["subject"])
     }
-    also = {other["subject_type"] for trouble in result.troubles for other in trouble["also"]}
+    also = {other["subject_type"] for incident in result.incidents for other in incident["also"]}
     assert also <= {"job", "dp_group", "pp_stage"}
     diagnoses = result.found["diagnoses"]
     assert (diagnoses["start_ns"] < fault["end_ns"]).all()

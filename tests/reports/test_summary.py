@@ -1,4 +1,4 @@
-"""The summary of a warehouse: troubles joined over windows and folded under their causes, jobs, bookkeeping."""
+"""The summary of a warehouse: incidents folded under their causes, jobs, bookkeeping."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import replace
 
 
-def troubles(warehouse: Warehouse) -> list[dict[str, Any]]:
-    found = summarise(warehouse)["troubles"]
+def incidents(warehouse: Warehouse) -> list[dict[str, Any]]:
+    found = summarise(warehouse)["incidents"]
     assert isinstance(found, list)
     return found
 
@@ -23,17 +23,17 @@ def troubles(warehouse: Warehouse) -> list[dict[str, Any]]:
 def test_an_empty_warehouse_has_no_span_and_nothing_in_it(warehouse: Warehouse) -> None:
     summary = summarise(warehouse)
     assert summary["span"] is None
-    assert summary["jobs"] == summary["troubles"] == []
+    assert summary["jobs"] == summary["incidents"] == []
     assert summary["windows"]["all"] == summary["windows"]["read"] == 0
     assert summary["windows"]["add_up"]
     json.dumps(summary, allow_nan=False)
 
 
-def test_a_healthy_warehouse_has_jobs_and_no_troubles(warehouse: Warehouse, minute: Minute) -> None:
+def test_a_healthy_warehouse_has_jobs_and_no_incidents(warehouse: Warehouse, minute: Minute) -> None:
     for number in range(3):
         minute(number, step_s=2.0 if number < 2 else 4.0)
     summary = summarise(warehouse)
-    assert summary["troubles"] == []
+    assert summary["incidents"] == []
     assert summary["span"] == {
         "start": "2026-01-01T00:00:00.000Z",
         "end": "2026-01-01T00:03:00.000Z",
@@ -52,42 +52,18 @@ def test_a_healthy_warehouse_has_jobs_and_no_troubles(warehouse: Warehouse, minu
     json.dumps(summary, allow_nan=False)
 
 
-def test_diagnoses_of_consecutive_windows_are_one_trouble_told_by_the_worst(
-    warehouse: Warehouse, minute: Minute
-) -> None:
-    for number, severity in enumerate((0.1, 0.4, 0.2)):
-        minute(number, [diagnosis(number, severity=severity, score=severity * 10, explanation=f"{severity}")])
-    minute(3)
-    (trouble,) = troubles(warehouse)
-    assert (trouble["windows"], trouble["peak_severity"], trouble["peak_score"]) == (3, 0.4, 4.0)
-    assert trouble["explanation"] == "0.4"
-    assert trouble["first_seen"] == "2026-01-01T00:00:05.000Z"
-    assert trouble["last_seen"] == "2026-01-01T00:02:55.000Z"
-    assert not trouble["goes_on"]
-
-
-def test_one_silent_window_does_not_end_a_trouble_and_two_do(warehouse: Warehouse, minute: Minute) -> None:
-    for number in range(7):
-        minute(number, [diagnosis(number)] if number in (0, 2, 5, 6) else [])
-    found = troubles(warehouse)
-    assert sorted((one["first_seen"][14:16], one["windows"], one["goes_on"]) for one in found) == [
-        ("00", 2, False),
-        ("05", 2, True),
-    ]
-
-
-def test_the_worst_trouble_comes_first_and_one_without_a_number_before_all(
+def test_the_worst_incident_comes_first_and_one_without_a_number_before_all(
     warehouse: Warehouse, minute: Minute
 ) -> None:
     minute(
         0,
         [
             diagnosis(0, subject="10.3.0.0", severity=0.2),
-            diagnosis(0, subject="10.3.0.1", severity=0.5),
-            diagnosis(0, subject="10.3.0.2", severity=math.inf),
+            diagnosis(0, subject="10.3.1.0", severity=0.5),
+            diagnosis(0, subject="10.3.2.0", severity=math.inf),
         ],
     )
-    assert [one["peak_severity"] for one in troubles(warehouse)] == [None, 0.5, 0.2]
+    assert [one["peak_severity"] for one in incidents(warehouse)] == [None, 0.5, 0.2]
     json.dumps(summarise(warehouse), allow_nan=False)
 
 
@@ -101,7 +77,7 @@ def test_what_a_job_suffers_is_put_under_the_device_that_causes_it(warehouse: Wa
             diagnosis(0, **slow_steps, subject="bert", job_id="bert"),
         ],
     )
-    bert, gpt = troubles(warehouse)
+    bert, gpt = incidents(warehouse)
     assert (bert["kind"], bert["also"]) == ("cross_step", [])
     assert gpt["kind"] == "straggler"
     assert [also["kind"] for also in gpt["also"]] == ["cross_step"]
@@ -110,28 +86,48 @@ def test_what_a_job_suffers_is_put_under_the_device_that_causes_it(warehouse: Wa
 def test_what_a_job_suffered_before_is_not_put_under_a_device(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0, kind="cross_step", subject_type="job", subject="gpt")])
     minute(5, [diagnosis(5)])
-    assert [one["also"] for one in troubles(warehouse)] == [[], []]
+    assert [one["also"] for one in incidents(warehouse)] == [[], []]
 
 
-def test_a_switch_that_slows_two_jobs_is_one_trouble(warehouse: Warehouse, minute: Minute) -> None:
-    switch = {"kind": "switch_level", "subject_type": "switch", "subject": "leaf3"}
-    minute(0, [diagnosis(0, **switch, severity=0.2), diagnosis(0, **switch, severity=0.4, job_id="bert")])
-    (trouble,) = troubles(warehouse)
-    assert trouble["job_id"] == "bert"
-    assert [also["job_id"] for also in trouble["also"]] == ["gpt"]
+def test_open_incidents_come_first_and_of_those_the_dearest(warehouse: Warehouse, minute: Minute) -> None:
+    over = diagnosis(0, subject="10.3.0.0", severity=0.9, lost_gpu_s=900.0)
+    cheap = diagnosis(3, subject="10.3.1.1", severity=0.5, lost_gpu_s=5.0)
+    dear = diagnosis(3, subject="10.3.2.2", severity=0.2, lost_gpu_s=50.0)
+    for number, found in enumerate(([over], [], [], [cheap, dear])):
+        minute(number, found)
+    assert [(one["subject"], one["state"]) for one in incidents(warehouse)] == [
+        ("10.3.2.2", "open"),
+        ("10.3.1.1", "open"),
+        ("10.3.0.0", "closed"),
+    ]
+
+
+def test_an_incident_says_what_it_costs_what_to_do_and_what_proves_it(warehouse: Warehouse, minute: Minute) -> None:
+    price = {"lost_gpu_s": 120.0, "recoverable_gpu_s": 100.0, "confidence": 0.9, "evidence_sql": "SELECT 1"}
+    for number in range(2):
+        minute(number, [diagnosis(number, kind="slow_compute", **price)])
+    (incident,) = incidents(warehouse)
+    assert (incident["lost_gpu_s"], incident["recoverable_gpu_s"], incident["confidence"]) == (240.0, 200.0, 0.9)
+    assert (incident["started"], incident["last_seen"], incident["ended"]) == (
+        "2026-01-01T00:00:05.000Z",
+        "2026-01-01T00:01:55.000Z",
+        None,
+    )
+    assert "clocks" in incident["next"]
+    assert incident["evidence_sql"] == "SELECT 1"
 
 
 def test_a_gpu_is_named_with_its_host(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0), diagnosis(0, kind="switch_level", subject_type="switch", subject="leaf3", severity=0.1)])
-    assert [one["host"] for one in troubles(warehouse)] == ["gpt-01", None]
+    assert [one["host"] for one in incidents(warehouse)] == ["gpt-01", None]
 
 
-def test_a_trouble_and_a_job_of_the_last_window_to_be_finished_go_on(warehouse: Warehouse, minute: Minute) -> None:
+def test_what_the_last_window_to_be_finished_shows_is_open(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0)])
     minute(1, status="stopped", reason="flows.unique broken by 7 rows")
     minute(2, status="landed")
     summary = summarise(warehouse)
-    assert summary["troubles"][0]["goes_on"]
+    assert summary["incidents"][0]["state"] == "open"
     assert all(job["seen_last"] for job in summary["jobs"])
     assert summary["windows"]["status"] == {"done": 1, "landed": 1, "stopped": 1}
     assert summary["windows"]["stopped"] == [

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from small_windows import Minute, diagnosis, frame
+from small_windows import Minute, diagnosis, frame, training
 
 from llmprism_tasks.reports.picture import save_svg
 from llmprism_tasks.reports.summary import summarise
-from llmprism_tasks.reports.terminal import render
+from llmprism_tasks.reports.terminal import proofs, render
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import replace
 
@@ -64,32 +64,68 @@ def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute:
     assert "No job was seen in 1 window, so there was nothing to diagnose." in words(shown(warehouse))
 
 
-def test_a_lasting_trouble_is_told_with_numbers_and_what_to_do(warehouse: Warehouse, minute: Minute) -> None:
+def test_a_lasting_incident_is_told_with_numbers_and_what_to_do(warehouse: Warehouse, minute: Minute) -> None:
     for number in range(3):
         slow = diagnosis(number, kind="cross_step", subject_type="job", subject="gpt", severity=0.29)
         minute(number, [diagnosis(number), slow])
     text = words(shown(warehouse))
-    assert "1 trouble, still there in the last window." in text
+    assert "1 incident, open." in text
     assert "1 GPU 10.3.1.5 on gpt-01 holds up its job: steps up to 1.30 times as long" in text
     assert "Job gpt, since 2026-01-01 00:00:05, still at 00:02:55 UTC; in 3 windows" in text
     assert "It starts its sends 0.60 s after its peers, in 28 of 29 steps." in text
     assert "Also: Job gpt has slow steps: steps up to 1.29 times as long." in text
-    assert "Next: look at that GPU's clocks, temperature and errors, and at what else runs on gpt-01" in text
+    assert "Next: look at its clocks, temperature and errors and at what else runs there" in text
 
 
 def test_a_single_window_advises_to_wait(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0)])
     minute(1)
+    minute(2)
     text = words(shown(warehouse))
-    assert "1 trouble, over by the last window." in text
+    assert "1 incident, closed." in text
     assert "Next: wait for a second window" in text
     assert "look at" not in text
 
 
-def test_nothing_is_advised_where_flows_name_no_device(warehouse: Warehouse, minute: Minute) -> None:
-    for number in range(2):
-        minute(number, [diagnosis(number, kind="cross_step", subject_type="job", subject="gpt")])
-    assert "Next:" not in shown(warehouse)
+def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0, [diagnosis(0, kind="hang")])
+    assert "Next: look at its processes" in words(shown(warehouse))
+
+
+@pytest.mark.parametrize(("lost", "said"), [(1234.0, "1,234 GPU-seconds lost"), (36_000.0, "10.0 GPU-hours lost")])
+def test_what_it_costs_is_told_in_units(warehouse: Warehouse, minute: Minute, lost: float, said: str) -> None:
+    minute(0, [diagnosis(0, lost_gpu_s=lost, recoverable_gpu_s=7200.0)])
+    assert f"{said}, 2.0 GPU-hours of them by this" in words(shown(warehouse))
+
+
+def test_the_queries_can_be_run_one_after_another(warehouse: Warehouse, minute: Minute) -> None:
+    sql = "-- one\nSELECT 1 AS n"
+    minute(
+        0,
+        [
+            diagnosis(0, evidence_sql=sql),
+            diagnosis(0, subject="10.3.2.1", evidence_sql=sql),
+            diagnosis(0, subject="10.3.3.1"),
+        ],
+    )
+    assert proofs(summarise(warehouse)) == f"{sql};\n\n{sql};"
+
+
+@pytest.mark.parametrize(
+    ("layout", "said"),
+    [
+        ({"cp": 2, "ep": 4, "sharded": True}, "tp8 pp2 dp2 cp2 ep4 sharded"),
+        ({"cp": 1, "ep": 1, "sharded": False}, "tp8 pp2 dp2 "),
+        ({"tp": None, "pp": None, "dp": None}, "unknown"),
+    ],
+)
+def test_the_layout_is_told_as_far_as_it_is_known(
+    warehouse: Warehouse, minute: Minute, layout: dict[str, object], said: str
+) -> None:
+    window = minute(0)
+    replace(warehouse, window, {"jobs": frame("jobs", window, [training("gpt", endpoints=32, hosts=4) | layout])})
+    assert f"gpt 32 4 {said}" in words(shown(warehouse))
+    assert "cp1" not in words(shown(warehouse))
 
 
 def test_a_kind_the_report_has_no_words_for_is_named(warehouse: Warehouse, minute: Minute) -> None:
@@ -97,12 +133,15 @@ def test_a_kind_the_report_has_no_words_for_is_named(warehouse: Warehouse, minut
     assert "rack r7 gone quiet: the loss is not known" in words(shown(warehouse))
 
 
-def test_of_many_troubles_the_worst_are_shown_and_the_others_counted(warehouse: Warehouse, minute: Minute) -> None:
-    minute(0, [diagnosis(0, subject=f"10.3.0.{n}", severity=n / 10) for n in range(15)])
+def test_of_many_incidents_the_worst_are_shown_and_the_others_counted(warehouse: Warehouse, minute: Minute) -> None:
+    minute(
+        0,
+        [diagnosis(0, kind="slow_nic", subject=f"10.3.{n}.0", subject_type="host", severity=n / 10) for n in range(15)],
+    )
     text = words(shown(warehouse))
-    assert text.count("holds up its job") == 12
-    assert "10.3.0.14 " in text
-    assert "10.3.0.2 " not in text
+    assert text.count("sends or receives slowly") == 12
+    assert "10.3.14.0 " in text
+    assert "10.3.2.0 " not in text
     assert "And 3 lesser ones" in text
 
 

@@ -1,0 +1,84 @@
+"""Each kind of trouble: in a few words, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of trouble.
+
+    Attributes
+    ----------
+    words : what the subject does or suffers, to be read after its name
+    next : what the person on call does about it
+    at_once : whether one window is enough to act; a slow minute may be chance, silence is not
+    """
+
+    words: str
+    next: str
+    at_once: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "slow_compute": Kind(
+        "computes slowly",
+        "look at the GPU's clocks, temperature and errors and at what else runs on its host; "
+        "if it lasts, move the job off that host.",
+    ),
+    "slow_nic": Kind(
+        "sends or receives slowly",
+        "look at the NIC's errors, pauses, cable and PCIe width; if it lasts, move the job off that host.",
+    ),
+    "straggler": Kind(
+        "holds up its job",
+        "look at its clocks, temperature and errors and at what else runs there, then at its NIC; "
+        "if it lasts, move the job off that host.",
+    ),
+    "degraded_switch": Kind(
+        "slows the traffic through it", "look at its ports' errors, speeds and queues; if it lasts, drain it."
+    ),
+    "switch_level": Kind(
+        "has slow traffic through it",
+        "look at its ports' errors, speeds and queues, and at what the slow traffic has in common besides it.",
+    ),
+    "degraded_link": Kind(
+        "slows the traffic through it",
+        "look at the errors and speed of both its ports; if it lasts, take it out of routing.",
+    ),
+    "congestion": Kind(
+        "carries more than it can",
+        "look at how flows are hashed over its parallel links; spread them, or move one of the jobs.",
+    ),
+    "link_flap": Kind(
+        "goes down and comes back", "look at the port's log, cable and optics; if it goes on, take it out of service."
+    ),
+    "pipeline_imbalance": Kind(
+        "takes longer than the other stages",
+        "tell the tenant: layers are not spread evenly over the stages. No device is at fault.",
+    ),
+    "stalls": Kind(
+        "stands still now and then",
+        "tell the tenant: look at data loading and garbage collection; if always one host, at its disks and CPUs.",
+    ),
+    "uneven_micro_batches": Kind(
+        "has steps of uneven length", "tell the tenant: sequences of uneven length. No device is at fault."
+    ),
+    "checkpoint_stall": Kind(
+        "stands still to save checkpoints", "look at the storage's load; tell the tenant to save in the background."
+    ),
+    "hang": Kind(
+        "has gone quiet",
+        "look at its processes, its GPUs' errors and its NICs: the job waits for it, and will not go on by itself.",
+        at_once=True,
+    ),
+    "stopped": Kind(
+        "has stopped", "ask the tenant whether it was meant to; if not, look at its hosts' logs.", at_once=True
+    ),
+    "cross_step": Kind("has slow steps", "look at what changed when it began; flows name nobody yet."),
+    "cross_group": Kind(
+        "is slower than the other groups of its job", "look at what its members have in common; flows name nobody yet."
+    ),
+}
+"""In the order in which they are explained; `docs/diagnosis.md` says how each is told."""

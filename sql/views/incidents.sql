@@ -1,0 +1,204 @@
+-- One row per incident: the diagnoses of one trouble, window after window, as one thing with a beginning and an end.
+-- Two finished windows in a row that do not show it end it, and so does the stop of its job: one alone may only have had
+-- nothing to judge. Windows without records and windows that were not run say nothing.
+-- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
+-- is found later, or not in each minute, is one trouble. What a job suffers while something else is to blame is an
+-- effect of that.
+-- Grain: incident_id.  From: diagnoses, windows, job_members.  Severity as ratio of time lost, costs in GPU-seconds.
+CREATE OR REPLACE VIEW incidents AS
+WITH clock AS (  -- how many windows were finished so far
+    SELECT
+        window_start_ns,
+        (status = 'done' AND rows_landed > 0)::INTEGER AS finished,
+        sum(finished) OVER (ORDER BY window_start_ns) AS finished_so_far
+    FROM windows
+),
+
+placed AS (
+    SELECT
+        diagnoses.*,
+        CASE
+            WHEN diagnoses.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
+            WHEN diagnoses.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
+            WHEN diagnoses.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
+            WHEN diagnoses.kind IN ('cross_step', 'cross_group') THEN 'slow_job'
+            ELSE diagnoses.kind
+        END AS family,
+        CASE
+            WHEN family IN ('slow_job', 'hang', 'stopped', 'stalls') THEN diagnoses.job_id
+            ELSE coalesce(job_members.host, diagnoses.subject)
+        END AS place,
+        CASE WHEN diagnoses.subject_type IN ('switch', 'link') THEN '' ELSE diagnoses.job_id END AS tenant,
+        job_members.host AS subject_host,
+        diagnoses.kind IN ('straggler', 'switch_level', 'cross_group') AS cause_unknown
+    FROM diagnoses
+    LEFT JOIN job_members
+        ON
+            diagnoses.subject_type = 'addr'
+            AND diagnoses.window_start_ns = job_members.window_start_ns
+            AND diagnoses.job_id = job_members.job_id
+            AND diagnoses.subject = job_members.addr
+),
+
+begun AS (
+    SELECT
+        placed.*,
+        clock.finished_so_far - clock.finished - lag(clock.finished_so_far) OVER trouble < 2 AS goes_on
+    FROM placed
+    INNER JOIN clock ON placed.window_start_ns = clock.window_start_ns
+    WINDOW trouble AS (
+        PARTITION BY placed.family, placed.place, placed.tenant
+        ORDER BY placed.window_start_ns, placed.job_id, placed.kind, placed.subject_type, placed.subject
+    )
+),
+
+numbered AS (
+    SELECT
+        *,
+        sum(CASE WHEN goes_on THEN 0 ELSE 1 END) OVER (
+            PARTITION BY family, place, tenant
+            ORDER BY window_start_ns, job_id, kind, subject_type, subject
+        ) AS number_of_incident
+    FROM begun
+),
+
+worst AS (  -- tells of the incident; a known cause tells more than an unknown one
+    SELECT
+        family,
+        place,
+        tenant,
+        number_of_incident,
+        job_id,
+        kind,
+        subject_type,
+        subject,
+        subject_host,
+        severity,
+        score,
+        confidence,
+        explanation,
+        evidence_sql,
+        window_start_ns
+    FROM numbered
+    QUALIFY row_number() OVER (
+        PARTITION BY family, place, tenant, number_of_incident
+        ORDER BY cause_unknown, severity DESC, window_start_ns, job_id, kind, subject_type, subject
+    ) = 1
+),
+
+costs AS (  -- what several subjects cost a job in one window is the same loss
+    SELECT
+        family,
+        place,
+        tenant,
+        number_of_incident,
+        window_start_ns,
+        job_id,
+        max(lost_gpu_s) AS lost_gpu_s,
+        max(recoverable_gpu_s) AS recoverable_gpu_s
+    FROM numbered
+    GROUP BY ALL
+),
+
+sums AS (
+    SELECT
+        family,
+        place,
+        tenant,
+        number_of_incident,
+        sum(lost_gpu_s) AS lost_gpu_s,
+        sum(recoverable_gpu_s) AS recoverable_gpu_s
+    FROM costs
+    GROUP BY ALL
+),
+
+spans AS (
+    SELECT
+        family,
+        place,
+        tenant,
+        number_of_incident,
+        min(start_ns) AS start_ns,
+        max(end_ns) AS last_seen_ns,
+        min(window_start_ns) AS first_window_start_ns,
+        max(window_start_ns) AS last_window_start_ns,
+        count(DISTINCT window_start_ns) AS windows,
+        max(severity) AS peak_severity,
+        max(score) AS peak_score,
+        list(DISTINCT kind ORDER BY kind) AS kinds,
+        list(DISTINCT job_id ORDER BY job_id) AS jobs
+    FROM numbered
+    GROUP BY ALL
+),
+
+told AS (
+    SELECT
+        'incident-'
+        || left(md5(concat_ws('|', spans.family, spans.place, spans.tenant, spans.first_window_start_ns)), 12)
+            AS incident_id,
+        spans.*,
+        worst.* EXCLUDE (family, place, tenant, number_of_incident, window_start_ns, severity, score),
+        worst.window_start_ns AS worst_window_start_ns,
+        sums.lost_gpu_s,
+        sums.recoverable_gpu_s,
+        (SELECT max(finished_so_far) FROM clock) - clock.finished_so_far >= 2
+        OR (spans.family <> 'stopped' AND EXISTS (
+            SELECT 1 FROM diagnoses
+            WHERE
+                diagnoses.kind = 'stopped'
+                AND list_contains(spans.jobs, diagnoses.job_id)
+                AND diagnoses.window_start_ns >= spans.last_window_start_ns
+        )) AS is_over
+    FROM spans
+    INNER JOIN worst USING (family, place, tenant, number_of_incident)
+    INNER JOIN sums USING (family, place, tenant, number_of_incident)
+    INNER JOIN clock ON spans.last_window_start_ns = clock.window_start_ns
+),
+
+blamed AS (
+    SELECT
+        effect.incident_id,
+        arg_max(cause.incident_id, (cause.peak_severity, cause.incident_id)) AS effect_of
+    FROM told AS effect
+    INNER JOIN told AS cause
+        ON
+            list_contains(cause.jobs, effect.job_id)
+            AND effect.first_window_start_ns <= cause.last_window_start_ns
+            AND cause.first_window_start_ns <= effect.last_window_start_ns
+    WHERE effect.family = 'slow_job' AND cause.family <> 'slow_job'
+    GROUP BY effect.incident_id
+)
+
+SELECT
+    told.incident_id,
+    CASE WHEN told.is_over THEN 'closed' ELSE 'open' END AS state,
+    told.job_id,
+    told.kind,
+    told.subject_type,
+    told.subject,
+    told.subject_host AS host,
+    make_timestamp(told.start_ns // 1000) AS started,
+    make_timestamp(told.last_seen_ns // 1000) AS last_seen,
+    CASE WHEN told.is_over THEN make_timestamp(told.last_seen_ns // 1000) END AS ended,
+    told.windows,
+    told.peak_severity,
+    told.peak_score,
+    told.confidence,
+    told.lost_gpu_s,
+    told.recoverable_gpu_s,
+    told.explanation,  -- of the worst window, as are job, kind, subject, confidence and evidence
+    told.evidence_sql,
+    blamed.effect_of,  -- the incident that a slow job is only an effect of
+    told.kinds,
+    told.jobs,
+    told.family,
+    told.place,
+    told.tenant,
+    told.start_ns,
+    told.last_seen_ns,
+    CASE WHEN told.is_over THEN told.last_seen_ns END AS end_ns,
+    told.first_window_start_ns,
+    told.last_window_start_ns,
+    told.worst_window_start_ns
+FROM told
+LEFT JOIN blamed USING (incident_id);

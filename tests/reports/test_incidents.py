@@ -1,0 +1,179 @@
+"""Diagnoses of one trouble are one incident, in whatever order its windows were run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from small_windows import FIRST, SECOND, Minute, diagnosis, writer
+
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.store import query
+
+SLOW_STEPS = {"kind": "cross_step", "subject_type": "job", "subject": "gpt"}
+LEAF = {"kind": "degraded_switch", "subject_type": "switch", "subject": "leaf3"}
+
+
+def incidents(warehouse: Warehouse) -> pl.DataFrame:
+    return query(warehouse, "SELECT * FROM incidents ORDER BY start_ns, family, place, tenant")
+
+
+def spans(warehouse: Warehouse) -> list[tuple[int, int, str]]:
+    """First and last window of each incident, counted from the first of all, and whether it is open."""
+    rows = incidents(warehouse).select("first_window_start_ns", "last_window_start_ns", "state").rows()
+    return [((first - FIRST.start_ns) // FIRST.length_ns, (last - FIRST.start_ns) // FIRST.length_ns, state)
+            for first, last, state in rows]  # fmt: skip
+
+
+def show(minute: Minute, pattern: str, **given_: Any) -> None:
+    """Write a window for each letter: `X` shows a trouble, `.` does not, `0` has no records, `r` still runs, ` ` is
+    none."""
+    for number, letter in enumerate(pattern):
+        bookkeeping: dict[str, Any] = {"0": {"rows_landed": 0}, "r": {"status": "running"}}.get(letter, {})
+        if letter != " ":
+            minute(number, [diagnosis(number, **given_)] if letter == "X" else [], **bookkeeping)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("X", [(0, 0, "open")]),
+        ("XX.X", [(0, 3, "open")]),
+        ("X..X", [(0, 0, "closed"), (3, 3, "open")]),
+        (".X.", [(1, 1, "open")]),
+        ("X..", [(0, 0, "closed")]),
+        ("X.0.", [(0, 0, "closed")]),
+        ("X.0X", [(0, 3, "open")]),
+        ("X.r", [(0, 0, "open")]),
+        ("X.r.X", [(0, 0, "closed"), (4, 4, "open")]),
+        ("X     X", [(0, 6, "open")]),
+        ("X. . X", [(0, 0, "closed"), (5, 5, "open")]),
+    ],
+)
+def test_two_finished_windows_without_it_end_it(
+    warehouse: Warehouse, minute: Minute, pattern: str, expected: list[tuple[int, int, str]]
+) -> None:
+    show(minute, pattern)
+    assert spans(warehouse) == expected
+
+
+def test_an_incident_has_a_start_a_last_seen_an_end_a_peak_and_a_cost(warehouse: Warehouse, minute: Minute) -> None:
+    for number, severity in enumerate((0.1, 0.4, 0.2)):
+        price = {"lost_gpu_s": 100 * severity, "recoverable_gpu_s": 50 * severity, "evidence_sql": f"SELECT {severity}"}
+        minute(number, [diagnosis(number, severity=severity, score=severity * 10, explanation=f"{severity}", **price)])
+    open_one = incidents(warehouse).row(0, named=True)
+    assert (open_one["windows"], open_one["peak_severity"], open_one["peak_score"]) == (3, 0.4, 4.0)
+    assert (open_one["explanation"], open_one["evidence_sql"]) == ("0.4", "SELECT 0.4")
+    assert open_one["lost_gpu_s"] == pytest.approx(70)
+    assert open_one["recoverable_gpu_s"] == pytest.approx(35)
+    assert open_one["start_ns"] == FIRST.start_ns + 5 * SECOND
+    assert open_one["last_seen_ns"] == FIRST.shifted(2).end_ns - 5 * SECOND
+    assert (open_one["end_ns"], open_one["ended"]) == (None, None)
+    for number in (3, 4):
+        minute(number)
+    closed = incidents(warehouse).row(0, named=True)
+    assert closed["end_ns"] == closed["last_seen_ns"] == open_one["last_seen_ns"]
+    assert closed["incident_id"] == open_one["incident_id"]
+
+
+def test_a_nic_its_host_and_its_cause_once_it_is_known_are_one_trouble(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0, [diagnosis(0, severity=0.5)])
+    minute(1, [diagnosis(1, kind="slow_compute", severity=0.3, lost_gpu_s=60.0),
+               diagnosis(1, kind="slow_compute", subject="10.3.1.6", severity=0.2, lost_gpu_s=50.0)])  # fmt: skip
+    minute(2, [diagnosis(2, kind="slow_compute", subject_type="host", subject="gpt-01", severity=0.2, lost_gpu_s=40.0)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["kind"], incident["subject"], incident["host"]) == ("slow_compute", "10.3.1.5", "gpt-01")
+    assert (incident["windows"], incident["peak_severity"], incident["lost_gpu_s"]) == (3, 0.5, 100.0)
+    assert incident["kinds"] == ["slow_compute", "straggler"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"subject": "10.3.2.5"}, {"job_id": "bert", "subject": "10.4.1.5"}, {"kind": "hang"}, LEAF, SLOW_STEPS],
+)
+def test_other_places_jobs_and_troubles_are_other_incidents(
+    warehouse: Warehouse, minute: Minute, other: dict[str, Any]
+) -> None:
+    minute(0, [diagnosis(0), diagnosis(0, **other)])
+    assert incidents(warehouse)["incident_id"].n_unique() == 2
+
+
+def test_a_switch_that_slows_two_jobs_is_one_incident_and_costs_both(warehouse: Warehouse, minute: Minute) -> None:
+    for number in range(2):
+        both = [diagnosis(number, **LEAF, job_id=job, lost_gpu_s=10.0) for job in ("bert", "gpt")]
+        minute(number, both)
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["jobs"], incident["windows"], incident["lost_gpu_s"]) == (["bert", "gpt"], 2, 40.0)
+
+
+def test_what_a_job_suffers_while_something_is_to_blame_is_its_effect(warehouse: Warehouse, minute: Minute) -> None:
+    others = [diagnosis(1, **SLOW_STEPS | {"subject": "bert"}, job_id="bert")]
+    minute(0, [diagnosis(0, **SLOW_STEPS)])
+    minute(1, [diagnosis(1, **SLOW_STEPS), diagnosis(1, **LEAF, severity=0.1), diagnosis(1), *others])
+    found = {(one["family"], one["job_id"]): one for one in incidents(warehouse).to_dicts()}
+    assert found["slow_job", "gpt"]["effect_of"] == found["slow_host", "gpt"]["incident_id"]
+    assert found["slow_job", "bert"]["effect_of"] is None
+    assert found["slow_host", "gpt"]["effect_of"] is None
+
+
+def test_what_a_job_suffered_before_anything_was_to_blame_stands_alone(warehouse: Warehouse, minute: Minute) -> None:
+    show(minute, "X...", **SLOW_STEPS)
+    minute(4, [diagnosis(4)])
+    assert incidents(warehouse)["effect_of"].null_count() == 2
+
+
+def test_the_stop_of_its_job_ends_it(warehouse: Warehouse, minute: Minute) -> None:
+    stopped = {"kind": "stopped", "subject_type": "job", "subject": "gpt"}
+    minute(0, [diagnosis(0), diagnosis(0, **LEAF, job_id="bert")])
+    minute(1, [diagnosis(1, **stopped)])
+    found = {one["family"]: one["state"] for one in incidents(warehouse).to_dicts()}
+    assert found == {"slow_host": "closed", "slow_switch": "open", "stopped": "open"}
+
+
+SHOWN = st.lists(
+    st.lists(st.sampled_from(["gpu", "host", "leaf", "leaf of bert", "steps"]), unique=True, max_size=3),
+    min_size=3,
+    max_size=5,
+)
+TOLD: dict[str, dict[str, Any]] = {
+    "gpu": {},
+    "host": {"kind": "slow_compute", "subject_type": "host", "subject": "gpt-01"},
+    "leaf": LEAF,
+    "leaf of bert": LEAF | {"job_id": "bert"},
+    "steps": SLOW_STEPS,
+}
+
+
+def written(place: str, shown: list[list[str]], order: list[int]) -> pl.DataFrame:
+    warehouse = open_warehouse(place, lock_wait_s=5)
+    write = writer(warehouse)
+    for number in order:
+        write(number, [diagnosis(number, **TOLD[one], lost_gpu_s=float(number)) for one in shown[number]])
+    return incidents(warehouse)
+
+
+def same_in_any_order(folder: Path, prefix: str, shown: list[list[str]], order: list[int]) -> None:
+    straight = written(f"{prefix}{folder / 'straight'}", shown, list(range(len(shown))))
+    assert_frame_equal(written(f"{prefix}{folder / 'shuffled'}", shown, order), straight)
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, derandomize=True)
+@given(st.data())
+def test_windows_in_any_order_and_again_end_with_the_same_incidents(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    shown = data.draw(SHOWN)
+    order = data.draw(st.permutations(range(len(shown))))
+    same_in_any_order(tmp_path_factory.mktemp("incidents"), "", shown, [*order, order[0]])
+
+
+def test_a_lake_has_the_incidents_of_a_file_in_any_order(tmp_path: Path) -> None:
+    shown = [["gpu", "steps"], ["host", "leaf", "leaf of bert"], [], [], ["host"]]
+    same_in_any_order(tmp_path, "ducklake:", shown, [4, 0, 2, 3, 1, 3])
+    file = written(str(tmp_path / "file"), shown, list(range(len(shown))))
+    assert_frame_equal(incidents(open_warehouse(f"ducklake:{tmp_path / 'straight'}", lock_wait_s=5)), file)
