@@ -26,6 +26,7 @@ KINDS = {
     "hang": ["hang"],
     "stopped_rank": ["hang"],
     "killed_rank": ["stopped", "hang"],
+    "crash": ["stopped"],
 }
 """What a diagnosis of each kind of fault should be called; a fault of a kind that is not here accepts any."""
 

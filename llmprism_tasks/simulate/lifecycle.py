@@ -28,6 +28,7 @@ class Stay:
     end_s : when it is told to stop, crashes or hangs
     crash : whether it stops at once; else with the step that is under way
     left_s : when it leaves its GPUs, if that is later
+    hanging : the rank that hangs and lets it stop, or -1
     """
 
     job: Job
@@ -37,6 +38,7 @@ class Stay:
     end_s: float = NEVER
     crash: bool = False
     left_s: float = 0.0
+    hanging: int = -1
 
     @property
     def everlasting(self) -> bool:
@@ -54,8 +56,8 @@ def _stays_of(index: int, job: Job, lives: Sequence[Life], restarts: Sequence[Re
     number, start_s = 0, life.start_s
     for restart in sorted((r for r in restarts if r.job == job.name), key=lambda restart: restart.at_s):
         back_s = restart.at_s + restart.pause_s
-        left_s = back_s if restart.stop == "hang" else restart.at_s
-        yield Stay(job, index, number, start_s, restart.at_s, restart.stop != "in_order", left_s)
+        left_s, hanging = (back_s, restart.rank) if restart.stop == "hang" else (restart.at_s, -1)
+        yield Stay(job, index, number, start_s, restart.at_s, restart.stop != "in_order", left_s, hanging)
         job = dataclasses.replace(job, hosts=restart.hosts or job.hosts, dp=restart.dp or job.dp)
         number, start_s = number + 1, back_s
     yield Stay(job, index, number, start_s, life.end_s)
@@ -77,6 +79,8 @@ def check_stays(
     taken: dict[tuple[int, int], list[Stay]] = {}
     for stay in stays(jobs, lives, restarts):
         job, where = stay.job, f"{name}: job {stay.job.name!r}"
+        if stay.hanging >= job.ranks:
+            raise wrong(f"{where} hangs with its rank {stay.hanging}", f"one of its {job.ranks} ranks")
         if stay.end_s <= stay.start_s:
             raise wrong(f"{where} from {stay.start_s:g} s to {stay.end_s:g} s", "an end after its start")
         if len(job.hosts) * len(job.gpus) != job.ranks:

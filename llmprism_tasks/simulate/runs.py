@@ -18,7 +18,7 @@ from llmprism_tasks.simulate.faults import Fault
 from llmprism_tasks.simulate.lifecycle import Stay
 from llmprism_tasks.simulate.scenario import Scenario
 from llmprism_tasks.simulate.startup import checkpoint_seconds, startup_seconds
-from llmprism_tasks.simulate.variation import varied
+from llmprism_tasks.simulate.variation import Stuck, never_done, varied
 
 PROBE_CYCLES = 8
 SPARE_CYCLES = 8
@@ -39,7 +39,9 @@ class Run:
     saves : the cycles in which a checkpoint is written, when they have updated their parameters
     arrived_ns : when the job's first process came up
     begin_ns, end_ns : what its cycles send from the one on, and until the other, is sent
-    left_ns : when the job leaves its GPUs; later than `end_ns` if it hangs
+    left_ns : when the job leaves its GPUs
+    ending : how it ends within the span: "", "crash" or "hang"
+    hanging : the rank that hangs
     """
 
     model: JobModel
@@ -51,6 +53,8 @@ class Run:
     begin_ns: int = 0
     end_ns: int = 2**62
     left_ns: int = 2**62
+    ending: str = ""
+    hanging: int = 0
 
 
 def step_ends(run: Run) -> tuple[Indices, Indices]:
@@ -113,13 +117,20 @@ def stay_run(
     chosen = states.walk(stacked, begin_s, loop_s=math.inf)
     run = _on_the_clock(states, stacked, chosen, start_ns + round(begin_s * 1e9))
     ended, _ = step_ends(run)
-    end_ns = start_ns + round(last_s * 1e9)
-    if stay.end_s == last_s and not stay.crash:
-        end_ns = int(ended[np.searchsorted(ended, end_ns)])
-    arrived_ns = start_ns + round(stay.start_s * 1e9)
-    left_ns = max(end_ns, start_ns + round(min(stay.left_s, length_ns / 1e9) * 1e9))
+    arrived_ns, last_ns = start_ns + round(stay.start_s * 1e9), start_ns + round(last_s * 1e9)
     begin_ns = int(ended[0]) if stay.start_s else arrived_ns
-    return dataclasses.replace(run, arrived_ns=arrived_ns, begin_ns=begin_ns, end_ns=end_ns, left_ns=left_ns)
+    run = dataclasses.replace(run, arrived_ns=arrived_ns, begin_ns=begin_ns, end_ns=last_ns, left_ns=last_ns)
+    if stay.end_s > last_s:
+        return run
+    if stay.hanging >= 0:
+        stuck = _stuck_at(run, last_ns, stay.hanging)
+        stacked = states.run(_rng(seed, model, "stay", loop), count, stuck=stuck)
+        left_ns = start_ns + round(min(stay.left_s, length_ns / 1e9) * 1e9)
+        return _hung(_on_the_clock(states, stacked, chosen, int(run.start_ns[0])), run, left_ns, stay.hanging)
+    if stay.crash:
+        return dataclasses.replace(run, ending="crash")
+    end_ns = int(ended[np.searchsorted(ended, last_ns)])
+    return dataclasses.replace(run, end_ns=end_ns, left_ns=end_ns)
 
 
 def pick(part: Any, chosen: Indices, among: Indices) -> Any:
@@ -152,9 +163,11 @@ class _States:
     def at(self, time_s: float) -> Faults:
         return tuple(fault for fault in self._felt if fault.at(time_s))
 
-    def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0) -> Cycles:
+    def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0, stuck: Stuck | None = None) -> Cycles:
         """Time cycles under each set of faults, stacked along a new first axis, with the same jitter."""
         jitter = varied(self.model.jitter(count, rng), self.model.job, self.habit, rng.spawn(1)[0])
+        if stuck is not None:
+            jitter = never_done(jitter, self.model.job, stuck)
         waits = np.full((count, 1), pause_s)
         waits[self.saves(count)] += self._saving_s
         chances, saves = rng.spawn(1)[0].random((count, 3)), self.saves(count)
@@ -178,6 +191,26 @@ class _States:
             chosen.append(number[self.at(max(time_s, 0.0) if loop_s == math.inf else time_s % loop_s)])
             time_s += float(lengths[chosen[-1], cycle]) + pause_s
         return np.array(chosen, dtype=np.int64)
+
+
+def _stuck_at(run: Run, time_ns: int, rank: int) -> Stuck:
+    cycle = int(np.searchsorted(run.start_ns, time_ns, side="right")) - 1
+    begin, end = run.start_ns[cycle : cycle + 2]
+    return Stuck(cycle=cycle, done=float((time_ns - begin) / (end - begin)), rank=rank)
+
+
+def _hung(hung: Run, well: Run, left_ns: int, rank: int) -> Run:
+    """Let a run whose last cycle never ends leave its GPUs at last; until then it sends what does not wait."""
+    return dataclasses.replace(
+        hung,
+        start_ns=np.minimum(hung.start_ns, left_ns),
+        arrived_ns=well.arrived_ns,
+        begin_ns=well.begin_ns,
+        end_ns=left_ns,
+        left_ns=left_ns,
+        ending="hang",
+        hanging=rank,
+    )
 
 
 def _some(faults: Faults) -> list[Faults]:

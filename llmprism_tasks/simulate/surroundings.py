@@ -63,8 +63,10 @@ class Restart:
     stop: str = text(
         "crash",
         choices=("crash", "hang", "in_order"),
-        reason="crash: at once; hang: at once, but it keeps its GPUs; in_order: with the step that is under way",
+        reason="crash: all at once; hang: one rank for good, the others when they wait for it, and the job keeps its "
+        "GPUs; in_order: with the step that is under way",
     )
+    rank: int = number(0, unit="rank", low=0, high=10**6, reason="who hangs, in the middle of a backward pass")
     hosts: tuple[int, ...] = indices("the hosts it comes back on; the same when empty")
     dp: int = number(0, unit="replicas", low=0, high=4096, reason="data-parallel degree from then on; 0: the same")
 

@@ -49,8 +49,8 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
     tied embeddings; scalars and the like are `other` where the pair carries nothing else. A step of `truth_steps` ends
     with its optimizer, when its parameters are gathered (or before, where that overlaps the next step); its
     `grad_end_ns` is the end of the gradient synchronisation.
-    `truth_faults` has the faults some job met; `severity` is how many times slower the subject is, and `accept` names
-    all subjects that count as right.
+    `truth_faults` has the faults some job met, and its crashes and hangs; `severity` is how many times slower the
+    subject is, and `accept` names all subjects that count as right.
     """
     others = _tenants(scenario, start_ns, end_ns, seed)
     rows = {
@@ -63,7 +63,10 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
             *(row for name, ends in others.items() for row in _named(scenario, name, "other", ends)),
         ],
         "truth_steps": _numbered([row for run in runs for row in _steps(run, start_ns, end_ns)]),
-        "truth_faults": [row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)],
+        "truth_faults": [
+            *(row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)),
+            *(_ending(run) for run in runs if run.ending),
+        ],
     }
     tables = {name: pl.DataFrame(rows[name], schema=schema, orient="row") for name, schema in SCHEMAS.items()}
     return tables | {"layouts": _layouts(runs, start_ns, end_ns)}
@@ -175,6 +178,17 @@ def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> li
     severity = _severity(fault, [end - begin for begin, end, _ in met])
     accept = [f"{subject_type}:{subject}", *also]
     return [(fault.kind, fault.job or None, subject_type, subject, *span, severity, accept)]
+
+
+def _ending(run: Run) -> tuple[object, ...]:
+    """Return a crash, or a hang from the beginning of the cycle that never ends until the job is taken away."""
+    job = run.model.job
+    if run.ending == "crash":
+        return ("crash", job.name, "job", job.name, run.end_ns, run.left_ns, 1.0, [f"job:{job.name}"])
+    begin_ns = int(run.start_ns[np.searchsorted(run.start_ns, run.left_ns) - 1])
+    # Who hangs is no easier to tell from its TP peers than who is slow.
+    _, subject, also = blamed(job, Fault(kind="slow_gpu", job=job.name, rank=run.hanging))
+    return ("hang", job.name, "addr", subject, begin_ns, run.left_ns, 1.0, [f"addr:{subject}", *also])
 
 
 def _severity(fault: Fault, lengths_ns: Sequence[int]) -> float:

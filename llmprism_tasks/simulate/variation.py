@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 import numpy as np
 
 from llmprism_tasks.simulate.fabric import Reals
 from llmprism_tasks.simulate.jitter import Jitter
 from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.layout import coordinates
 from llmprism_tasks.simulate.surroundings import Habit
 
 SHORTEST_BATCH = 0.2  # of the mean
+NEVER_DONE = 1e8  # a pass of a millisecond would take a day
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A rank that hangs: in which cycle, and after which ratio of it."""
+
+    cycle: int
+    done: float
+    rank: int
 
 
 def varied(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> Jitter:
@@ -32,6 +44,14 @@ def varied(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> 
         backward = backward + pause / job.backward_ratio * _struck(streams[1], backward, habit.pauses)
     slower = 1 + habit.drift / 100 * np.arange(steps)[:, None, None, None]
     return dataclasses.replace(jitter, forward=forward * slower, backward=backward * slower)
+
+
+def never_done(jitter: Jitter, job: Job, stuck: Stuck) -> Jitter:
+    """Let a rank never end one of its backward passes; all that waits for it never happens."""
+    _, (unit,), (stage,) = coordinates(job, np.array([stuck.rank]))
+    backward = jitter.backward.copy()
+    backward[stuck.cycle, stage, unit, int(stuck.done * backward.shape[3])] *= NEVER_DONE
+    return dataclasses.replace(jitter, backward=backward)
 
 
 def _struck(rng: np.random.Generator, operations: Reals, per_step: float) -> Reals:

@@ -38,6 +38,10 @@ def of_job(made: Simulation, job: str) -> pl.DataFrame:
     return made.flows.filter(pl.col("src_addr").is_in(members) | pl.col("dst_addr").is_in(members))
 
 
+def of_kind(made: Simulation, kind: str) -> list[dict[str, Any]]:
+    return made.truth["truth_faults"].filter(kind=kind).to_dicts()
+
+
 def test_a_job_starts_with_traffic_that_is_no_step_and_stops_after_a_whole_one() -> None:
     made = run(small(lives=[{"job": "replicas", "start_s": 10, "end_s": 40}]))
     ((start_s, end_s, members),) = stays(made, "replicas")
@@ -148,19 +152,48 @@ def test_jobs_may_follow_each_other_on_the_same_hosts() -> None:
 def test_a_fault_is_named_where_the_job_met_it() -> None:
     back = {"job": "pipeline", "at_s": 20, "pause_s": 5, "hosts": "6,1-3"}
     slow = {"kind": "slow_gpu", "job": "pipeline", "rank": 1, "start_s": 40, "factor": 1.5}
-    (fault,) = run(small(restarts=[back], faults=[slow])).truth["truth_faults"].to_dicts()
+    (fault,) = of_kind(run(small(restarts=[back], faults=[slow])), "slow_gpu")
     assert fault["subject"] == "10.2.0.6"
     assert fault["start_ns"] == pytest.approx(START_NS + 40 * SECOND_NS, abs=2 * SECOND_NS)
-    cured = run(small(restarts=[back], faults=[slow | {"start_s": 0, "end_s": 22}])).truth["truth_faults"].to_dicts()
+    cured = of_kind(run(small(restarts=[back], faults=[slow | {"start_s": 0, "end_s": 22}])), "slow_gpu")
     assert [row["subject"] for row in cured] == ["10.2.0.0"]
     assert cured[0]["end_ns"] <= START_NS + 22 * SECOND_NS
 
 
+HANG = {"job": "pipeline", "at_s": 20, "pause_s": 25, "stop": "hang"}
+
+
 def test_a_job_that_hangs_sends_nothing_but_keeps_its_gpus_until_it_is_restarted() -> None:
-    made = run(small(restarts=[{"job": "pipeline", "at_s": 20, "pause_s": 25, "stop": "hang"}]))
+    made = run(small(restarts=[HANG]))
     assert [(start, end) for start, end, _ in stays(made, "pipeline")] == [(0, 45), (45, 60)]
     started = (of_job(made, "pipeline")["flow_start_ns"] - START_NS) / SECOND_NS
-    assert not started.is_between(20, 45, closed="left").any()
+    assert not started.is_between(23, 45, closed="left").any()
     ended = (made.truth["truth_steps"].filter(job="pipeline")["end_ns"] - START_NS) / SECOND_NS
     assert not ended.is_between(20, 45).any()
     assert (ended > 45).any()
+
+
+@pytest.mark.parametrize("rank", [0, 6, 15])
+def test_who_hangs_sends_no_more_while_the_others_run_on_until_they_wait_for_it(rank: int) -> None:
+    made = run(small(restarts=[HANG | {"rank": rank}]))
+    (fault,) = of_kind(made, "hang")
+    assert f"addr:{fault['subject']}" in fault["accept"]
+    assert fault["start_ns"] <= START_NS + 20 * SECOND_NS < fault["end_ns"] == START_NS + 45 * SECOND_NS
+    sent = of_job(made, "pipeline").filter(pl.col("flow_start_ns") < fault["end_ns"], pl.col("bytes") > 16_384)
+    last = sent.group_by("src_addr").agg(pl.col("flow_start_ns").max())
+    own = last.filter(src_addr=fault["subject"])["flow_start_ns"].item()
+    assert own < last["flow_start_ns"].max() - SECOND_NS // 10
+
+
+def test_a_crash_is_a_fault_of_the_job_and_a_stop_in_order_is_none() -> None:
+    made = run(
+        small(restarts=[{"job": "pipeline", "at_s": 20, "pause_s": 25}], lives=[{"job": "replicas", "end_s": 30}])
+    )
+    (fault,) = made.truth["truth_faults"].to_dicts()
+    assert (fault["kind"], fault["job"], fault["accept"]) == ("crash", "pipeline", ["job:pipeline"])
+    assert fault["start_ns"] == START_NS + 20 * SECOND_NS
+
+
+def test_who_hangs_is_a_rank_of_the_job() -> None:
+    with pytest.raises(SettingsError, match="rank 16"):
+        small(restarts=[HANG | {"rank": 16}])
