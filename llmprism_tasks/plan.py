@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "timeline",
         reads=("flows", "jobs", "job_members", "pairs"),
-        writes=("steps", "timeline"),
+        writes=("steps", "timeline", "step_breakdown"),
         per_job=True,
     ),
     Stage(

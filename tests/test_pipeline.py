@@ -180,7 +180,13 @@ def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
     window = windows[1]
     pipeline.run_stage("step_division", window, copy)
     after = tables(copy, window)
-    assert [name for name in DERIVED if after[name].is_empty()] == ["pairs", "steps", "timeline", "diagnoses"]
+    assert [name for name in DERIVED if after[name].is_empty()] == [
+        "pairs",
+        "steps",
+        "timeline",
+        "step_breakdown",
+        "diagnoses",
+    ]
     assert bookkeeping(copy, window)["status"] == "running"
     for stage in STAGES[2:]:
         pipeline.run_stage(stage.name, window, copy)

@@ -24,7 +24,7 @@ from llmprism_tasks.windows import Window
 
 WINDOW = Window(1_800_000_000_000_000_000, 60_000_000_000)
 START, END = WINDOW.start_ns, WINDOW.end_ns
-SUITES = tuple(table.name for table in TABLES if table.name != "validation_results")
+SUITES = tuple(table.name for table in TABLES if table.name not in ("validation_results", "notifications"))
 A, B = "10.0.0.1", "10.0.0.2"
 
 
@@ -62,6 +62,10 @@ def sound(window: Window = WINDOW) -> dict[str, pl.DataFrame]:
             | {"phase": "compute", "peer": None, "bytes": 0},
             {"addr": A, "step_index": 0, "start_ns": start + 4, "end_ns": start + 10}
             | {"phase": "dp_sync", "peer": B, "bytes": 18_000},
+        ],
+        "step_breakdown": [
+            {"addr": A, "step_index": 0, "step_ns": 10, "compute_ns": 4, "communication_ns": 5, "bubble_ns": 0}
+            | {"waiting_ns": 1, "waiting_for": B, "unexplained_ns": 0}
         ],
         "diagnoses": [
             {"kind": "cross_step", "subject_type": "addr", "subject": A, "start_ns": start, "end_ns": start + 10}
@@ -171,6 +175,13 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "timeline.not_reversed": changed("timeline", end_ns=START - 1),
     "timeline.bytes": changed("timeline", bytes=1),
     "timeline.step": changed("timeline", step_index=9),
+    "step_breakdown.key": repeated("step_breakdown"),
+    "step_breakdown.step": changed("step_breakdown", step_index=9),
+    "step_breakdown.length": changed("step_breakdown", step_ns=11, compute_ns=5),
+    "step_breakdown.adds_up": changed("step_breakdown", compute_ns=5),
+    "step_breakdown.no_negative_part": changed("step_breakdown", compute_ns=10, communication_ns=-1),
+    "step_breakdown.waits_for_another": changed("step_breakdown", waiting_for=A),
+    "step_breakdown.waits_for_member": changed("step_breakdown", waiting_for="10.9.9.9"),
     "diagnoses.key": repeated("diagnoses", score=6.0),
     "diagnoses.job": changed("diagnoses", job_id="k"),
     "diagnoses.kind": changed("diagnoses", kind="bad_mood"),

@@ -1,4 +1,4 @@
-"""Timeline reconstruction: flows and pairs -> each NIC's steps, and what it did in them.
+"""Timeline reconstruction: flows and pairs -> each NIC's steps, what it did in them, and what they went to.
 
 LLMPrism (arXiv 2505.00342), stage 4: the end of a burst of data-parallel flows ends a step; pipeline and
 data-parallel flows are placed in it, and what is left is computing or waiting.
@@ -11,10 +11,11 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
+from llmprism_tasks.stages.breakdown import breakdown
+from llmprism_tasks.stages.placement import NIC, placed
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
-NIC = ["job_id", "addr"]
 PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
 """What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
 
@@ -27,7 +28,7 @@ def timeline(
     pairs: pl.DataFrame,
     window: Window,
     settings: Settings,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Reconstruct the steps that ended in the window.
 
     Parameters
@@ -41,24 +42,20 @@ def timeline(
     timeline : of the same NICs and steps, without gaps: messages of one pair that overlap are one row, gradient
         synchronisation with one peer is one row, and between them it is `compute` before the NIC sends and `idle`
         before it receives
+    step_breakdown : what each of the NICs' steps went to
     """
-    del jobs
     inside = traffic.inside_jobs(flows, job_members)
     every = traffic.bulk(inside, settings.traffic)
     bulk = since_restart(every, window, settings.traffic)
     synchronising = layout.ending(pairs)
     if bulk.is_empty() or synchronising.is_empty():
-        return frames.empty("steps"), frames.empty("timeline")
+        return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
-    return tables(
-        endpoints,
-        job_steps,
-        _of_run(inside, every, bulk),
-        bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
-        window,
-    )
+    known = bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR)
+    steps, rows = tables(endpoints, job_steps, _of_run(inside, every, bulk), known, window)
+    return steps, rows, breakdown(known, steps.drop_nulls("addr"), jobs, job_members, window)
 
 
 def _of_run(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
@@ -69,18 +66,18 @@ def _of_run(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl
 
 
 def tables(
-    endpoints: pl.DataFrame, job_steps: pl.DataFrame, inside: pl.DataFrame, placed: pl.DataFrame, window: Window
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, inside: pl.DataFrame, known: pl.DataFrame, window: Window
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return `steps` and `timeline`.
 
     Parameters
     ----------
     endpoints, job_steps, inside : as for `step_spans`
-    placed : the flows to be placed in the steps, with `job_id` and `kind`
+    known : the flows to be placed in the steps, with `job_id` and `kind`
     """
     own, common = step_spans(endpoints, job_steps, inside)
     steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
-    rows = phases(placed, own)
+    rows = phases(known, own)
     return tuple(  # type: ignore[return-value]
         frames.conform(frame.with_columns(window_start_ns=pl.lit(window.start_ns)), table)
         for table, frame in (("steps", steps), ("timeline", rows))
@@ -159,29 +156,20 @@ def phases(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 def _placed(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Cut flows to the step of each end in which they start."""
-    spans = steps.rename({"start_ns": "step_start_ns", "end_ns": "step_end_ns"}).sort("step_end_ns")
     sender, receiver = (
         pl.col("kind").replace_strict({kind: names[i] for kind, names in PHASES.items()}, default="other")
         for i in (0, 1)
     )
-    return (
-        traffic.by_endpoint(flows)
-        .sort("flow_start_ns")
-        .join_asof(
-            spans, left_on="flow_start_ns", right_on="step_end_ns", by=NIC, strategy="forward", check_sortedness=False
-        )
-        .filter(pl.col("flow_end_ns") > pl.col("step_start_ns"))
-        .select(
-            *NIC,
-            "peer",
-            "step_index",
-            "step_start_ns",
-            "bytes",
-            phase=pl.when("sends").then(sender).otherwise(receiver),
-            own=pl.col("sends") | (pl.col("kind") == "dp"),
-            start_ns=pl.max_horizontal("flow_start_ns", "step_start_ns"),
-            end_ns=pl.min_horizontal("flow_end_ns", "step_end_ns"),
-        )
+    return placed(flows, steps).select(
+        *NIC,
+        "peer",
+        "step_index",
+        "step_start_ns",
+        "bytes",
+        "start_ns",
+        "end_ns",
+        phase=pl.when("sends").then(sender).otherwise(receiver),
+        own=pl.col("sends") | (pl.col("kind") == "dp"),
     )
 
 

@@ -220,8 +220,8 @@ def job(begins: Iterable[float]) -> list[Row]:
     return [*pipeline("a", "c", begins), *pipeline("b", "d", begins), *ring("ab", sync), *ring("cd", sync)]
 
 
-def reconstructed(rows: Iterable[Row], window: Window = WINDOW) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return `steps` and `timeline` as a window's run writes them."""
+def reconstructed(rows: Iterable[Row], window: Window = WINDOW) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return `steps`, `timeline` and `step_breakdown` as a window's run writes them."""
     pairs = pl.DataFrame(
         [(window.start_ns, "j", *pair, kind, 1, 1, 1, 1.0) for pair, kind in KINDS.items()],
         schema=frames.empty("pairs").schema,
@@ -245,7 +245,7 @@ def ends_ms(steps: pl.DataFrame, addr: str | None) -> list[float]:
 
 @pytest.mark.parametrize("addr", [*"abcd", None])
 def test_a_step_ends_with_its_synchronisation_and_starts_where_the_one_before_ended(addr: str | None) -> None:
-    steps, _ = reconstructed(job(every(1000, count=20, start=50)))
+    steps, _, _ = reconstructed(job(every(1000, count=20, start=50)))
     mine = steps.filter(pl.col("addr").is_null() if addr is None else pl.col("addr") == addr)
     assert mine["end_ns"].to_list() == [WINDOW.start_ns + (950 + 1000 * i) * MS for i in range(20)]
     assert mine["start_ns"].to_list()[1:] == mine["end_ns"].to_list()[:-1]
@@ -254,7 +254,7 @@ def test_a_step_ends_with_its_synchronisation_and_starts_where_the_one_before_en
 
 def test_the_first_step_starts_with_the_nic_s_and_the_job_s_first_flow() -> None:
     """Even a control message counts: `d` hears one 30 ms before the others begin."""
-    steps, _ = reconstructed([*job(every(1000, count=20, start=50)), *messages("c", "d", [20], 64)])
+    steps, _, _ = reconstructed([*job(every(1000, count=20, start=50)), *messages("c", "d", [20], 64)])
     first = {
         addr: (start - WINDOW.start_ns) / MS
         for addr, start in steps.filter(step_index=0).select("addr", "start_ns").iter_rows()
@@ -276,7 +276,7 @@ def test_a_step_belongs_to_the_window_of_its_end() -> None:
 
 def test_rows_tile_each_step() -> None:
     """From its start to its end without a gap; only what moves may overlap."""
-    steps, rows = reconstructed(job(every(1000, count=20, start=50)))
+    steps, rows, _ = reconstructed(job(every(1000, count=20, start=50)))
     step = ["job_id", "addr", "step_index"]
     tiled = (
         rows.sort("start_ns")
@@ -297,7 +297,7 @@ def test_rows_tile_each_step() -> None:
 
 
 def test_without_flows_or_synchronised_pairs_there_are_no_steps() -> None:
-    empty = frames.empty("steps"), frames.empty("timeline")
+    empty = tuple(frames.empty(table) for table in ("steps", "timeline", "step_breakdown"))
     for rows in ([], pipeline("a", "c", every(1000, count=20)), messages("a", "b", every(1000, count=20), 64)):
         for found, nothing in zip(reconstructed(rows), empty, strict=True):
             assert_frame_equal(found, nothing)

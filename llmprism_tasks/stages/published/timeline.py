@@ -14,6 +14,7 @@ from llmprism_tasks.methods.rounds import rounds
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages import timeline as joint
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.breakdown import breakdown
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
 from llmprism_tasks.windows import Window
 
@@ -29,19 +30,19 @@ def timeline(
     pairs: pl.DataFrame,
     window: Window,
     settings: Settings,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Reconstruct the steps that ended in the window; parameters and results as of the joint method's stage."""
-    del jobs
     inside = traffic.inside_jobs(flows, job_members)
     placed = inside.join(pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other"), on=PAIR)
     synchronising = traffic.by_endpoint(placed.filter(pl.col("kind") == "dp"))
     if synchronising.is_empty():
-        return frames.empty("steps"), frames.empty("timeline")
+        return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
     endpoints = member_steps(synchronising, window, settings.published)
     job_steps = endpoints.group_by(STEP).agg(
         pl.col("first_ns").min(), pl.col("end_ns").max(), pl.col("ended", "ended_before").first()
     )
-    return joint.tables(endpoints, _advancing(job_steps, ["job_id"], "step"), inside, placed, window)
+    steps, rows = joint.tables(endpoints, _advancing(job_steps, ["job_id"], "step"), inside, placed, window)
+    return steps, rows, breakdown(placed, steps.drop_nulls("addr"), jobs, job_members, window)
 
 
 def member_steps(synchronising: pl.DataFrame, window: Window, settings: PublishedSettings) -> pl.DataFrame:

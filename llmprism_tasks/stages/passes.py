@@ -1,0 +1,104 @@
+"""Passes: how much of the gaps between a pipeline's messages is computing.
+
+A message of a pipeline starts when both of its ends have come to it, so a gap before one may be work of this NIC, or
+waiting for the other. What was worked on is known from the schedule: what a gap sends onward it has computed. How long
+that takes is known from the shortest gap of its kind, in which nobody had to be waited for: who computes slowly does so
+in all of its gaps, who waits does so in some.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.stages.activity import (
+    OWN,
+    PIPELINED,
+    RECEIVED_NEXT,
+    SCHEDULED,
+    SENT_NEXT,
+    SENT_PREVIOUS,
+)
+
+PLACE = ["job_id", "pp_stage"]
+
+AS_USUAL = 1.1
+"""Ratio to the usual work up to which a gap is all work: jitter of single passes (3 % in captures), and some more."""
+
+
+def worked(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Say how much of each gap was computing, as far as the schedule tells.
+
+    Parameters
+    ----------
+    gaps : as `activity.gaps` returns, with `job_id`, `pp_stage` (NULL where it is not known) and `last_pp_stage`
+
+    Returns
+    -------
+    gaps with `compute_ns`, and `usual_ns` (what the members of the pp_stage compute in such a gap; NULL where the
+    schedule does not tell)
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    counted = gaps.with_columns(_passes()).with_columns(length=length)
+    # What others than the first pp_stage send before they have received anything is left over from the step before.
+    begun = (pl.col("brought") > 0) | (pl.col("pp_stage") == 0)
+    scheduled = begun & ((pl.col("took") & PIPELINED) > 0) & (pl.col("forwards") + pl.col("backwards") > 0)
+    usual = _usual(counted.filter(scheduled))
+    known = counted.join(usual, on=PLACE, how="left").with_columns(
+        usual_ns=pl.when(scheduled).then(_work(pl.col("forwards") > 0, pl.col("backwards") > 0))
+    )
+    pace = (pl.col("length") / pl.col("usual_ns")).min().over("part")
+    at_pace = pl.col("usual_ns") * pl.max_horizontal(pace, 1.0)
+    entry = (pl.col("brought") == 0) & ((pl.col("took") & OWN) > 0)
+    computed = (
+        pl.when(pl.col("took") == 0)
+        .then(0)
+        .when(entry | ((pl.col("took") & PIPELINED) == 0))
+        .then("length")
+        .when(pl.col("usual_ns").is_not_null())
+        .then(pl.when(pl.col("length") <= AS_USUAL * at_pace).then("length").otherwise(at_pace))
+        .when((pl.col("took") & (OWN & ~SCHEDULED)) > 0)
+        .then("length")
+        .otherwise(0)
+    )
+    return known.with_columns(compute_ns=computed.cast(pl.Int64)).drop(
+        "length", "forwards", "backwards", "forward", "backward", "both"
+    )
+
+
+def _passes() -> list[pl.Expr]:
+    """Count the passes that were done in a gap: what it sends onward; the ends of the pipeline send in one direction.
+
+    The first pp_stage has nowhere to send gradients to: it goes backward when it has received some. The last one sends
+    gradients only, and has gone forward before.
+    """
+    first, last = pl.col("pp_stage") == 0, pl.col("pp_stage") == pl.col("last_pp_stage")
+    forward, backward = (pl.col("took") & SENT_NEXT) > 0, (pl.col("took") & SENT_PREVIOUS) > 0
+    received = (pl.col("brought") & RECEIVED_NEXT) > 0
+    return [
+        pl.when(last).then(backward).otherwise(forward).fill_null(value=False).cast(pl.Int32).alias("forwards"),
+        pl.when(first).then(received).otherwise(backward).fill_null(value=False).cast(pl.Int32).alias("backwards"),
+    ]
+
+
+def _usual(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return `forward`, `backward` and `both` for each pp_stage: the usual of its members' shortest such gaps.
+
+    The lower median: of two peers, the quicker shows what is usual.
+    """
+    kinds = {"forward": (1, 0), "backward": (0, 1), "both": (1, 1)}
+    shortest = gaps.group_by(*PLACE, "part", "forwards", "backwards").agg(pl.col("length").min())
+    usual = shortest.group_by(*PLACE, "forwards", "backwards").agg(
+        pl.col("length").quantile(0.5, interpolation="lower")
+    )
+    return usual.group_by(PLACE).agg(
+        pl.col("length").filter((pl.col("forwards") == f) & (pl.col("backwards") == b)).first().alias(name)
+        for name, (f, b) in kinds.items()
+    )
+
+
+def _work(forward: pl.Expr, backward: pl.Expr) -> pl.Expr:
+    """Return the usual work of a gap; a backward pass alone is also what both take more than a forward pass."""
+    more = (pl.col("both") - pl.col("forward")).clip(lower_bound=0)
+    alone = pl.min_horizontal("backward", more)
+    together = pl.coalesce("both", pl.col("forward") + pl.col("backward"))
+    return pl.when(forward & backward).then(together).when(forward).then("forward").when(backward).then(alone)

@@ -1,0 +1,15 @@
+-- One row per training step of each NIC: what its time went to.
+-- Grain: window_start_ns, job_id, addr, step_index.  From: flows, steps, pairs, job_members.
+CREATE TABLE IF NOT EXISTS step_breakdown (
+    window_start_ns BIGINT NOT NULL,   -- the window the row belongs to
+    job_id VARCHAR NOT NULL,           -- the job, the same from window to window while half of its members stay
+    addr VARCHAR NOT NULL,             -- the NIC
+    step_index INTEGER NOT NULL,       -- the job's step, counted from 0 in each window; the same for all members
+    step_ns BIGINT NOT NULL,           -- the step's length: the sum of the parts
+    compute_ns BIGINT NOT NULL,        -- work of the GPU or its host, with nobody to wait for
+    communication_ns BIGINT NOT NULL,  -- messages in flight, once all of their ends had come to them
+    bubble_ns BIGINT NOT NULL,         -- waiting that all members of the pp_stage do in that place of the step
+    waiting_ns BIGINT NOT NULL,        -- waiting beyond that, and for the last member of the gradient group
+    waiting_for VARCHAR,               -- the NIC at the source of most of it; NULL if nobody
+    unexplained_ns BIGINT NOT NULL     -- what no rule explains
+);
