@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import identity, links, rhythm, traffic
+from llmprism_tasks.stages.fallen_silent import with_fallen_silent
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.stages.rhythm import PAIR
 from llmprism_tasks.stages.tenants import tenants
@@ -43,6 +44,25 @@ def recognition(
     job_members : NICs of each job
     """
     bulk = traffic.bulk(traffic.between_gpus(flows, topology.select("addr", "host")), settings.traffic)
+    found = at_work(bulk, topology, window, settings)
+    return with_fallen_silent(
+        found, bulk, flows, topology, window, settings, lambda then, moment: at_work(then, topology, moment, settings)
+    )
+
+
+def at_work(
+    bulk: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Recognise the jobs whose NICs send in a window, or are silent for no longer than their period explains.
+
+    Parameters
+    ----------
+    bulk : bulk flows between NICs, look-back included
+
+    Returns
+    -------
+    as `recognition`
+    """
     if bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     running = since_restart(bulk, window, settings.traffic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -9,6 +10,7 @@ import polars as pl
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
 from llmprism_tasks.stages.groups import gradient_groups
+from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
@@ -47,6 +49,7 @@ class Evidence:
     groups : data-parallel groups: `job_id`, `addr`, `component`
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
+    silences : of jobs in the middle of a step
     """
 
     flows: pl.DataFrame
@@ -55,6 +58,7 @@ class Evidence:
     groups: pl.DataFrame
     members: pl.DataFrame
     window: Window
+    silences: Sequence[Silence] = ()
 
 
 def gather(
@@ -66,11 +70,12 @@ def gather(
     window: Window,
     settings: Settings,
 ) -> Evidence | None:
-    """Gather the evidence; None when no job has steps in the window."""
-    if steps.filter(pl.col("addr").is_not_null()).is_empty():
+    """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
+    every = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
+    silences = overdue(every.drop("switch_path"), flows, topology, window, settings)
+    if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None
-    bulk = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
-    bulk = since_restart(bulk, window, settings.traffic)
+    bulk = since_restart(every, window, settings.traffic)
     synchronising = layout.ending(pairs)
     numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
     endpoints = completion.endpoint_steps(numbered, window, settings)
@@ -82,6 +87,7 @@ def gather(
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
+        silences=silences,
     )
 
 

@@ -1,0 +1,167 @@
+"""Where a job stood when it fell silent: after a whole step, or cut off in the middle of one, and who was due first.
+
+A job that ends in good order sends nothing after its last step, or only what follows each of its steps (the gathering
+of parameters). Whatever else it sent is the beginning of a step that never ended. Steps before tell when each pair is
+due to send the next byte of it: whoever is overdue for longest went quiet first, and the others wait for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.methods.series import SIGMA_PER_MAD
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import completion
+from llmprism_tasks.stages.division import divide
+from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+
+LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
+"""So many steps a job must have shown, or three over so long: the first ones are unlike others."""
+TEMPLATES = 8
+"""Steps that tell when each pair is due; a job's pace changes over more."""
+PAUSE = 0.5
+"""Ratio of a step's longest silence from which a silence ends what follows the step before."""
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """A job that fell silent in the middle of a step.
+
+    Attributes
+    ----------
+    ended_ns : end of its last whole step
+    silent_ns : end of the last flow
+    period_ns : typical step
+    pairs : the pairs that take part in its steps: `src_addr`, `dst_addr`, `usual` (bytes of a step)
+    due : each pair that had more to send: `src_addr`, `dst_addr`, `late_ns` (for how long it had been due when the job
+        fell silent; negative if it was not), `noise_ns` (robust deviation), `sent` (bytes of the unfinished step),
+        `last_ns` (end of the last flow of the step; NULL without one)
+    """
+
+    ended_ns: int
+    silent_ns: int
+    period_ns: int
+    pairs: pl.DataFrame
+    due: pl.DataFrame
+
+
+def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | None:
+    """Say where a job stood when it fell silent; None if it ended in good order, or never had a rhythm.
+
+    Parameters
+    ----------
+    bulk : the job's bulk flows that began before the silence, with `job_id`
+    silent_ns : end of the last of them
+    """
+    moment = Window(silent_ns + 1 - settings.window.length_ns, settings.window.length_ns)
+    division = divide(bulk, moment, settings)
+    if division is None:
+        return None
+    whole = _whole_steps(division.endpoints, settings)
+    if whole is None:
+        return None
+    endpoints = division.endpoints.join(whole, on="step", how="semi")
+    job_steps = division.job_steps.join(whole, on="step", how="semi").sort("step")
+    placed = completion.step_of_flows(bulk, endpoints, job_steps)
+    begun = placed.filter(pl.col("step").is_null())
+    steps = _timed(placed, job_steps)
+    pairs = _taking_part(steps)
+    if begun.is_empty() or not _is_part(begun, steps, pairs, settings):
+        return None
+    ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
+    period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
+    due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
+    return CutOff(ended_ns, silent_ns, period_ns, pairs, due)
+
+
+def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
+    """Return the steps up to the last whole one; None if there are too few to tell.
+
+    The last step is whole if it has the bytes of a typical one, or of the least of all others (records are lost), and
+    no more NICs are without their part in it than in the worst of these.
+    """
+    typical = pl.col("bytes").median().over("addr")
+    nics = endpoints["addr"].n_unique()
+    steps = (
+        endpoints.with_columns(short=pl.col("bytes") < PAUSE * typical)
+        .group_by("step")
+        .agg(pl.col("bytes").sum(), pl.col("end_ns").max(), missing=nics - pl.len() + pl.col("short").sum())
+        .sort("step")
+    )
+    others, last = steps[1:-1], steps[-1:]
+    if others.is_empty() or (steps.height < LEAST_STEPS and np.ptp(steps["end_ns"].to_numpy()) < LEAST_STEPS_NS):
+        return None
+    usual, least = float(others["bytes"].median()), float(others["bytes"].min())  # type: ignore[arg-type]
+    complete = last["bytes"].item() >= min(settings.rhythm.least_whole * usual, least)
+    complete &= last["missing"].item() <= others["missing"].max()
+    return steps.select("step") if complete else steps[:-1].select("step")
+
+
+def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the flows of the last whole steps, with `since_ns`: from the end of the job's step before."""
+    began = job_steps.select("step", began_ns=pl.col("end_ns").shift(), left=pl.int_range(pl.len(), 0, -1))
+    return (
+        placed.join(began.filter(pl.col("left") <= TEMPLATES, pl.col("began_ns").is_not_null()), on="step")
+        .with_columns(since_ns=pl.col("flow_start_ns") - pl.col("began_ns"))
+        .sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
+    )
+
+
+def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of at least half of the steps, with what they `usual`ly send in one."""
+    sent = steps.group_by(*PAIR, "step").agg(pl.col("bytes").sum())
+    often = 2 * pl.len() >= steps["step"].n_unique()
+    return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
+
+
+def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether what was sent after the last step began another: it is more or less than what follows each step, and
+    no pair sent more than it does in a step (gathering a whole model, evaluating it)."""
+    tolerance = settings.rhythm.byte_tolerance
+    follows, sent = _following(steps), float(begun["bytes"].sum())
+    if (1 - tolerance) * follows <= sent <= (1 + tolerance) * follows:
+        return False
+    pairs = begun.group_by(PAIR).agg(pl.col("bytes").sum()).join(taking_part, on=PAIR, how="left")
+    room = (1 + tolerance) * pl.col("usual").fill_null(0)
+    beyond = pairs.select((pl.col("bytes") - room).clip(lower_bound=0).sum()).item()
+    return bool(beyond <= tolerance * sent)
+
+
+def _following(steps: pl.DataFrame) -> float:
+    """Return how many bytes follow a step before the job pauses."""
+    until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns").fill_null(
+        pl.col("began_ns")
+    )
+    gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
+    longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
+    paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
+    follows = gaps.with_columns(paused=paused).group_by("step").agg(pl.col("bytes").filter(~pl.col("paused")).sum())
+    return float(follows["bytes"].median())  # type: ignore[arg-type]
+
+
+def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, settings: Settings) -> pl.DataFrame:
+    sent = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
+    key = [*PAIR, "step"]
+    before = pl.col("bytes").cum_sum().over(key) - pl.col("bytes")
+    total = pl.col("bytes").sum().over(key)
+    inside = ((pl.col("sent") - pl.col("before")) / pl.col("bytes")).clip(0, 1)
+    moments = (
+        steps.join(sent, on=PAIR, how="left")
+        .with_columns(pl.col("sent").fill_null(0), before=before, total=total)
+        .filter(
+            pl.col("before") + pl.col("bytes") > pl.col("sent") + settings.rhythm.same_size * pl.col("total"),
+        )
+        .with_columns(due=pl.col("since_ns") + inside * (pl.col("flow_end_ns") - pl.col("flow_start_ns")))
+        .group_by(key)
+        .agg(pl.col("due").min(), pl.col("sent", "last_ns").first())
+    )
+    return moments.group_by(PAIR).agg(
+        late_ns=silent_since_ns - pl.col("due").median(),
+        noise_ns=SIGMA_PER_MAD * (pl.col("due") - pl.col("due").median()).abs().median(),
+        sent=pl.col("sent").first(),
+        last_ns=pl.col("last_ns").first(),
+    )

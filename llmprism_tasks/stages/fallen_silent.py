@@ -1,0 +1,113 @@
+"""Jobs that have fallen silent in the middle of a step: they are still there, though they send nothing.
+
+Whoever has sent nothing for longer than its period explains takes no part in the window's jobs. A job that hangs is
+recognised as it was when it fell silent, for as long as the look-back shows it, unless one of its NICs works again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import polars as pl
+
+from llmprism_tasks.settings import RecognitionSettings, Settings
+from llmprism_tasks.stages import links, traffic
+from llmprism_tasks.stages.overdue import overdue
+from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+
+Tables = tuple[pl.DataFrame, pl.DataFrame]
+Recognise = Callable[[pl.DataFrame, Window], Tables]
+
+
+def with_fallen_silent(
+    found: Tables,
+    bulk: pl.DataFrame,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    recognise: Recognise,
+) -> Tables:
+    """Add the jobs that fell silent in the middle of a step, and give those of which a part was found all members back.
+
+    Parameters
+    ----------
+    found : `jobs` and `job_members` of the window, by the flows of who still sends
+    bulk : bulk flows between NICs, look-back included
+    flows : all flows of the same time
+    recognise : flows and the window they end with -> `jobs` and `job_members`
+    """
+    jobs, members = found
+    for then, their, mine in _as_they_were(bulk, members, topology, window, settings, recognise):
+        inside = traffic.inside_jobs(mine, their)
+        hung = {one.gap.job_id for one in overdue(inside, flows, topology, window, settings) if not one.over}
+        for job_id in sorted(hung):
+            again = their.filter(pl.col("job_id") == job_id)
+            touched = members.join(again, on="addr", how="semi")["job_id"].unique().implode()
+            jobs, members = (frame.filter(~pl.col("job_id").is_in(touched)) for frame in (jobs, members))
+            if job_id not in jobs["job_id"]:
+                jobs = pl.concat([jobs, then.filter(pl.col("job_id") == job_id)])
+                members = pl.concat([members, again])
+    at = pl.lit(window.start_ns)
+    return (
+        jobs.with_columns(window_start_ns=at).sort("job_id"),
+        members.with_columns(window_start_ns=at).sort("job_id", "addr"),
+    )
+
+
+def _as_they_were(
+    bulk: pl.DataFrame,
+    members: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    recognise: Recognise,
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]:
+    """Yield what was recognised among silent NICs at the moments when they last sent, with the flows until then."""
+    least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
+    silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
+    for _, site in silent.group_by("site", maintain_order=True):
+        left = site
+        while not left.is_empty():
+            moment = Window(int(left["last_ns"].max()) + 1 - window.length_ns, window.length_ns)  # type: ignore[arg-type]
+            mine = bulk.join(left.select(PAIR), on=PAIR, how="semi")
+            then, their = recognise(_in_windows_of(mine, moment), moment)
+            yield then, their, mine
+            known = their["addr"].implode()
+            latest = pl.col("last_ns") == pl.col("last_ns").max()
+            left = left.filter(~(pl.col("src_addr").is_in(known) | latest.max().over("cluster")))
+
+
+def _silent_pairs(
+    bulk: pl.DataFrame, members: pl.DataFrame, topology: pl.DataFrame, since_ns: int, settings: RecognitionSettings
+) -> pl.DataFrame:
+    """Return the pairs, chatter apart, of NICs none of which has sent since, nor is in a job whose others have.
+
+    Returns
+    -------
+    sorted: `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters that
+    share hosts, as the rails of a job do)
+    """
+    pairs = bulk.group_by(PAIR).agg(pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
+    largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
+    heavy = pairs.filter(pl.col("bytes") >= settings.negligible * largest)
+    clustered = heavy.join(links.components(heavy, heavy), left_on="src_addr", right_on="addr")
+    jobs = clustered.join(members.select("job_id", src_addr="addr"), on="src_addr", how="left")
+    last = pl.col("last_ns").max()
+    works = (last.over("cluster") >= since_ns) | ((last.over("job_id") >= since_ns) & pl.col("job_id").is_not_null())
+    silent = jobs.with_columns(works=works).filter(~pl.col("works").any().over("cluster"))
+    at = topology.select(src_addr="addr", dst_addr=pl.format("on {}", "host"))
+    joined = pl.concat([silent.select(PAIR), at.join(silent, on="src_addr", how="semi")])
+    sites = links.components(joined, joined).rename({"cluster": "site"})
+    return (
+        silent.join(sites, left_on="src_addr", right_on="addr")
+        .select(*PAIR, "last_ns", "cluster", "site")
+        .sort("site", *PAIR)
+    )
+
+
+def _in_windows_of(flows: pl.DataFrame, moment: Window) -> pl.DataFrame:
+    """Cut time into windows of which one ends at a moment."""
+    since = pl.col("flow_start_ns") - moment.start_ns
+    return flows.with_columns(window_start_ns=moment.start_ns + since // moment.length_ns * moment.length_ns)

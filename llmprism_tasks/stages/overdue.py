@@ -1,0 +1,148 @@
+"""Overdue jobs: where a job in the middle of a step sends nothing for longer than its own rhythm explains.
+
+A job is silent when all its members are: who waits for a hung one falls silent soon. How long it may be is its own to
+say: as long as it ever was, and clearly more. Jobs that end in good order, that write a checkpoint, and all of them
+when the collector ends, are silent, too; none of these is news.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.cut_off import CutOff, cut_off
+from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+
+STEP_MORE = 0.25
+"""Ratio of a step by which a silence must be longer than any before: long steps vary by a few percent."""
+PREFETCHED = 4
+"""Steps whose samples a data loader may read ahead while nobody takes them."""
+PART_NS = NANOSECONDS_PER_SECOND
+"""Silences are looked for between the flows of each second, of which there are a thousand times fewer than of flows."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A long time without flows of a job: from the end of the last to the start of the next, None if there is none.
+
+    `longest_ns` is the longest such time before.
+    """
+
+    job_id: str
+    since_ns: int
+    back_ns: int | None
+    longest_ns: int
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A silence in the middle of a step.
+
+    Attributes
+    ----------
+    gap : when it is
+    until_ns : when the job came back, or where we last looked
+    restarted : whether it came back and began anew
+    alone : whether nobody else was seen since it began: then it may be the collector that is silent
+    where : where the job stood
+    """
+
+    gap: Gap
+    until_ns: int
+    restarted: bool
+    alone: bool
+    where: CutOff
+
+    @property
+    def over(self) -> bool:
+        """Say whether the job has come back."""
+        return self.gap.back_ns is not None
+
+
+def overdue(
+    bulk: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+) -> list[Silence]:
+    """Return the silences of jobs in the middle of a step that are not over before the window begins.
+
+    Parameters
+    ----------
+    bulk : bulk flows inside jobs, look-back included, with `job_id`
+    flows : all flows of the same time
+    topology : `addr`; what goes elsewhere goes to storage
+    """
+    found = []
+    for gap in _long_gaps(bulk, window, settings):
+        mine = bulk.filter(pl.col("job_id") == gap.job_id)
+        where = cut_off(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
+        if where is None:
+            continue
+        nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
+        sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
+        silence = _silence(gap, where, mine, flows.filter(~(sends & receives)), window)
+        outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
+        if _is_loaded(gap, where, outside.filter(receives), settings):
+            silence = dataclasses.replace(silence, restarted=True)
+        saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+        patience = gap.longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
+        if silence.until_ns - gap.since_ns > patience and saved < settings.recognition.least_bytes:
+            found.append(silence)
+    return found
+
+
+def _is_loaded(gap: Gap, where: CutOff, read: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether members that came back have read far more from storage meanwhile than for a step: a checkpoint."""
+    if gap.back_ns is None:
+        return False
+    usual = _moved(read, gap.since_ns - PREFETCHED * where.period_ns, gap.since_ns)
+    return _moved(read, gap.since_ns, gap.back_ns) >= settings.recognition.least_bytes + 2 * usual
+
+
+def _moved(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:
+    return int(flows.filter(pl.col("flow_start_ns").is_between(since_ns, until_ns))["bytes"].sum())
+
+
+def _least_ns(settings: Settings) -> int:
+    return int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
+
+
+def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
+    """Yield the gaps between a job's flows that are long, and longer than any before."""
+    parts = (
+        bulk.group_by("job_id", part=pl.col("flow_start_ns") // PART_NS)
+        .agg(first_ns=pl.col("flow_start_ns").min(), last_ns=pl.col("flow_end_ns").max())
+        .sort("job_id", "part")
+    )
+    gaps = parts.select(
+        "job_id",
+        since_ns=pl.col("last_ns").cum_max().over("job_id"),
+        back_ns=pl.col("first_ns").shift(-1).over("job_id"),
+    ).with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
+    longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
+    long = gaps.with_columns(longest_ns=longest).filter(
+        pl.col("length") > pl.col("longest_ns") + _least_ns(settings),
+        pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns),
+    )
+    return (Gap(**row) for row in long.drop("length").iter_rows(named=True))
+
+
+def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.DataFrame, window: Window) -> Silence:
+    """Say how long a job is known to be silent: until it comes back, or as long as anybody else is seen."""
+    if gap.back_ns is not None:
+        return Silence(gap, gap.back_ns, _begins_anew(where, mine, gap.back_ns), alone=False, where=where)
+    seen_ns = int(others.select(pl.col("flow_start_ns").max().fill_null(0)).item())
+    alone = seen_ns <= gap.since_ns + where.period_ns
+    return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
+
+
+def _begins_anew(where: CutOff, mine: pl.DataFrame, back_ns: int) -> bool:
+    """Say whether what comes first after a silence is no part of a step: weights from replica to replica, or pairs with
+    another host."""
+    first = mine.filter(pl.col("flow_start_ns").is_between(back_ns, back_ns + where.period_ns))
+    sent = first.group_by(PAIR).agg(pl.col("bytes").sum()).join(where.pairs, on=PAIR, how="left")
+    known = pl.min_horizontal("bytes", pl.col("usual").fill_null(0))
+    return bool(sent.select(2 * known.sum() < pl.col("bytes").sum()).item())

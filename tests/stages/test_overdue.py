@@ -1,0 +1,196 @@
+"""A job is overdue when it is silent in the middle of a step for longer than ever, and a step more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages, pipeline, ring, settings, topology, visible
+
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.cut_off import CutOff, cut_off
+from llmprism_tasks.stages.overdue import Silence, overdue
+from llmprism_tasks.windows import Window
+
+NICS = "abcd"
+HOSTS = topology({f"host-{addr}": [addr] for addr in NICS})
+STEP = 2000
+STEPS = 18
+LAST = STEP * STEPS
+"""When the step after the last whole one begins to send, in ms."""
+NEXT = WINDOW.shifted(1)
+
+
+def whole(count: int = STEPS, step: float = STEP) -> list[Row]:
+    return ring(NICS, every(step, count=count))
+
+
+def begun(share: float, at: float = LAST, nics: Sequence[str] = NICS) -> list[Row]:
+    """Return that share of a step's burst, from each of these NICs to the next of the ring."""
+    following = dict(pairwise([*NICS, NICS[0]]))
+    size, length = round(80 * MB * share), 100 * share
+    return [row for addr in nics for row in burst(addr, following[addr], at, size=size, length=length)]
+
+
+def others(until: float, since: float = 0) -> list[Row]:
+    """Return what shows that the collector sees: small records of somebody else, twice a second."""
+    return [(at, at + 1, "x", "y", 100) for at in every(500, count=round((until - since) / 500), start=since)]
+
+
+def inside(table: pl.DataFrame) -> pl.DataFrame:
+    members = pl.DataFrame({"addr": list(NICS), "job_id": "j"})
+    return traffic.bulk(traffic.inside_jobs(table, members), settings().traffic)
+
+
+def found(*parts: list[Row], window: Window = WINDOW) -> list[Silence]:
+    table = visible(flows(*parts), window)
+    return overdue(inside(table), table, HOSTS, window, settings())
+
+
+def stood(*parts: list[Row]) -> CutOff | None:
+    bulk = inside(flows(*parts))
+    return cut_off(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
+
+
+def ms(time_ns: int) -> float:
+    return (time_ns - WINDOW.start_ns) / MS
+
+
+def test_a_job_that_stops_in_the_middle_of_a_step_is_overdue() -> None:
+    (silence,) = found(whole(), begun(0.4), others(60_000))
+    assert silence.gap.job_id == "j"
+    assert ms(silence.gap.since_ns) == pytest.approx(LAST + 40)
+    assert ms(silence.until_ns) == pytest.approx(59_500)
+    assert (silence.over, silence.restarted, silence.alone) == (False, False, False)
+    assert silence.where.period_ns == pytest.approx(STEP * MS, rel=0.01)
+    assert silence.gap.longest_ns == pytest.approx((STEP - 100) * MS, rel=0.01)
+
+
+def test_it_is_in_each_window_that_its_silence_touches_and_the_look_back_shows() -> None:
+    parts = (whole(), begun(0.4), others(480_000))
+    assert [len(found(*parts, window=WINDOW.shifted(i))) for i in range(8)] == [1, 1, 1, 1, 1, 1, 0, 0]
+    came_back = (*parts, begun(0.6, at=70_000), ring(NICS, every(STEP, count=20, start=72_000)))
+    assert [len(found(*came_back, window=WINDOW.shifted(i))) for i in range(4)] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("window", [WINDOW, NEXT])
+def test_who_ends_with_a_whole_step_is_not_overdue(window: Window) -> None:
+    assert found(whole(), others(120_000), window=window) == []
+
+
+def test_what_follows_each_step_may_follow_the_last() -> None:
+    """Parameters are gathered after the gradients are summed up."""
+    gathers = ring(NICS, [at + 600 for at in every(STEP, count=STEPS)], size=16 * MB)
+    assert stood(whole(), gathers) is None
+
+
+def test_the_first_micro_batches_of_a_step_have_begun_it() -> None:
+    pipes = pipeline("a", "c", [at - 1400 for at in every(STEP, count=STEPS)[1:]], spread=1200, count=8)
+    assert stood(whole(), pipes) is None
+    assert stood(whole(), pipes, pipeline("a", "c", [LAST - 1400], spread=300, count=2)) is not None
+
+
+@pytest.mark.parametrize(("share", "is_whole"), [(0.89, False), (0.92, True)])
+def test_a_step_that_lacks_a_tenth_is_not_whole(share: float, is_whole: bool) -> None:
+    assert (stood(whole(), begun(share)) is None) == is_whole
+
+
+def test_steps_of_which_records_are_lost_are_compared_with_the_worst_of_them() -> None:
+    worst = begun(0.8, at=STEP * 5)
+    steps = [row for row in whole() if not STEP * 5 <= row[0] < STEP * 6]
+    assert stood(steps, worst, begun(0.85)) is None
+    assert stood(steps, worst, begun(0.75)) is not None
+
+
+def test_one_nic_without_its_part_leaves_a_step_unfinished() -> None:
+    assert stood(whole(), begun(1.0, nics="abc")) is not None
+
+
+def test_more_than_a_step_is_no_part_of_one() -> None:
+    """A whole model gathered at the end: one NIC sends as much as in three steps."""
+    assert stood(whole(), burst("a", "b", LAST, size=240 * MB)) is None
+    assert stood(whole(), burst("a", "c", LAST, size=10 * MB)) is None
+
+
+@pytest.mark.parametrize(("steps", "told"), [(5, False), (7, True)])
+def test_a_job_must_have_shown_some_steps(steps: int, told: bool) -> None:
+    assert (stood(whole(steps), begun(0.4, at=STEP * steps)) is not None) == told
+
+
+def test_a_few_long_steps_are_enough() -> None:
+    assert stood(whole(3, step=80_000), begun(0.4, at=240_000)) is not None
+
+
+def test_pairs_are_late_for_as_long_as_the_others_ran_on() -> None:
+    """All others send half of their burst, 50 ms; `b` has stopped at once."""
+    where = stood(whole(), begun(0.5, nics="acd"))
+    assert where is not None
+    late = dict(zip(where.due["src_addr"], where.due["late_ns"] / MS, strict=True))
+    assert late["b"] == pytest.approx(50, abs=1)
+    assert all(late[addr] == pytest.approx(0, abs=2) for addr in "acd")
+
+
+@pytest.mark.parametrize(("silent", "overdue_"), [(11_500, False), (12_500, True)])
+def test_a_silence_is_news_from_ten_seconds_more_than_ever(silent: float, overdue_: bool) -> None:
+    """It was silent for 1.9 s before each step."""
+    parts = (whole(), begun(0.4), others(LAST + 40 + silent + 501))
+    assert bool(found(*parts, begun(0.6, at=LAST + 40 + silent))) == overdue_
+
+
+@pytest.mark.parametrize(("silent", "overdue_"), [(97_000, False), (103_000, True)])
+def test_a_job_of_long_steps_is_overdue_after_a_quarter_more(silent: float, overdue_: bool) -> None:
+    """Steps of 80 s, silent for all of it but 100 ms."""
+    parts = (whole(3, step=80_000), begun(0.4, at=240_000), others(480_000))
+    back = begun(0.6, at=240_040 + silent)
+    assert bool(found(*parts, back, window=WINDOW.shifted(5))) == overdue_
+
+
+def test_pauses_it_has_made_before_are_its_own() -> None:
+    paused = [*whole(12), *ring(NICS, every(STEP, count=6, start=STEP * 11 + 15_000))]
+    at = STEP * 11 + 15_000 + STEP * 6
+    assert found(paused, begun(0.4, at=at), others(at + 24_000)) == []
+    assert len(found(paused, begun(0.4, at=at), others(at + 30_000), window=NEXT)) == 1
+
+
+@pytest.mark.parametrize(("to", "overdue_"), [("storage", False), ("a", True)])
+def test_who_waits_for_a_checkpoint_is_not_overdue(to: str, overdue_: bool) -> None:
+    saving = messages("b", to, [LAST + 500], 40 * MB) if to == "storage" else []
+    assert bool(found(whole(), begun(0.4), saving, others(60_000))) == overdue_
+
+
+def test_when_nobody_is_seen_any_more_it_says_so() -> None:
+    (silence,) = found(whole(), begun(0.4), others(LAST))
+    assert silence.alone
+    assert silence.until_ns == WINDOW.end_ns
+
+
+def test_a_job_that_goes_on_has_not_begun_anew() -> None:
+    (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), others(60_000))
+    assert (silence.over, silence.restarted) == (True, False)
+    assert ms(silence.until_ns) == 55_000
+
+
+def test_weights_from_replica_to_replica_begin_a_job_anew() -> None:
+    for weights in (burst("a", "c", 55_000, size=400 * MB), burst("a", "b", 55_000, size=400 * MB)):
+        (silence,) = found(whole(), begun(0.4), weights, others(60_000))
+        assert (silence.over, silence.restarted) == (True, True)
+
+
+@pytest.mark.parametrize(("read", "restarted"), [(9, False), (11, True)])
+def test_a_checkpoint_that_is_read_begins_a_job_anew(read: float, restarted: bool) -> None:
+    """From 10 MB on; what is usual is not counted."""
+    samples = [row for at in every(STEP, count=STEPS) for row in messages("storage", "a", [at + 900], MB)]
+    loaded = messages("storage", "a", [LAST + 9000], round((read + 8) * MB))
+    (silence,) = found(whole(), begun(0.4), samples, loaded, begun(0.6, at=55_000), others(60_000))
+    assert silence.restarted == restarted
+
+
+def test_rows_in_any_order_tell_the_same() -> None:
+    table = flows(whole(), begun(0.4), others(60_000))
+    mixed = table.sample(fraction=1, shuffle=True, seed=3)
+    one, two = (overdue(inside(part), part, HOSTS, WINDOW, settings()) for part in (table, mixed))
+    assert [vars(s) | {"where": s.where.due.rows()} for s in one] == [
+        vars(s) | {"where": s.where.due.rows()} for s in two
+    ]
