@@ -1,0 +1,183 @@
+"""A hang names who went quiet first, a crash is told and wakes nobody, and the end of the data is nobody's trouble."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW
+from job_evidence import DEFAULT, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.cut_off import CutOff
+from llmprism_tasks.stages.diagnosis import silence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.overdue import Gap, Silence
+
+PERIOD = 2000
+SINCE = 20_000
+RING = {"a": "b", "b": "c", "c": "d", "d": "e", "e": "a"}
+PIPELINES = {"a": "p", "p": "a", "b": "q", "q": "b", "c": "r", "r": "c"}
+
+Due = tuple[str, str, float, float, float, float | None]
+"""A pair that has more to send: late by ms, give or take ms, sent MB, when it sent last."""
+
+
+def pairs(towards: Mapping[str, str], late: Mapping[str, float], **more: Mapping[str, float]) -> list[Due]:
+    """Return pairs of these senders, each late by so many ms; `sent` MB and `last` ms are 0 and None where not told."""
+    return [
+        (src, dst, late.get(src, 0), 5, more.get("sent", {}).get(src, 0), more.get("last", {}).get(src))
+        for src, dst in towards.items()
+    ]
+
+
+def stood(due: Sequence[Due], noise: float | None = None) -> CutOff:
+    rows = [
+        (src, dst, late * MS, (noise or usual) * MS, round(sent * MB), None if last is None else round(last * MS))
+        for src, dst, late, usual, sent, last in due
+    ]
+    names = ["src_addr", "dst_addr", "late_ns", "noise_ns", "sent", "last_ns"]
+    return CutOff(
+        ended_ns=WINDOW.start_ns,
+        silent_ns=WINDOW.start_ns + SINCE * MS,
+        period_ns=PERIOD * MS,
+        pairs=pl.DataFrame(),
+        due=pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None),
+    )
+
+
+def evidence(
+    due: Sequence[Due],
+    *,
+    over: bool = False,
+    restarted: bool = False,
+    alone: bool = False,
+    hosts: Mapping[str, str] | None = None,
+    noise: float | None = None,
+) -> Evidence:
+    """Return evidence about a job that is silent for 20 s."""
+    since, until = (WINDOW.start_ns + at * MS for at in (SINCE, 2 * SINCE))
+    gap = Gap("j", since, until if over else None, PERIOD * MS)
+    told = Silence(gap, until, restarted=restarted, alone=alone, where=stood(due, noise))
+    addrs = sorted({addr for row in due for addr in row[:2]})
+    well = working([{addr: [500.0] * 10 for addr in addrs}], hosts=hosts)
+    return dataclasses.replace(well, silences=[told])
+
+
+def named(told: Evidence) -> list[tuple[str, str, str]]:
+    return silence.find(told, DEFAULT).select("kind", "subject_type", "subject").rows()
+
+
+IDLE_B = pairs(RING, {}, sent={"c": 4, "d": 4, "e": 4})
+"""All hops of which both ends have come were begun; `b`, to which and from which nothing went, has not."""
+
+ONE_BY_ONE = pairs(
+    RING,
+    {},
+    sent={"b": 8, "c": 9, "d": 10, "e": 11, "a": 9},
+    last={"b": 19_940, "c": 19_960, "d": 19_970, "e": 19_980, "a": 20_000},
+)
+"""`b` stopped in the middle of the ring's transfer, then who receives from it, and so on."""
+
+
+def test_who_has_not_come_to_the_exchange_is_named_with_what_it_costs() -> None:
+    rows = silence.find(evidence(IDLE_B), DEFAULT)
+    assert rows.schema == pl.Schema(ROW)
+    (row,) = rows.to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("hang", "addr", "b")
+    assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns + SINCE * MS, WINDOW.start_ns + 2 * SINCE * MS)
+    assert (row["severity"], row["score"]) == (10, 10)
+    assert row["peers"] == ["a", "c", "d", "e"]
+    assert row["confidence"] == silence.SURE
+    assert "in the middle of a step of 2.0 s, and is silent for 20 s; addr b has not come" in row["explanation"]
+
+
+@pytest.mark.parametrize(("moved", "names"), [(3.9, ("addr", "b")), (4.1, ("job", "j"))])
+def test_who_has_moved_half_as_much_as_the_others_has_come(moved: float, names: tuple[str, str]) -> None:
+    """`a` and `c` have moved 8 MB each, `b` once what it sent."""
+    due = pairs(RING, {}, sent={"b": moved, "c": 8 - moved, "d": 12, "e": 8})
+    assert named(evidence(due))[0][1:] == names
+
+
+def test_of_two_that_have_not_come_nobody_is_named() -> None:
+    """A killed rank and who was told so by its broken connection look alike."""
+    assert named(evidence(pairs(RING, {}, sent={"d": 4}))) == [("stopped", "job", "j")]
+    assert named(evidence(pairs(RING, dict.fromkeys(RING, 300), sent={"d": 4}))) == [("hang", "job", "j")]
+
+
+def test_a_ring_falls_silent_from_who_stopped_first() -> None:
+    assert named(evidence(ONE_BY_ONE)) == [("hang", "addr", "b")]
+
+
+@pytest.mark.parametrize(("who", "at"), [("c", 19_930), ("d", 19_960), ("a", 19_980)])
+def test_a_ring_that_falls_silent_in_any_order_was_stopped(who: str, at: float) -> None:
+    other = [(*row[:5], at) if row[0] == who else row for row in ONE_BY_ONE]
+    assert named(evidence(other)) == [("stopped", "job", "j")]
+
+
+def test_three_fall_silent_in_order_by_chance() -> None:
+    short = {"a": "b", "b": "c", "c": "a"}
+    due = pairs(short, {}, sent={"b": 8, "c": 9, "a": 9}, last={"b": 19_940, "c": 19_960, "a": 19_970})
+    assert named(evidence(due)) == [("stopped", "job", "j")]
+
+
+def test_in_a_pipeline_the_first_that_was_due_is_named_and_who_may_not_have_taken_it() -> None:
+    """`b` and `q` stopped; other pipelines ran on for 600 ms."""
+    (row,) = silence.find(evidence(pairs(PIPELINES, {"b": 600, "q": 590})), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("hang", "addr", "b")
+    assert "was due to send first, unless host-q did not take it" in row["explanation"]
+    assert row["confidence"] == silence.UNSURE
+
+
+@pytest.mark.parametrize(("late", "kind"), [(39, "stopped"), (41, "hang")])
+def test_who_is_overdue_by_less_than_a_step_varies_was_stopped_with_all_others(late: float, kind: str) -> None:
+    """2 % of a step of 2 s are 40 ms."""
+    assert named(evidence(pairs(PIPELINES, {"b": late, "q": late})))[0][0] == kind
+
+
+@pytest.mark.parametrize(("late", "kind"), [(490, "stopped"), (510, "hang")])
+def test_who_is_overdue_by_less_than_its_own_noise_was_stopped_too(late: float, kind: str) -> None:
+    """Five deviations of 100 ms."""
+    assert named(evidence(pairs(PIPELINES, {"b": late, "q": late}), noise=100))[0][0] == kind
+
+
+@pytest.mark.parametrize(("late", "subject"), [(530, "j"), (570, "b")])
+def test_others_that_are_as_late_leave_it_open(late: float, subject: str) -> None:
+    """Within 2 % of a step of the latest."""
+    due = pairs(PIPELINES, {"b": late + 40, "q": late + 40, "c": 550, "r": 550})
+    assert named(evidence(due))[0][2] == subject
+
+
+def test_lock_step_peers_are_their_host() -> None:
+    hosts = {addr: f"host-{addr[0]}" for addr in ("a1", "a2", "b1", "b2", "p1", "p2", "q1", "q2")}
+    both = {f"{x}{i}": f"{y}{i}" for x, y in (("a", "p"), ("p", "a"), ("b", "q"), ("q", "b")) for i in (1, 2)}
+    late = {"b1": 600, "b2": 600, "q1": 590, "q2": 590}
+    (row,) = silence.find(evidence(pairs(both, late), hosts=hosts), DEFAULT).to_dicts()
+    assert (row["subject_type"], row["subject"]) == ("host", "host-b")
+    assert row["peers"] == ["a1", "a2", "p1", "p2", "q1", "q2"]
+
+
+def test_who_begins_anew_was_stopped_whoever_was_quiet_first() -> None:
+    (row,) = silence.find(evidence(IDLE_B, over=True, restarted=True), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["severity"]) == ("stopped", "job", 0)
+    assert row["explanation"].endswith("was silent for 20 s until it began anew.")
+
+
+def test_who_goes_on_after_a_while_hung() -> None:
+    (row,) = silence.find(evidence(ONE_BY_ONE, over=True), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject"]) == ("hang", "b")
+    assert "until it went on" in row["explanation"]
+    assert named(evidence(pairs(RING, {}), over=True)) == [("hang", "job", "j")]
+
+
+def test_when_nobody_is_seen_any_more_only_who_went_quiet_before_is_told() -> None:
+    """All fall silent at once when the data end."""
+    assert named(evidence(pairs(RING, {}), alone=True)) == []
+    assert named(evidence(IDLE_B, alone=True)) == [("hang", "addr", "b")]
+
+
+def test_no_silence_no_rows() -> None:
+    well = dataclasses.replace(evidence(IDLE_B), silences=())
+    assert_frame_equal(silence.find(well, DEFAULT), pl.DataFrame(schema=ROW))
