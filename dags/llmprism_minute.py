@@ -8,7 +8,8 @@ windows may run in any order, again, or side by side, and the tables end the sam
 there or `window.allowed_lateness_s` has passed; then the run goes on with what there is, and `windows.reason` says so.
 `landing` takes the records in, `validation` checks them, `recognition` finds the jobs; `step_division`, `parallelism`
 and `timeline` work on batches of jobs side by side; `diagnosis` names the culprits, `results_validation` checks all
-that was written, `finish` marks the window as done. Each table is an asset: schedule your own DAG on
+that was written, `finish` marks the window as done and then, if `notify.webhook` is set, tells of the incidents that
+opened or closed: once for each change, however often windows are run. Each table is an asset: schedule your own DAG on
 `llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
 
 **When a task fails**, its log ends with what was found, what was expected and what to do.
@@ -51,7 +52,7 @@ from airflow.sdk import (
     task_group,
 )
 
-from llmprism_run import TRYING_AGAIN, assets, current_run
+from llmprism_run import TRYING_AGAIN, CallOut, assets, current_run
 from llmprism_tasks import plan
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def results_validation() -> dict[str, int]:
     return pipeline.validate_results(*current_run())
 
 
-@task(outlets=assets("windows"))
+@task(outlets=assets("windows"), on_success_callback=[CallOut()])
 def finish() -> dict[str, int]:
     from llmprism_tasks import pipeline
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
+from airflow.sdk import Asset, BaseNotifier, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
 
 from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import PermanentError, SettingsError, TransientError
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 TRYING_AGAIN: dict[str, Any] = {
     "retries": 5,
@@ -48,15 +52,30 @@ def current_run() -> tuple[Window, Settings]:
     SettingsError : the run has no window, or one that `window.length_s` disagrees with
     """
     context, settings = get_current_context(), current_settings()
-    window = window_of_run(
+    window = window_in(context, settings)
+    for asset in context["task"].outlets:
+        context["outlet_events"][asset].extra = {"window_start_ns": window.start_ns}
+    return window, settings
+
+
+class CallOut(BaseNotifier):
+    """Tell of the incidents that opened or closed with a task's window; what fails here is logged, no more."""
+
+    def notify(self, context: Context) -> None:
+        from llmprism_tasks import pipeline
+
+        settings = current_settings()
+        pipeline.call_out(window_in(context, settings), settings, now_ns=time.time_ns())
+
+
+def window_in(context: Context, settings: Settings) -> Window:
+    """Return the window of the run that a context is of."""
+    return window_of_run(
         context["params"].get("window_start"),
         context.get("data_interval_start"),
         context.get("data_interval_end"),
         settings.window.length_ns,
     )
-    for asset in context["task"].outlets:
-        context["outlet_events"][asset].extra = {"window_start_ns": window.start_ns}
-    return window, settings
 
 
 def window_of_run(asked: str | None, start: dt.datetime | None, end: dt.datetime | None, length_ns: int) -> Window:

@@ -119,9 +119,11 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
     meta, kind = setting.metadata, type(setting.default)
     where = f"{section}.{setting.name} = {raw!r} from {source}"
     if kind is str:
-        choices = meta["choices"]
-        if not isinstance(raw, str) or (choices and raw not in choices):
-            raise SettingsError(found=where, expected=" or ".join(choices) or "text", todo="Correct the value.")
+        choices, several = meta["choices"], meta["several"]
+        words = [raw] if not isinstance(raw, str) or not several else [word.strip() for word in raw.split(",") if raw]
+        if not isinstance(raw, str) or (choices and not set(words) <= set(choices)):
+            expected = (" or ".join(choices) or "text") + (", with commas between several" if several else "")
+            raise SettingsError(found=where, expected=expected, todo="Correct the value.")
         return raw
     span = f"a number from {meta['low']:g} to {meta['high']:g} {meta['unit']}"
     try:

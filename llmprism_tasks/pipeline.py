@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from llmprism_tasks.errors import ContractError
+from llmprism_tasks import notifications
+from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -148,6 +149,24 @@ def finish(window: Window, settings: Settings) -> dict[str, int]:
     return {"diagnoses": store.read(warehouse, "diagnoses", window).height}
 
 
+def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
+    """Tell of incidents that opened or closed, once a window is done; what goes wrong here is logged, never raised.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
+
+    Returns
+    -------
+    how many messages were `sent`, and how many were `not_sent`
+    """
+    try:
+        return notifications.call_out(_open(settings), window, settings.notify, now_ns=now_ns)
+    except TransientError as error:
+        logger.warning("window %s: the next one will tell of its incidents: %s", window, error)
+        return {"sent": 0, "not_sent": 0}
+
+
 def run_window(window: Window, settings: Settings) -> None:
     """Run everything for one window in this process, landing first."""
     land_window(window, settings)
@@ -201,6 +220,7 @@ def _derive(window: Window, settings: Settings) -> None:
         run_stage(stage.name, window, settings)
     validate_results(window, settings)
     finish(window, settings)
+    call_out(window, settings, now_ns=time.time_ns())
 
 
 def _ready(settings: Settings) -> Warehouse:

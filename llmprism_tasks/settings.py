@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmprism_tasks.kinds import KINDS
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 
@@ -13,9 +14,9 @@ def number(default: float, *, unit: str, low: float, high: float, reason: str) -
     return field(default=default, metadata={"unit": unit, "low": low, "high": high, "reason": reason})
 
 
-def text(default: str, *, reason: str, choices: tuple[str, ...] = ()) -> Any:
-    """Declare a text setting; `choices` is empty when any text will do."""
-    return field(default=default, metadata={"unit": "text", "choices": choices, "reason": reason})
+def text(default: str, *, reason: str, choices: tuple[str, ...] = (), several: bool = False) -> Any:
+    """Declare a text setting; `choices` is empty when any text will do, `several` may be given with commas between."""
+    return field(default=default, metadata={"unit": "text", "choices": choices, "several": several, "reason": reason})
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,33 @@ class WarehouseSettings:
     lock_wait_s: float = number(
         60.0, unit="s", low=0, high=3600, reason="a window's largest write takes seconds, and a few may queue"
     )
+
+
+@dataclass(frozen=True)
+class NotifySettings:
+    """Who is told when an incident opens or closes, and of which."""
+
+    webhook: str = text("", reason="the address to which messages are posted as JSON; empty: nobody is told")
+    kinds: str = text(
+        "", choices=tuple(KINDS), several=True, reason="of incidents to tell of, such as hang,slow_nic; empty: all"
+    )
+    least_severity: float = number(
+        0.0, unit="ratio of time lost", low=0, high=100, reason="what is diagnosed at all was above its job's noise"
+    )
+    oldest_s: float = number(
+        900.0,
+        unit="s",
+        low=0,
+        high=10**9,
+        reason="windows that ended earlier, as those of a backfill, page nobody; raise it to be told of them",
+    )
+    timeout_s: float = number(
+        5.0, unit="s", low=0.1, high=60, reason="receivers answer in well under a second; windows wait no longer"
+    )
+
+    @property
+    def kind_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.kinds.split(",") if name.strip())
 
 
 @dataclass(frozen=True)
@@ -572,6 +600,7 @@ class Settings:
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    notify: NotifySettings = field(default_factory=NotifySettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     traffic: TrafficSettings = field(default_factory=TrafficSettings)

@@ -45,8 +45,8 @@ def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] 
     order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in _order(wanted))
     query = f"SELECT {columns} FROM {identifier(table)} WHERE {' AND '.join(conditions)} ORDER BY {order}"
     with warehouse.reading() as connection:
-        frame = _frame(connection.execute(query, values))
-    return frame.cast(schema(wanted.columns))
+        rows = frame(connection.execute(query, values))
+    return rows.cast(schema(wanted.columns))
 
 
 def replace(
@@ -76,9 +76,9 @@ def replace(
     ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
     WarehouseBusy : another process held the warehouse for longer than its patience
     """
-    incoming = {table: conform(frame, table) for table, frame in frames.items()}
-    for table, frame in incoming.items():
-        _check(table, frame, window)
+    incoming = {table: conform(rows, table) for table, rows in frames.items()}
+    for table, rows in incoming.items():
+        _check(table, rows, window)
     touched = tuple(dict.fromkeys((*frames, *clears)))
     if jobs is not None:
         _check_jobs(touched)
@@ -88,8 +88,8 @@ def replace(
             return False
         for table in touched:
             _delete(connection, table, window, jobs)
-        for table, frame in incoming.items():
-            _insert(connection, table, frame)
+        for table, rows in incoming.items():
+            insert(connection, table, rows)
         return True
 
     return warehouse.write(work)
@@ -105,7 +105,7 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
     try:
         with warehouse.reading() as connection:
             # An empty text is a statement to DuckDB, and one that has no result at all.
-            return _frame(connection.execute(sql if sql.strip() else "SELECT"))
+            return frame(connection.execute(sql if sql.strip() else "SELECT"))
     except duckdb.Error as error:
         raise InputError(
             found=f"a query that DuckDB refuses ({error})",
@@ -161,10 +161,10 @@ def _order(table: Table) -> tuple[str, ...]:
     return (*first, *(column.name for column in FLOW_COLUMNS if column.name not in first))
 
 
-def _check(table: str, frame: pl.DataFrame, window: Window) -> None:
-    strangers = frame.filter(pl.col("window_start_ns").ne_missing(window.start_ns))
+def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
+    strangers = rows.filter(pl.col("window_start_ns").ne_missing(window.start_ns))
     empty = [
-        column.name for column in table_named(table).columns if not column.optional and frame[column.name].has_nulls()
+        column.name for column in table_named(table).columns if not column.optional and rows[column.name].has_nulls()
     ]
     if strangers.height or empty:
         raise ContractError(
@@ -203,14 +203,16 @@ def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, j
         connection.execute(f"DELETE FROM {identifier(table)} WHERE {_where(jobs)}", _values(window, jobs))
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
-    if frame.is_empty():
+def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    """Add rows to a table within the caller's transaction."""
+    if rows.is_empty():
         return
-    connection.register("incoming_rows", frame.to_arrow())
+    connection.register("incoming_rows", rows.to_arrow())
     connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
     connection.unregister("incoming_rows")
 
 
-def _frame(result: duckdb.DuckDBPyConnection) -> pl.DataFrame:
-    frame = pl.from_arrow(result.to_arrow_table())
-    return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()
+def frame(result: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    """Return a result's rows, with the types DuckDB gives them."""
+    rows = pl.from_arrow(result.to_arrow_table())
+    return rows if isinstance(rows, pl.DataFrame) else rows.to_frame()
