@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -34,6 +34,8 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
 NULL when it was compared with its own past alone.
 """
 
+STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -50,6 +52,7 @@ class Evidence:
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
     silences : of jobs in the middle of a step
+    storage : what members write to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
     """
 
     flows: pl.DataFrame
@@ -59,6 +62,7 @@ class Evidence:
     members: pl.DataFrame
     window: Window
     silences: Sequence[Silence] = ()
+    storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
 
 
 def gather(
@@ -88,7 +92,13 @@ def gather(
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
         silences=silences,
+        storage=_written(flows, topology, job_members),
     )
+
+
+def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    outside = flows.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
+    return outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").select(*STORAGE)
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
