@@ -14,6 +14,20 @@ from llmprism_tasks.settings import RecognitionSettings
 LEAST_STEPS = 4
 """Steps below which a series says nothing about a drift: three have two differences."""
 
+NEAR = 0.01
+"""Ratio of the period within which replicas that meet after every step end it; two jobs are as near by chance, one time
+in fifty."""
+
+RETURNS = 1.0
+"""Mean square of the changes of a distance, over its variance (von Neumann 1941), from which it returns to its middle:
+it is 2 where each step's distance is chance, and falls towards 0 the further distances walk."""
+
+MOSTLY = 0.9
+"""Ratio of the steps that stands for all of them."""
+
+UNUSUAL = 5.0
+"""Typical deviations beyond which a distance counts as just so far: one step that a pause made long says nothing."""
+
 
 def tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
     """Merge clusters on similar hosts into jobs, unless their steps say they are different tenants.
@@ -68,7 +82,8 @@ def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: Re
 
     Ends of one job's steps keep their distance, whatever the steps' jitter; if a fault makes a ring slow, the distance
     changes once and is kept again. Ends of two jobs walk away from each other: by the difference of their periods, if
-    it is ever so small, or else by jitter that is not shared. Jobs on the same busy hosts share some.
+    it is ever so small, or else by jitter that is not shared. Jobs on the same busy hosts share some. Replicas whose
+    pipelines are each by themselves share none within a step, but end all steps near each other, and return.
 
     Parameters
     ----------
@@ -82,11 +97,23 @@ def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: Re
     tolerance = max(settings.phase_tolerance, settings.phase_tolerance_ms * 1e6 / period_ns)
     if _spread(phase) / (2 * np.pi) <= tolerance:
         return False
+    off, returns = np.abs(np.angle(np.exp(1j * phase))) / (2 * np.pi), _returns(np.unwrap(phase))
+    if returns and np.quantile(off, MOSTLY) <= NEAR:
+        return False
+    if not returns and np.quantile(off, 1 - MOSTLY) > NEAR:
+        return True
     distance = np.unwrap(phase) / (2 * np.pi) * period_ns
     apart = max(1, ends.size // settings.walk_parts)
     walked = float(np.median(np.abs(distance[apart:] - distance[:-apart])))
     jitter = sum(_deviation(np.diff(side).astype(np.float64)) for side in (ends, others))
     return walked > settings.own_jitter * jitter
+
+
+def _returns(distances: Floats) -> bool:
+    """Whether distances return to their middle, rather than walk from one to the next."""
+    middle, reach = float(np.median(distances)), UNUSUAL * _deviation(distances)
+    usual = np.clip(distances, middle - reach, middle + reach)
+    return float(np.mean(np.diff(usual) ** 2)) >= RETURNS * float(np.var(usual))
 
 
 def _spread(angles: Floats) -> float:

@@ -232,6 +232,25 @@ def test_the_tolerance_of_phases_can_be_set() -> None:
     assert tenants(jitter=4, phase_tolerance_ms=1) == 2
 
 
+@pytest.mark.parametrize(("apart", "jobs"), [(6, 1), (20, 2)])
+def test_replicas_whose_steps_end_near_each_other_and_return_are_one_job(apart: float, jobs: int) -> None:
+    """Each ends its steps up to `apart` ms late, without the other: near are 10 ms, a hundredth of the step."""
+    hosts, draw = cluster(4, 2), random.Random(2)
+    late = [[begin + draw.uniform(0, apart) for begin in every(1000, count=40)] for _ in "ab"]
+    rows = [ring(rail(hosts, gpu), ends) for gpu, ends in enumerate(late)]
+    values = settings("recognition", phase_tolerance_ms=1, own_jitter=0.5)
+    assert len(recognised(hosts, *rows, values=values)[1]) == jobs
+
+
+@pytest.mark.parametrize(("walk", "jobs"), [(0, 1), (3, 2)])
+def test_steps_that_walk_away_are_another_job_s_however_they_jitter(walk: float, jobs: int) -> None:
+    """Both lengthen some of their steps by 100 ms, together; one walks away from the other by a few ms a step."""
+    hosts, draw = cluster(4, 2), random.Random(3)
+    begins = list(accumulate(draw.choice((950, 1050)) for _ in range(40)))
+    others = [begin + 200 + walk * i + draw.uniform(-1, 1) for i, begin in enumerate(begins)]
+    assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), others))[1]) == jobs
+
+
 @pytest.mark.parametrize(("own", "jobs"), [(0, 1), (3, 1), (80, 2)])
 def test_a_ring_that_a_fault_makes_slow_stays_in_its_job(own: float, jobs: int) -> None:
     """From the middle on it ends 300 ms later. It shares the jitter of the job's steps, but for `own` ms a step."""
