@@ -17,6 +17,8 @@ and what is not is computing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from llmprism_tasks import frames
@@ -28,6 +30,35 @@ from llmprism_tasks.windows import Window
 
 STEP = ["job_id", "step_index"]
 PART = [*NIC, "step_index"]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the NICs of jobs did in their steps.
+
+    Attributes
+    ----------
+    parts : the steps of NICs, numbered: `part`, `job_id`, `addr`, `step_index`, `step_start_ns`, `step_end_ns`, …
+    messages : flows in the steps of both their ends, with `part`, `flow` (its number), `kind`, `does`
+    blocks : as `synchronisation.blocks` returns
+    exchanged : as `activity.exchanges` returns
+    gaps : what lies between exchanges: `part`, `start_ns`, `end_ns`, `took`, `compute_ns`, `bubble_ns`, `wait_ns`, …
+    """
+
+    parts: pl.DataFrame
+    messages: pl.DataFrame
+    blocks: pl.DataFrame
+    exchanged: pl.DataFrame
+    gaps: pl.DataFrame
+
+
+def account(flows: pl.DataFrame, steps: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> Account:
+    """Say what the NICs of jobs did in their steps; parameters as of `breakdown`."""
+    parts = _parts(steps, jobs, job_members)
+    messages = _messages(flows, parts)
+    blocks = synchronisation.blocks(messages, parts)
+    exchanged = _exchanged(messages, blocks, parts)
+    return Account(parts, messages, blocks, exchanged, _split(activity.gaps(exchanged, parts), parts))
 
 
 def breakdown(
@@ -47,19 +78,15 @@ def breakdown(
     """
     if steps.is_empty():
         return frames.empty("step_breakdown")
-    parts = _parts(steps, jobs, job_members)
-    messages = _messages(flows, parts)
-    blocks = synchronisation.blocks(messages, parts)
-    exchanged = _exchanged(messages, blocks, parts)
-    between = _split(activity.gaps(exchanged, parts), parts)
-    culprit = culprits.walked(_waits(between, blocks, parts))
+    found = account(flows, steps, jobs, job_members)
+    culprit = culprits.walked(_waits(found.gaps, found.blocks, found.parts))
     sums = [
-        exchanged.group_by("part").agg(busy_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()),
-        blocks.group_by("part").agg(stalled_ns=pl.col("wait_ns").sum()),
-        between.group_by("part").agg(pl.col("compute_ns", "bubble_ns", "wait_ns").sum()),
-        culprit.join(parts.select(target="part", waiting_for="addr"), on="target").drop("target"),
+        found.exchanged.group_by("part").agg(busy_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()),
+        found.blocks.group_by("part").agg(stalled_ns=pl.col("wait_ns").sum()),
+        found.gaps.group_by("part").agg(pl.col("compute_ns", "bubble_ns", "wait_ns").sum()),
+        culprit.join(found.parts.select(target="part", waiting_for="addr"), on="target").drop("target"),
     ]
-    rows = parts
+    rows = found.parts
     for table in sums:
         rows = rows.join(table, on="part", how="left")
     return frames.conform(_totals(rows).with_columns(window_start_ns=pl.lit(window.start_ns)), "step_breakdown")
@@ -104,7 +131,7 @@ def _messages(flows: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     spans = parts.rename({"step_start_ns": "start_ns", "step_end_ns": "end_ns"})
     recent = flows.filter(pl.col("flow_end_ns") > parts["step_start_ns"].min())
     stages = parts.select("job_id", peer="addr", peer_pp_stage="pp_stage").unique()
-    found = placed(recent, spans).filter(pl.col("end_ns") > pl.col("start_ns"))
+    found = placed(recent.with_row_index("flow"), spans).filter(pl.col("end_ns") > pl.col("start_ns"))
     known = found.join(stages, on=["job_id", "peer"], how="left")
     apart = pl.col("peer_pp_stage") - pl.col("pp_stage")
     around = ((pl.col("kind") == "pp") & (apart.abs() != 1)).any().over("job_id")
@@ -113,8 +140,8 @@ def _messages(flows: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _exchanged(messages: pl.DataFrame, blocks: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Join what a NIC was busy with; gradients count where they cost time of their own, or where all do (sharded)."""
-    own = messages.filter((pl.col("kind") != "dp") | pl.col("sharded"))
+    """Join what a NIC was busy with; of gradients, what cost time of its own."""
+    own = messages.filter(pl.col("kind") != "dp")
     peers = parts.select(*STEP, "part", peer="addr").rename({"part": "peer_part"})
     columns = ["part", "start_ns", "end_ns", "does", "peer"]
     named = own.join(peers, on=[*STEP, "peer"], how="left").drop("peer").rename({"peer_part": "peer"})
@@ -138,7 +165,8 @@ def _split(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     idle = pl.when(piped).then(length - pl.col("compute_ns")).when(updating).then(for_others).otherwise(0)
     split = split.with_columns(idle=idle, updating=updating, order=pl.int_range(pl.len()).over("part", "took"))
     usual = pl.col("idle").quantile(0.5, interpolation="lower").over(*PLACE, "alone", "took", "order").cast(pl.Int64)
-    return split.with_columns(bubble_ns=pl.min_horizontal("idle", usual)).with_columns(
+    split = split.with_columns(bubble_ns=pl.min_horizontal("idle", usual), together=updating & together)
+    return split.with_columns(
         compute_ns=pl.col("compute_ns") - pl.when("updating").then("idle").otherwise(0),
         wait_ns=pl.col("idle") - pl.col("bubble_ns"),
     )

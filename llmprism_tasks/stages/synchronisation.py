@@ -97,22 +97,25 @@ def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    `part`, `start_ns`, `end_ns`, `does`, `wait_ns` (before the last one came), `target` (the part of that one). The
-    gradients' last round and the gather of parameters are a block each; where parameters are sharded, each wait is one.
+    `part`, `group`, `round`, `start_ns`, `begin_ns` (when the last one came), `end_ns`, `does`, `wait_ns` (start to
+    begin), `target` (the part of the last one). The gradients' last round and the gather of parameters are a block
+    each; where parameters are sharded, each round is one.
     """
     gradients = messages.filter(pl.col("kind") == "dp")
     found = rounds(gradients, groups_of(parts, gradients)).with_columns(lead_ns=pl.col("begin_ns") - pl.col("came_ns"))
     rows = found.join(parts.select("part", "sharded", "step_start_ns"), on="part")
-    whole = _exposed(rows.filter(~pl.col("sharded")))
-    each = rows.filter(pl.col("sharded")).with_columns(end_ns="begin_ns").select(whole.columns)
+    last = _exposed(rows.filter(~pl.col("sharded")))
+    found = pl.concat([last, rows.filter("sharded").select(last.columns)]).sort("begin_ns")
     others = messages.filter(pl.col("kind") != "dp").select("part", done_ns="end_ns").sort("done_ns")
-    found = pl.concat([whole, each]).sort("begin_ns")
     done = found.join_asof(others, left_on="begin_ns", right_on="done_ns", by="part", check_sortedness=False)
     start = pl.max_horizontal(pl.col("begin_ns") - pl.col("lead_ns"), "done_ns", "step_start_ns")
     return done.with_columns(start_ns=start).select(
         "part",
+        "group",
+        "round",
         "start_ns",
-        "end_ns",
+        "begin_ns",
+        end_ns=pl.max_horizontal("end_ns", "begin_ns"),
         does=pl.when("gather").then(activity.GATHERED).otherwise(activity.SYNCHRONISED).cast(pl.Int32),
         wait_ns=pl.col("begin_ns") - pl.col("start_ns"),
         target="last",
@@ -127,7 +130,8 @@ def _exposed(rounds_: pl.DataFrame) -> pl.DataFrame:
     """
     ahead = pl.col("lead_ns").arg_max()
     return rounds_.group_by("part", "gather").agg(
-        pl.col("begin_ns").last(),
+        pl.col("group").first(),
+        pl.col("round", "begin_ns").last(),
         pl.col("end_ns").max(),
         pl.col("lead_ns").max(),
         pl.col("last").get(ahead),
