@@ -135,7 +135,8 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     `job_id`, `src_addr`, `dst_addr`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is
     answered later), `expert` (goes on through the step in sizes that never repeat), `filling` (goes on through the step
     in sizes that do); `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that
-    carries most; NULL where none recurs), `presence` (ratio of the job's steps)
+    carries most; NULL where none recurs), of those that go on through the step `filling_size`, of the others
+    `burst_size`; `presence` (ratio of the job's steps)
     """
     whole = pl.col("size_class") == rhythm.WHOLE
     piped = _piped(steps, settings).with_columns(piped=True)
@@ -158,6 +159,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             step_bytes=pl.col("stream_bytes").filter(whole).first(),
             size=_largest("size", ~whole),
             burst_size=_largest("size", ~whole & ~fills & ~pl.col("piped")),
+            filling_size=_largest("size", pl.col("filling")),
             job_steps=pl.col("job_steps").first(),
         )
     )
@@ -173,6 +175,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             bytes_per_step=pl.col("step_bytes").median(),
             common_size=pl.col("size").median(),
             burst_size=pl.col("burst_size").median(),
+            filling_size=pl.when(pl.col("filling_size").count() >= MAJORITY * pl.len()).then(
+                pl.col("filling_size").median()
+            ),
             presence=pl.len() / pl.col("job_steps").first(),
         )
         .join(sure, on=PAIR, how="left")
