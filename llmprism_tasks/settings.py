@@ -550,15 +550,14 @@ class DiagnosisSettings:
         unit="transfers",
         low=1,
         high=1000,
-        reason="one slow ring may have a slow NIC; a switch slows all that cross it",
+        reason="one slow hop may be the fault of either end; a device slows all that cross it",
     )
-    least_records: int = number(10, unit="records", low=1, high=10**6, reason="a rate from fewer records is chance")
     slow_rate: float = number(
         1.25,
         unit="ratio",
         low=1.01,
         high=100,
-        reason="shared links make rates differ by a few percent; a degraded switch by half",
+        reason="a path's pace differs by a few percent from step to step; a degraded device halves it",
     )
 
 

@@ -1,57 +1,38 @@
-"""Cross-group: a data-parallel group whose transfers are slow against the job's other groups."""
+"""Cross-group: data-parallel groups that are slow while most groups of their job are not."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis import switch_level
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, slowdown
-from llmprism_tasks.stages.diagnosis.transfers import PART, parts, slow_parts
+from llmprism_tasks.stages.diagnosis.assembly import MOST
+from llmprism_tasks.stages.diagnosis.losses import Losses
+
+Row = dict[str, Any]
 
 
-def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the groups whose quickest transfers are slower than those of most groups of their job.
+def rows(hops: pl.DataFrame, losses: Losses, settings: DiagnosisSettings) -> Iterator[Row]:
+    """Yield the groups that explain most of what their job loses, where they are the fewer of its groups.
 
-    Not those that a slow switch explains. `score` is the ratio of time per byte to the usual, `severity` the ratio by
-    which the job's steps are longer than its quick ones; the subject is the group's lowest address.
+    The subject is the group's lowest address.
+
+    Parameters
+    ----------
+    hops : as `hops.compared` returns, of jobs in which no device is named
     """
-    groups = parts(evidence, least_bytes=settings.least_bytes).filter(
-        pl.col("kind") == "dp", pl.len().over("job_id", "kind") >= settings.least_peers
-    )
-    compared = slow_parts(
-        groups.with_columns(before=pl.lit(None, dtype=pl.Float64)),
-        slow_rate=settings.slow_rate,
-        least_peers=settings.least_peers,
-    )
-    ratio = pl.col("now") / pl.col("usual")
-    others = pl.col("part").filter(~pl.col("slow")).sort().over("job_id", "kind", mapping_strategy="join")
-    compared = compared.with_columns(others=others)
-    window = evidence.window
-    costs = {
-        str(job_id): slowdown(history, window.start_ns, window.end_ns)
-        for (job_id,), history in evidence.history.group_by("job_id")
-    }
-    return (
-        compared.filter(pl.col("slow"), pl.col("records") >= settings.least_records)
-        .join(switch_level.explained(evidence, settings), on=PART, how="anti")
-        .select(
-            "job_id",
-            kind=pl.lit("cross_group"),
-            subject_type=pl.lit("dp_group"),
-            subject="part",
-            start_ns=pl.lit(evidence.window.start_ns),
-            end_ns=pl.lit(evidence.window.end_ns),
-            score=ratio,
-            severity=pl.col("job_id").replace_strict(costs, default=0.0, return_dtype=pl.Float64),
-            explanation=pl.format(
-                "The data-parallel group of {} takes {} times the usual time per byte of the job's groups ({} Gbit/s).",
-                "part",
-                ratio.round(2),
-                (8 / pl.col("now")).round(1),
-            ),
-            confidence=None,
-            peers=pl.col("others"),
-        )
-        .cast(pl.Schema(ROW))
-    )
+    of_rings = hops.filter(pl.col("kind") == "dp")
+    groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")
+    for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
+        slow, others = (mine.filter(which)["unit"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))
+        if mine.height < settings.least_peers or len(slow) >= len(others):
+            continue
+        for group in slow:
+            inside = (pl.col("job_id") == job_id) & (pl.col("unit") == group) & pl.col("slow")
+            row = losses.row(str(job_id), of_rings.filter(inside), settings)
+            if row is not None and row["confidence"] >= MOST:
+                how = f"and {len(others)} other groups of {mine.height} are not slower"
+                subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": group}
+                yield row | subject | {"peers": others, "how": how}

@@ -14,7 +14,7 @@ from job_evidence import history, moving, together, working
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis import cross_group, cross_step, straggler, switch_level
+from llmprism_tasks.stages.diagnosis import cross_step, straggler
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.warehouse import store
@@ -52,6 +52,15 @@ def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> lis
         rows = pl.concat([evidence.flows.filter(inside).drop("job_id", "kind"), unrelated(evidence, window)])
         store.replace(warehouse, window, {"flows": rows} | (now if window == WINDOW else {}))
     return [store.query(warehouse, sql) for sql in diagnoses["evidence_sql"]]
+
+
+def slow(kind: str, subject_type: str, subject: str, *, job: str = "j", peers: list[str] | None = None) -> pl.DataFrame:
+    """Return what a finder says of a subject that is slow throughout the window."""
+    names = {"job_id": job, "kind": kind, "subject_type": subject_type, "subject": subject, "explanation": "It's slow."}
+    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns}
+    return pl.DataFrame(
+        [names | times | {"score": 2.0, "severity": 0.5, "confidence": 1.0, "peers": peers}], schema=ROW
+    )
 
 
 def unrelated(evidence: Evidence, window: Window) -> pl.DataFrame:
@@ -112,7 +121,7 @@ def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_a
         return moving(rates, paths=leaves, before=dict.fromkeys(rates, 100.0), job=job)
 
     evidence = together(tenant(str, "j"), tenant(str.upper, "k"))
-    found = switch_level.find(evidence, DiagnosisSettings())
+    found = pl.concat([slow("switch_level", "switch", "l1", job=job) for job in ("j", "k")])
     of_j, of_k = proven(warehouse, evidence, found)
     timed = looked_at(evidence, kinds=("dp", "pp"), timed=True)
     crossing = pl.col("switch_path").list.contains("l1")
@@ -123,7 +132,7 @@ def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_a
 
 def test_a_group_is_proven_by_its_gradients_and_those_of_its_peers(warehouse: Warehouse) -> None:
     evidence = moving(LETTERS, {"ad": 100.0})
-    (proof,) = proven(warehouse, evidence, cross_group.find(evidence, DiagnosisSettings()))
+    (proof,) = proven(warehouse, evidence, slow("cross_group", "dp_group", "j", peers=["a", "d", "g"]))
     gradients = looked_at(evidence, kinds=("dp",), timed=True)
     assert same(proof, gradients)
     assert same(proof.filter("of_subject"), gradients.filter(pl.col("src_addr").is_in(list("jkl"))))
