@@ -39,7 +39,7 @@ def test_each_setting_has_unit_and_reason_and_a_default_in_its_range(
     if "low" in meta:
         assert meta["low"] <= setting.default <= meta["high"]
     elif meta["choices"]:
-        assert setting.default in meta["choices"]
+        assert setting.default in meta["choices"] or (meta["several"] and not setting.default)
 
 
 @pytest.mark.parametrize(("section", "setting"), NUMBERS, ids=name_of)
@@ -52,6 +52,17 @@ def test_both_ends_of_a_range_are_allowed_and_nothing_beyond(section: str, setti
     for value in (low - 1, high + 1):
         with pytest.raises(SettingsError, match=f"{section}.{setting.name}"):
             load(overrides={f"{section}.{setting.name}": str(value)})
+
+
+@pytest.mark.parametrize("kinds", ["", "hang", "hang,slow_nic", "hang, slow_nic"])
+def test_several_choices_may_be_given(kinds: str) -> None:
+    assert load(overrides={"notify.kinds": kinds}).notify.kind_names == tuple(kinds.replace(",", " ").split())
+
+
+@pytest.mark.parametrize("kinds", ["hangs", "hang,slow", "hang slow_nic", ","])
+def test_a_choice_among_several_that_is_none_is_refused(kinds: str) -> None:
+    with pytest.raises(SettingsError, match="with commas between several"):
+        load(overrides={"notify.kinds": kinds})
 
 
 def test_the_later_layer_wins_and_is_named(tmp_path: Path) -> None:

@@ -190,6 +190,9 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "diagnoses.not_reversed": changed("diagnoses", end_ns=START - 1),
     "diagnoses.numbers": changed("diagnoses", score=math.nan),
     "diagnoses.explained": changed("diagnoses", explanation=" "),
+    "diagnoses.confidence": changed("diagnoses", confidence=1.1),
+    "diagnoses.rank": changed("diagnoses", rank=2),
+    "diagnoses.price": changed("diagnoses", recoverable_gpu_s=-1.0),
 }
 
 

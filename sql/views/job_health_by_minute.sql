@@ -1,5 +1,5 @@
 -- One row per job and window: how long its steps took, and the worst that was found.
--- Grain: window_start_ns, job_id.  From: jobs, steps, diagnoses.  Durations in s, severity as ratio of time lost.
+-- Grain: window_start_ns, job_id.  From: jobs, steps, diagnoses.  Durations in s, severity as ratio of time lost, costs in GPU-seconds.
 CREATE OR REPLACE VIEW job_health_by_minute AS
 WITH job_steps AS (  -- a job's own steps have no addr; a step's duration is the time since the previous one's end
     SELECT
@@ -13,13 +13,14 @@ WITH job_steps AS (  -- a job's own steps have no addr; a step's duration is the
     GROUP BY window_start_ns, job_id
 ),
 
-job_troubles AS (
+job_troubles AS (  -- the first suspect tells more than what the job suffers
     SELECT
         window_start_ns,
         job_id,
         count(*) AS diagnoses,
         max(severity) AS worst_severity,
-        arg_max(explanation, severity) AS worst_explanation
+        max(lost_gpu_s) AS lost_gpu_s,
+        first(explanation ORDER BY rank NULLS LAST, severity DESC, kind, subject) AS worst_explanation
     FROM diagnoses
     GROUP BY window_start_ns, job_id
 )
@@ -43,6 +44,7 @@ SELECT
     job_steps.longest_step_s,
     coalesce(job_troubles.diagnoses, 0) AS diagnoses,
     job_troubles.worst_severity,
+    job_troubles.lost_gpu_s,
     job_troubles.worst_explanation,
     jobs.window_start_ns
 FROM jobs

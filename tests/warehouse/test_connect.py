@@ -148,7 +148,7 @@ def test_an_older_warehouse_is_brought_forward_with_its_rows(tmp_path: Path, kin
 
 
 @pytest.mark.parametrize("kind", ["{}.duckdb", "ducklake:{}.ducklake"])
-def test_what_older_jobs_do_not_tell_is_null(tmp_path: Path, kind: str) -> None:
+def test_what_older_rows_do_not_tell_is_null(tmp_path: Path, kind: str) -> None:
     warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
     old = (Path(__file__).parent / "schema_version_1.sql").read_text(encoding="utf-8")
     warehouse.write(lambda connection: connection.execute(old))
@@ -157,7 +157,11 @@ def test_what_older_jobs_do_not_tell_is_null(tmp_path: Path, kind: str) -> None:
     assert told.rows() == [("j", 2, 1.0, None, None, None)]
     members = store.query(warehouse, "SELECT addr, pp_stage, dp_group FROM job_members ORDER BY addr")
     assert members.rows() == [("a", None, None), ("b", None, None)]
-    for table in ("jobs", "job_members"):
+    costs = "confidence, rank, lost_gpu_s, recoverable_gpu_s, peers, evidence_sql"
+    diagnoses = store.query(warehouse, f"SELECT subject, severity, {costs} FROM diagnoses")
+    assert diagnoses.rows() == [("a", 0.3, *[None] * 6)]
+    assert "troubles" not in store.query(warehouse, "SHOW TABLES")["name"].to_list()
+    for table in ("jobs", "job_members", "diagnoses"):
         names = store.query(warehouse, f"DESCRIBE {table}")["column_name"].to_list()
         assert names == list(table_named(table).column_names)
 
