@@ -311,6 +311,14 @@ class RecognitionSettings:
         high=1000,
         reason="what a lost last record, a clock of milliseconds or a crossing flow change in a step's end",
     )
+    least_together: float = number(
+        0.75,
+        unit="ratio of the bytes",
+        low=0,
+        high=1,
+        reason="rails of one job begin nine tenths of what they send within milliseconds of each other, less where "
+        "records are lost; chance gives two jobs a tenth",
+    )
     walk_parts: int = number(
         6,
         unit="parts",

@@ -22,6 +22,9 @@ WHOLE = -1
 TURNS = -2
 """Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
 
+ELSEWHERE = 0.25
+"""Ratio of the period from which on two streams end at different places of the step: pipeline stages synchronise within
+a fifth of it, the forward pass ends a third of it from either end."""
 
 RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
@@ -45,7 +48,7 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     (bytes) and `common_share` (ratio of bytes): of the size that carries most
     """
     whole = _rhythms(flows.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
-    classed = sizes.with_class(flows, settings.same_size)
+    classed = _classed(flows, settings)
     recurring = (
         (pl.len().over(STREAM) >= 2)
         & (pl.len().over(STREAM) < pl.len().over(PAIR))
@@ -65,6 +68,10 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
         turning.group_by(PAIR).agg(pl.col("size_class", *RHYTHM).first()).drop_nulls("period_ns"), on=PAIR
     )
     return pl.concat([known, parts.join(common, on=PAIR).select(known.columns), turned.select(known.columns)])
+
+
+def _classed(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    return sizes.with_class(sizes.in_one_piece(flows, settings.same_size), settings.same_size)
 
 
 def _answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -297,7 +304,8 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
             period_ns=pl.col("group_period_ns").first(),
             threshold_ns=pl.col("threshold_ns").first(),
             clarity=pl.col("clarity").first(),
-        )
+        ),
+        settings,
     )
     steps = table.join(_whole_steps(table, settings), on=["group", "beat"]).select("group", *STREAM, "burst", "step")
     return numbered.join(steps, on=["group", *STREAM, "burst"]).drop("burst", "threshold_ns", "clarity", "size_class")
@@ -323,7 +331,7 @@ def _of_streams(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSett
     """Keep the flows of streams, with the streams' columns."""
     whole = streams.filter(pl.col("size_class") == WHOLE)
     parts = streams.filter(pl.col("size_class") >= 0)
-    split = sizes.with_class(flows.join(parts.select(PAIR).unique(), on=PAIR, how="semi"), settings.same_size)
+    split = _classed(flows.join(parts.select(PAIR).unique(), on=PAIR, how="semi"), settings)
     return pl.concat([flows.join(whole, on=PAIR), split.join(parts, on=STREAM)], how="diagonal")
 
 
@@ -428,22 +436,55 @@ def _named_streams(
     return pl.concat([fitting, broken.select(fitting.columns)])
 
 
-def _line_up(table: pl.DataFrame) -> pl.DataFrame:
-    """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`."""
-    counts = table.group_by("group", *STREAM).agg(pl.len(), pl.col("clarity").first())
-    leaders = counts.sort("group", "len", "clarity", *STREAM, descending=[False, True, True, False, False, False])
-    leaders = leaders.group_by("group", maintain_order=True).first().select("group", *STREAM)
-    leading = table.join(leaders, on=["group", *STREAM], how="semi").select("group", "end_ns", leader_ns="end_ns")
+def _line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
+
+    Parts of pairs that end elsewhere in the step than the group's leader are left out: they are what goes on in one
+    half of it, such as parameters that are gathered in the forward pass.
+    """
+    stream = ["group", *STREAM]
+    leading = table.join(_leaders(table, settings), on=stream, how="semi").select("group", "end_ns", leader_ns="end_ns")
     delayed = (
         table.sort("end_ns")
         .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
         .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
-        .with_columns(delay=_typical_phase().over("group", *STREAM) * pl.col("period_ns"))
-        .with_columns(moment=pl.col("end_ns") - pl.col("delay"))
+        .with_columns(typical=_typical_phase().over(stream))
+        .filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+        .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("period_ns"))
         .sort("group", "moment", *STREAM)
     )
     apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("period_ns") / 4
     return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
+
+
+def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Choose the stream of each group by which the others are lined up.
+
+    It is the one that shows most steps; among parts, of those that show about as many the one that takes least time:
+    what comes once a step, its first gather or its last reduction, marks where steps meet.
+    """
+    part, most = pl.col("size_class") >= 0, pl.col("shown").max().over("group", "part")
+    return (
+        table.group_by("group", *STREAM)
+        .agg(shown=pl.len(), clarity=pl.col("clarity").first(), lasts=(pl.col("end_ns") - pl.col("start_ns")).median())
+        .with_columns(part=part)
+        .with_columns(
+            shown=pl.when("part").then(pl.col("shown") >= settings.least_whole * most).otherwise("shown"),
+            lasts=pl.when("part").then("lasts").otherwise(0.0),
+        )
+        .sort(
+            "group",
+            "part",
+            "shown",
+            "lasts",
+            "clarity",
+            *STREAM,
+            descending=[False, False, True, False, True, False, False, False],
+        )
+        .group_by("group", maintain_order=True)
+        .first()
+        .select("group", *STREAM)
+    )
 
 
 def _typical_phase() -> pl.Expr:

@@ -37,7 +37,8 @@ def stream_steps(flows: pl.DataFrame, periods: pl.DataFrame, settings: Settings)
     those that come back, a ratio of the period (NULL where nothing alike does), and `first_mutual`, `last_mutual`:
     whether each of them is also the nearest to the one that is nearest to it
     """
-    classed = sizes.with_class(flows, settings.rhythm.same_size).with_columns(
+    same_size = settings.rhythm.same_size
+    classed = sizes.with_class(sizes.in_one_piece(flows, same_size), same_size).with_columns(
         pair_steps=pl.col("step").n_unique().over(PAIR), job_steps=pl.col("step").n_unique().over("job_id")
     )
     present = pl.col("step").n_unique().over(STREAM) >= settings.parallelism.least_presence * pl.col("pair_steps")

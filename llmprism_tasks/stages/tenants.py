@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import grouping
+from llmprism_tasks.methods import coincidence, grouping
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
+
+NANOSECONDS_PER_MS = 1e6
 
 LEAST_STEPS = 4
 """Steps below which a series says nothing about a drift: three have two differences."""
@@ -29,13 +31,23 @@ UNUSUAL = 5.0
 """Typical deviations beyond which a distance counts as just so far: one step that a pause made long says nothing."""
 
 
-def tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
+LEAST_TRANSFERS = 10
+"""Transfers of each side from which chance rarely lets most begin together."""
+
+ROOM = 0.5
+"""Share of time within reach of some transfer above which beginning together says nothing."""
+
+
+def tenants(
+    members: pl.DataFrame, steps: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings
+) -> pl.DataFrame:
     """Merge clusters on similar hosts into jobs, unless their steps say they are different tenants.
 
     Parameters
     ----------
     members : `addr`, `host`, `cluster`, `bytes` (that the NIC moves)
     steps : `cluster`, `end_ns`, `period_ns`, a row per step
+    flows : of the pairs that link the members
 
     Returns
     -------
@@ -49,8 +61,12 @@ def tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSet
         for (cluster,), part in steps.group_by("cluster", maintain_order=True)
     }
     none = (np.empty(0, dtype=np.int64), 0.0)
+    sent = _transfers(members, flows, neighbours[rows])
     rails = members.group_by("cluster").agg(pl.col("bytes").median()).sort("cluster")
-    known = [_Rail(*series.get(label, none), typical) for label, typical in rails.iter_rows()]
+    known = [
+        _Rail(*series.get(label, none), typical, *sent.get(label, (none[0], none[0])))
+        for label, typical in rails.iter_rows()
+    ]
     jobs = np.empty(len(labels), dtype=np.int64)
     first: dict[int, list[int]] = {}
     for cluster in sorted(range(len(labels)), key=lambda i: (-known[i].ends.size, i)):
@@ -62,19 +78,68 @@ def tenants(members: pl.DataFrame, steps: pl.DataFrame, settings: RecognitionSet
     return pl.DataFrame({"cluster": labels, "job": labels[jobs]})
 
 
+def _transfers(
+    members: pl.DataFrame, flows: pl.DataFrame, neighbours: Integers
+) -> dict[int, tuple[Integers, Integers]]:
+    """Return the starts (ns, sorted) and bytes of what the clusters with neighbours send."""
+    several = pl.col("cluster").n_unique().over("neighbours") > 1
+    compared = members.with_columns(neighbours=neighbours).filter(several).select("cluster", src_addr="addr")
+    sent = flows.join(compared, on="src_addr").select("cluster", "flow_start_ns", "bytes").sort("flow_start_ns")
+    return {
+        cluster: (part["flow_start_ns"].to_numpy(), part["bytes"].to_numpy())
+        for (cluster,), part in sent.group_by("cluster")
+    }
+
+
 class _Rail(NamedTuple):
-    """A cluster: the ends of its steps in ns, sorted, their period (0 without steps), and its typical NIC's bytes."""
+    """A cluster of NICs.
+
+    Attributes
+    ----------
+    ends, period_ns : of its steps, the ends sorted; none and 0 without steps
+    bytes : that its typical NIC moves
+    starts, sizes : of the transfers that it sends, sorted by starts
+    """
 
     ends: Integers
     period_ns: float
     bytes: float
+    starts: Integers
+    sizes: Integers
 
 
 def _of_one_job(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> bool:
-    """Whether clusters on the same hosts may be rails of one job; where steps don't say, rails move equal bytes."""
+    """Whether clusters on the same hosts may be rails of one job.
+
+    They are if they begin together what they send. If not (they may be of different stages of a pipeline), their steps
+    must keep their distance; where steps don't say, rails move equal bytes.
+    """
+    if in_step(rail.starts, rail.sizes, other.starts, other.sizes, settings):
+        return True
     if min(rail.ends.size, other.ends.size) >= LEAST_STEPS:
         return not drift_apart(rail.ends, rail.period_ns, other.ends, settings)
     return min(rail.bytes, other.bytes) >= settings.rail_likeness * max(rail.bytes, other.bytes)
+
+
+def in_step(
+    starts: Integers, sizes: Integers, others: Integers, other_sizes: Integers, settings: RecognitionSettings
+) -> bool:
+    """Whether two rails begin most of what they send together, far more than chance explains.
+
+    Layers, buckets and micro-batches of one job come up on all of its rails at the same moments, whether a step has a
+    quiet gap or not. Two jobs', even twins', do so by chance only.
+
+    Parameters
+    ----------
+    starts, others : ns, when transfers begin, sorted
+    sizes, other_sizes : bytes of these
+    """
+    if min(starts.size, others.size) < LEAST_TRANSFERS:
+        return False
+    met, chance = coincidence.together(
+        starts, sizes, others, other_sizes, tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS
+    )
+    return chance <= ROOM and met >= settings.least_together
 
 
 def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: RecognitionSettings) -> bool:
@@ -94,7 +159,7 @@ def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: Re
     near = np.where(np.abs(others[after] - ends) <= np.abs(others[after - 1] - ends), others[after], others[after - 1])
     # Distances are phases: just under half a period ahead and just over it are neighbours.
     phase: Floats = 2 * np.pi * (near - ends).astype(np.float64) / period_ns
-    tolerance = max(settings.phase_tolerance, settings.phase_tolerance_ms * 1e6 / period_ns)
+    tolerance = max(settings.phase_tolerance, settings.phase_tolerance_ms * NANOSECONDS_PER_MS / period_ns)
     if _spread(phase) / (2 * np.pi) <= tolerance:
         return False
     off, returns = np.abs(np.angle(np.exp(1j * phase))) / (2 * np.pi), _returns(np.unwrap(phase))

@@ -232,6 +232,28 @@ def test_the_tolerance_of_phases_can_be_set() -> None:
     assert tenants(jitter=4, phase_tolerance_ms=1) == 2
 
 
+def sharded(share: float = 1) -> list[float]:
+    """Return when a job without steps begins to send; a `share` of it as its other rails do, the rest at will."""
+    common, own = random.Random(5), random.Random(7)
+    times = accumulate(common.uniform(20, 180) for _ in range(200))
+    return [time if own.random() < share else time + own.uniform(5, 15) for time in times]
+
+
+@pytest.mark.parametrize(("share", "jobs"), [(1, 1), (0.85, 1), (0.6, 2), (0, 2)])
+def test_rails_that_begin_together_what_they_send_are_one_job(share: float, jobs: int) -> None:
+    """Even if they show no steps and move different amounts."""
+    hosts = cluster(4, 2)
+    large = ring(rail(hosts, 0), sharded(), length=1, parts=1, size=80 * MB)
+    small = ring(rail(hosts, 1), sharded(share), length=1, parts=1, size=8 * MB)
+    assert len(recognised(hosts, large, small)[1]) == jobs
+
+
+def test_how_much_rails_begin_together_can_be_set() -> None:
+    hosts = cluster(4, 2)
+    rows = [ring(rail(hosts, gpu), sharded(1 - 0.4 * gpu), length=1, parts=1, size=8**gpu * MB) for gpu in (0, 1)]
+    assert len(recognised(hosts, *rows, values=settings("recognition", least_together=0.5))[1]) == 1
+
+
 @pytest.mark.parametrize(("apart", "jobs"), [(6, 1), (20, 2)])
 def test_replicas_whose_steps_end_near_each_other_and_return_are_one_job(apart: float, jobs: int) -> None:
     """Each ends its steps up to `apart` ms late, without the other: near are 10 ms, a hundredth of the step."""

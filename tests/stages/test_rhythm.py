@@ -259,6 +259,36 @@ def test_sharded_gradients_are_told_from_the_parameters_that_fill_the_step() -> 
     assert ends_ms(steps(flows(gathers, scatters))) == [1000 * i + 921 for i in range(12)]
 
 
+def gathers(begins: Iterable[float], size: int) -> list[Row]:
+    return ring("ab", begins, length=1, size=size, parts=1)
+
+
+@pytest.mark.parametrize(("late", "end"), [(100, 101), (260, 261), (265, 12), (330, 12)])
+def test_what_comes_once_a_step_marks_where_steps_meet(late: float, end: int) -> None:
+    """Of sharded jobs, the gather of the embeddings. Gathers of one size that go on in a part of the step, such as its
+    forward pass, belong to the mark if they end within a quarter of a step of it."""
+    starts = every(1000, count=12)
+    filling = gathers([begin + 20 + 30 * i for begin in starts for i in range(33) if 20 + 30 * i > late], 3 * MB)
+    some = gathers([begin + late * i / 5 for begin in starts for i in range(1, 6)], 5 * MB)
+    mark = gathers([begin + 11 for begin in starts], 20 * MB)
+    found = ends_ms(steps(flows(filling, some, mark)))
+    assert found[:12] == [1000 * i + end for i in range(12)]
+    assert found[12:] in ([], [11_981])  # whose mark is still to come
+
+
+def test_gathers_that_some_ranks_began_early_have_one_size() -> None:
+    """The first 4 MB go ahead in half of the steps, on another pair in the others; no size is sent in all of them."""
+    starts, rows = every(1000, count=12), list[Row]()
+    for number, (src, dst) in enumerate(("ab", "ba")):
+        rows += messages(src, dst, every(50, count=240, start=30), 20 * MB)
+        for step, begin in enumerate(starts):
+            if step % 2 == number:
+                rows += [*messages(src, dst, [begin + 500], 4 * MB), *messages(src, dst, [begin + 520], 40 * MB)]
+            else:
+                rows += messages(src, dst, [begin + 520], 44 * MB)
+    assert ends_ms(steps(flows(rows))) == [1000 * i + 521 for i in range(12)]
+
+
 STEPS = [*every(700, count=10)]
 """A pipeline's steps of eight micro-batches: two stages take 281 ms, four 341."""
 

@@ -1,10 +1,10 @@
-"""Records of one tensor share a class although headers make their sizes differ."""
+"""Records of one tensor share a class although headers make their sizes differ, or a rank sends some of it early."""
 
 from __future__ import annotations
 
 import polars as pl
 import pytest
-from handmade import flows, messages
+from handmade import MS, flows, messages
 
 from llmprism_tasks.stages import sizes
 
@@ -35,3 +35,18 @@ def test_nothing_has_no_classes() -> None:
     classed = sizes.with_class(flows(), 0.02)
     assert classed.is_empty()
     assert classed.schema["size_class"] == pl.Int64
+
+
+def test_what_a_rank_sent_early_counts_with_the_rest() -> None:
+    """From when the rest was sent, whatever other pairs send in between and in whichever order rows come."""
+    early = [*messages("a", "b", [0, 100], 4), *messages("a", "b", [30, 130], 44), *messages("a", "b", [200], 48)]
+    table = flows(early, messages("b", "a", [10, 110], 44))
+    pieces = sizes.in_one_piece(table.sample(fraction=1, shuffle=True, seed=3), 0.02)
+    starts = ((pieces["flow_start_ns"] - table["flow_start_ns"].min()) // MS).to_list()
+    found = list(zip(pieces.select(pl.concat_str(PAIR)).to_series(), starts, pieces["bytes"], strict=True))
+    assert sorted(found) == [("ab", 30, 48), ("ab", 130, 48), ("ab", 200, 48), ("ba", 10, 44), ("ba", 110, 44)]
+    assert pieces.columns == table.columns
+
+
+def test_nothing_is_in_one_piece() -> None:
+    assert sizes.in_one_piece(flows(), 0.02).equals(flows())

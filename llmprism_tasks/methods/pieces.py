@@ -1,0 +1,62 @@
+"""Pieces: transfers that are one with the next, as others of their series show that came in one piece.
+
+A rank that comes early to a collective fills the buffers of its connection (NCCL_BUFFSIZE, 4 MiB a channel), stalls
+until the last rank comes, and leaves a record of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Integers
+
+EARLY = 0.5
+"""Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
+what a collective moves. Two equal halves are two tensors."""
+
+
+def begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+    """Mark the transfers that make, together with the next, one that their series also has whole.
+
+    A buffer has the same size every time, and what is smaller goes in one piece: so only the smallest size that is met
+    twice may be what one held.
+
+    Parameters
+    ----------
+    sizes : bytes, transfers of all series one after another, each series in order of its starts
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    tolerance : ratio by which sizes of one tensor may differ; what is smaller beside the next changes nothing
+    """
+    return _begins_next(sizes, offsets, float(tolerance))
+
+
+@compiled
+def _among(ordered: Integers, size: float, tolerance: float) -> bool:
+    """Whether a size is among some in ascending order."""
+    at = np.searchsorted(ordered, size / (1 + tolerance))
+    return bool(at < ordered.size and ordered[at] <= size * (1 + tolerance))
+
+
+@compiled
+def _buffer(ordered: Integers) -> int:
+    """Return the smallest size that is met twice; 0 if none is."""
+    for i in range(1, ordered.size):
+        if ordered[i] == ordered[i - 1]:
+            return int(ordered[i])
+    return 0
+
+
+@compiled
+def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
+    begins = np.zeros(sizes.size, np.bool_)
+    for series in range(offsets.size - 1):
+        low, high = offsets[series], offsets[series + 1]
+        ordered = np.sort(sizes[low:high])
+        early = _buffer(ordered)
+        for i in range(low, high - 1):
+            whole = float(sizes[i] + sizes[i + 1])
+            if sizes[i] == early and tolerance * whole < early < EARLY * sizes[i + 1]:
+                begins[i] = _among(ordered, whole, tolerance / 2)
+    return begins
