@@ -119,28 +119,35 @@ def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether what was sent after the last step began another: it is more or less than what follows each step, and
-    no pair sent more than it does in a step (gathering a whole model, evaluating it)."""
-    tolerance = settings.rhythm.byte_tolerance
-    follows, sent = _following(steps), float(begun["bytes"].sum())
-    if (1 - tolerance) * follows <= sent <= (1 + tolerance) * follows:
+    """Say whether what was sent after the last step began another: it is not what follows each step, and no pair sent
+    more than it does in a step (gathering a whole model, evaluating it)."""
+    if _follows(begun, steps, settings):
         return False
     pairs = begun.group_by(PAIR).agg(pl.col("bytes").sum()).join(taking_part, on=PAIR, how="left")
-    room = (1 + tolerance) * pl.col("usual").fill_null(0)
+    room = (1 + settings.rhythm.byte_tolerance) * pl.col("usual").fill_null(0)
     beyond = pairs.select((pl.col("bytes") - room).clip(lower_bound=0).sum()).item()
-    return bool(beyond <= tolerance * sent)
+    return bool(beyond <= settings.rhythm.byte_tolerance * int(begun["bytes"].sum()))
 
 
-def _following(steps: pl.DataFrame) -> float:
-    """Return how many bytes follow a step before the job pauses."""
-    until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns").fill_null(
-        pl.col("began_ns")
-    )
+def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether NICs sent what each of them sends after a step before the job pauses, give or take what that varies
+    by from step to step."""
+    until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
     paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
-    follows = gaps.with_columns(paused=paused).group_by("step").agg(pl.col("bytes").filter(~pl.col("paused")).sum())
-    return float(follows["bytes"].median())  # type: ignore[arg-type]
+    after = gaps.with_columns(bytes=pl.when(paused).then(0).otherwise("bytes"))
+    each = after.group_by("step", "src_addr").agg(pl.col("bytes").sum())
+    usual = each.group_by("src_addr").agg(usual=pl.col("bytes").median())
+    last = begun.group_by("src_addr").agg(pl.col("bytes").sum())
+
+    def apart(one: pl.DataFrame) -> float:
+        both = one.join(usual, on="src_addr", how="full", coalesce=True).fill_null(0)
+        return float(both.select((pl.col("bytes") - pl.col("usual")).abs().sum()).item())
+
+    total = float(usual["usual"].sum())
+    vary = max(apart(one.drop("step")) for _, one in each.group_by("step"))
+    return total > 0 and apart(last) <= max(vary, settings.rhythm.same_size * total)
 
 
 def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, settings: Settings) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
@@ -21,8 +22,8 @@ SURE, UNSURE = 0.9, 0.5
 """Confidence in who went quiet first, and in a job of whose members nobody is known to have."""
 PACE = 0.02
 """Ratio of a step by which a NIC must be overdue at least: so much do healthy steps vary."""
-IDLE = 0.5
-"""Ratio of the bytes of any other from which a NIC has not come to what the others exchange."""
+APART = 0.5
+"""Ratio of the time since pairs went quiet that must lie between the last exchange and those before it."""
 SHORTEST_RING = 4
 """Members whose order says something: three fall silent in the order of their ring by chance every other time."""
 
@@ -81,7 +82,7 @@ def _first_quiet(where: CutOff, hosts: dict[str, str], *, late: bool) -> Quiet |
         waiting = _sender(first, hosts)
         other = next(place for place in places if place != waiting)
         return Quiet(tuple(a for a in ends if hosts[a] == waiting), other, "was due to send first")
-    return _absent(first, ends, hosts) or _ring_order(where, ends, hosts)
+    return _absent(where, first, ends, hosts) or _ring_order(where, ends, hosts)
 
 
 def _front(where: CutOff) -> pl.DataFrame:
@@ -99,15 +100,17 @@ def _sender(first: pl.DataFrame, hosts: dict[str, str]) -> str:
     return hosts[addr]
 
 
-def _absent(first: pl.DataFrame, ends: list[str], hosts: dict[str, str]) -> Quiet | None:
-    """Return the one host that has not come to what the others exchange."""
-    ends_moved = [first.select(addr=end, moved="sent") for end in ("src_addr", "dst_addr")]
-    moved = pl.concat(ends_moved).join(pl.DataFrame({"addr": ends, "host": [hosts[a] for a in ends]}), on="addr")
-    order = moved.group_by("host").agg(pl.col("moved").sum()).sort("moved", "host")
-    if order.height < 3 or order["moved"][0] >= IDLE * order["moved"][1]:
+def _absent(where: CutOff, first: pl.DataFrame, ends: list[str], hosts: dict[str, str]) -> Quiet | None:
+    """Return the NICs of one host that took no part in what the others exchanged last."""
+    seen = first.with_columns(pl.col("last_ns").fill_null(where.ended_ns)).sort("last_ns", "src_addr", "dst_addr")
+    gaps = np.diff(seen["last_ns"].to_numpy())
+    if not gaps.size or gaps.max() < APART * (where.silent_ns - seen["last_ns"][0]):
         return None
-    least = order["host"][0]
-    return Quiet(tuple(a for a in ends if hosts[a] == least), None, "has not come to what the others exchange")
+    last = seen[int(gaps.argmax()) + 1 :]
+    absent = sorted(set(ends) - {*last["src_addr"], *last["dst_addr"]})
+    if len({hosts[addr] for addr in absent}) != 1:
+        return None
+    return Quiet(tuple(absent), None, "took no part in what the others exchanged last")
 
 
 def _ring_order(where: CutOff, ends: list[str], hosts: dict[str, str]) -> Quiet | None:
