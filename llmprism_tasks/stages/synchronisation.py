@@ -97,12 +97,15 @@ def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    `part`, `group`, `round`, `start_ns`, `begin_ns` (when the last one came), `end_ns`, `does`, `wait_ns` (start to
+    `part`, `group`, `round`, `start_ns`, `begin_ns` (when the last one came), `first_ns` (when this one
+    came to the first of its rounds), `end_ns`, `does`, `wait_ns` (start to
     begin), `target` (the part of the last one). The gradients' last round and the gather of parameters are a block
     each; where parameters are sharded, each round is one.
     """
     gradients = messages.filter(pl.col("kind") == "dp")
-    found = rounds(gradients, groups_of(parts, gradients)).with_columns(lead_ns=pl.col("begin_ns") - pl.col("came_ns"))
+    found = rounds(gradients, groups_of(parts, gradients)).with_columns(
+        lead_ns=pl.col("begin_ns") - pl.col("came_ns"), first_ns="came_ns"
+    )
     rows = found.join(parts.select("part", "sharded", "step_start_ns"), on="part")
     last = _exposed(rows.filter(~pl.col("sharded")))
     found = pl.concat([last, rows.filter("sharded").select(last.columns)]).sort("begin_ns")
@@ -115,6 +118,7 @@ def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
         "round",
         "start_ns",
         "begin_ns",
+        "first_ns",
         end_ns=pl.max_horizontal("end_ns", "begin_ns"),
         does=pl.when("gather").then(activity.GATHERED).otherwise(activity.SYNCHRONISED).cast(pl.Int32),
         wait_ns=pl.col("begin_ns") - pl.col("start_ns"),
@@ -132,6 +136,7 @@ def _exposed(rounds_: pl.DataFrame) -> pl.DataFrame:
     return rounds_.group_by("part", "gather").agg(
         pl.col("group").first(),
         pl.col("round", "begin_ns").last(),
+        pl.col("first_ns").first(),
         pl.col("end_ns").max(),
         pl.col("lead_ns").max(),
         pl.col("last").get(ahead),

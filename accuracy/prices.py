@@ -1,0 +1,105 @@
+"""What a trouble costs, told by replay, against what it truly cost: the same job, seed by seed, without the fault."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks import frames
+from llmprism_tasks.plan import STAGES
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.simulate import simulate
+from llmprism_tasks.simulate.scenario import build_scenario
+from llmprism_tasks.stages.diagnosis.evidence import gather
+from llmprism_tasks.stages.diagnosis.price import price
+from llmprism_tasks.windows import Window
+
+START = Window(1_760_000_400_000_000_000, 60_000_000_000)
+FAULT_S = 40
+"""Seconds of health before the fault: some steps of each job's, which show what is usual."""
+
+KINDS = {"slow_gpu": "slow_compute", "degraded_switch": "degraded_switch"}
+
+JOBS: Mapping[str, Mapping[str, Any]] = {
+    "replicas": {"gpus_per_host": 1, "hosts": "0-7", "tp": 1, "pp": 1, "dp": 8, "layers": 24, "micro_batches": 2},
+    "pipelines": {"gpus_per_host": 1, "hosts": "0-15", "tp": 1, "pp": 4, "dp": 4, "layers": 16, "micro_batches": 8},
+    "tensors": {"gpus_per_host": 8, "hosts": "0-3", "tp": 8, "pp": 2, "dp": 2, "layers": 16, "micro_batches": 8},
+}
+FAULTS: tuple[Mapping[str, Any], ...] = (
+    *({"kind": "slow_gpu", "job": "priced", "rank": 1, "factor": factor} for factor in (1.1, 1.3, 2.0)),
+    *({"kind": "degraded_switch", "switch": "leaf-000", "factor": 1 / factor} for factor in (1.1, 1.3, 2.0)),
+)
+
+
+def prices(names: tuple[str, ...] = tuple(JOBS), *, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield a row for each job and fault: `job`, `fault`, `slower` (times), `true_gpu_s`, `lost_gpu_s`,
+    `recoverable_gpu_s`, and `error`, the ratio by which the last is off."""
+    for name in names:
+        healthy = _simulated(name, seed)
+        for fault in FAULTS:
+            broken = _simulated(name, seed, fault)
+            told = priced(broken, fault)
+            true = true_loss(broken, healthy)
+            factor = fault["factor"]
+            yield {
+                "job": name,
+                "fault": fault["kind"],
+                "slower": factor if factor > 1 else 1 / factor,
+                "true_gpu_s": true,
+                "lost_gpu_s": told["lost_gpu_s"],
+                "recoverable_gpu_s": told["recoverable_gpu_s"],
+                "error": None if told["recoverable_gpu_s"] is None else told["recoverable_gpu_s"] / true - 1,
+            }
+
+
+def _simulated(name: str, seed: int, *faults: Mapping[str, Any]) -> Any:
+    values = dict(JOBS[name])
+    fabric = {"hosts": 16, "gpus_per_host": values.pop("gpus_per_host"), "hosts_per_leaf": 4, "spines": 2}
+    job = {"name": "priced", "model": "1b", "hidden": 2048, "sequence": 2048, "forward_ms": 40, **values}
+    content = {"fabric": fabric, "jobs": [job], "faults": [{**fault, "start_s": FAULT_S} for fault in faults]}
+    return simulate(build_scenario(name, content), minutes=2, seed=seed, start_ns=START.start_ns)
+
+
+def true_loss(broken: Any, healthy: Any) -> float:
+    """Return the GPU-seconds by which the steps that end in the second minute are longer than without the fault."""
+    window = START.shifted(1)
+    steps = broken.truth["truth_steps"].filter(
+        pl.col("end_ns").is_between(window.start_ns, window.end_ns, closed="left")
+    )
+    same = steps.join(healthy.truth["truth_steps"], on=["job", "step"], suffix="_healthy")
+    longer = (pl.col("end_ns") - pl.col("start_ns")) - (pl.col("end_ns_healthy") - pl.col("start_ns_healthy"))
+    # As many GPUs as have a NIC that is seen: all of them, here.
+    return float(same.select(longer.sum()).item()) / 1e9 * broken.truth["truth_jobs"].height
+
+
+def priced(broken: Any, fault: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the price that the second minute's diagnosis of the fault would have."""
+    window, settings = START.shifted(1), Settings()
+    known = broken.flows.with_columns(window_start_ns=pl.col("flow_start_ns") // window.length_ns * window.length_ns)
+    tables: dict[str, pl.DataFrame] = {
+        "flows": frames.conform(known.filter(pl.col("window_start_ns") <= window.start_ns), "flows"),
+        "topology": broken.topology,
+    }
+    for stage in STAGES[:-1]:
+        module, _, name = stage.function.partition(":")
+        written = getattr(importlib.import_module(module), name)(
+            **{table: tables[table] for table in stage.reads}, window=window, settings=settings
+        )
+        tables |= dict(zip(stage.writes, written, strict=True))
+    needed = (tables[name] for name in ("flows", "topology", "job_members", "pairs", "steps"))
+    evidence = gather(*needed, window, settings)
+    if evidence is None:
+        return {"lost_gpu_s": None, "recoverable_gpu_s": None}
+    (subject,) = broken.truth["truth_faults"].select("subject").to_series()
+    row = {
+        "job_id": tables["jobs"]["job_id"][0],
+        "kind": KINDS[fault["kind"]],
+        "subject_type": "addr" if fault["kind"] == "slow_gpu" else "switch",
+        "subject": subject,
+        "start_ns": window.start_ns,
+        "end_ns": window.end_ns,
+    }
+    return price(evidence, pl.DataFrame([row]), tables["jobs"]).row(0, named=True)
