@@ -36,7 +36,7 @@ class Traffic:
 
 
 WORK = Traffic(("dp", "pp"))
-RATES = Traffic(("dp", "pp"), past=True, timed=True)
+RATES = Traffic(("dp", "pp", "ep", "cp"), past=True, timed=True)
 
 TRAFFIC: dict[str, Traffic] = {
     "slow_compute": WORK,
@@ -46,8 +46,9 @@ TRAFFIC: dict[str, Traffic] = {
     "degraded_switch": RATES,
     "degraded_link": RATES,
     "congestion": RATES,
+    "link_flap": RATES,
     "switch_level": RATES,
-    "cross_group": Traffic(("dp",), timed=True),
+    "cross_group": RATES,
     "cross_step": Traffic(("dp", "pp"), past=True),
 }
 """Kinds that are not named here are judged by all traffic, that of the look-back included, as silence is."""

@@ -10,11 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 from handmade import MB, WINDOW, flows, settings
-from job_evidence import history, moving, together, working
+from job_evidence import moving, together, working
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis import cross_step, straggler
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.warehouse import store
@@ -92,12 +91,19 @@ def looked_at(evidence: Evidence, *, kinds: tuple[str, ...], timed: bool = False
     return evidence.flows.filter(pl.col("kind").is_in(kinds), long if timed else pl.lit(value=True))
 
 
-def test_a_straggler_is_proven_by_what_it_and_its_peers_moved(warehouse: Warehouse) -> None:
+def diagnosed(kind: str, subject_type: str, subject: str, **given: Any) -> pl.DataFrame:
+    """Return a row as a finder makes it, about the whole window unless told otherwise."""
+    names = {"job_id": "j", "kind": kind, "subject_type": subject_type, "subject": subject}
+    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns}
+    numbers = {"score": 9.0, "severity": 0.5, "confidence": 1.0, "peers": None}
+    return pl.DataFrame([names | times | numbers | {"explanation": "It's slow."} | given], schema=ROW)
+
+
+def test_slow_work_is_proven_by_what_the_nic_and_its_peers_moved(warehouse: Warehouse) -> None:
     slow = working([LATE], pp=PIPED)
     other = moving({"mno": 100.0}, job="k")
     evidence = together(slow, dataclasses.replace(other, flows=other.flows.select(slow.flows.columns)))
-    found = straggler.find(evidence, DiagnosisSettings())
-    (proof,) = proven(warehouse, evidence, found)
+    (proof,) = proven(warehouse, evidence, diagnosed("slow_compute", "addr", "b", peers=["a", "c", "d"]))
     job = looked_at(evidence, kinds=("dp", "pp")).filter(pl.col("job_id") == "j")
     assert same(proof, job)
     own = job.filter((pl.col("src_addr") == "b") | (pl.col("dst_addr") == "b"))
@@ -107,11 +113,12 @@ def test_a_straggler_is_proven_by_what_it_and_its_peers_moved(warehouse: Warehou
 
 def test_only_the_time_of_the_trouble_counts(warehouse: Warehouse) -> None:
     evidence = working([LATE | {"b": [500.0] * 5 + [700.0] * 5}])
-    found = straggler.find(evidence, DiagnosisSettings())
+    since, until = WINDOW.start_ns + 5 * 10**9, WINDOW.start_ns + 8 * 10**9
+    found = diagnosed("slow_compute", "addr", "b", peers=["a", "c", "d"], start_ns=since, end_ns=until)
     (proof,) = proven(warehouse, evidence, found)
-    late = evidence.flows.filter(pl.col("flow_start_ns") >= found["start_ns"][0])
+    late = evidence.flows.filter(pl.col("flow_start_ns").is_between(since, until, closed="left"))
     assert same(proof, late)
-    assert late.height < evidence.flows.height
+    assert 0 < late.height < evidence.flows.height
 
 
 def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_and_before(warehouse: Warehouse) -> None:
@@ -121,8 +128,8 @@ def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_a
         return moving(rates, paths=leaves, before=dict.fromkeys(rates, 100.0), job=job)
 
     evidence = together(tenant(str, "j"), tenant(str.upper, "k"))
-    found = pl.concat([slow("switch_level", "switch", "l1", job=job) for job in ("j", "k")])
-    of_j, of_k = proven(warehouse, evidence, found)
+    found = [diagnosed("degraded_switch", "switch", "l1", job_id=job) for job in "jk"]
+    of_j, of_k = proven(warehouse, evidence, pl.concat(found))
     timed = looked_at(evidence, kinds=("dp", "pp"), timed=True)
     crossing = pl.col("switch_path").list.contains("l1")
     for proof, job in ((of_j, "j"), (of_k, "k")):
@@ -130,19 +137,17 @@ def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_a
         assert same(proof.filter("of_subject"), timed.filter(crossing))
 
 
-def test_a_group_is_proven_by_its_gradients_and_those_of_its_peers(warehouse: Warehouse) -> None:
+def test_a_group_is_proven_by_its_transfers_and_those_of_its_peers(warehouse: Warehouse) -> None:
     evidence = moving(LETTERS, {"ad": 100.0})
-    (proof,) = proven(warehouse, evidence, slow("cross_group", "dp_group", "j", peers=["a", "d", "g"]))
-    gradients = looked_at(evidence, kinds=("dp",), timed=True)
-    assert same(proof, gradients)
-    assert same(proof.filter("of_subject"), gradients.filter(pl.col("src_addr").is_in(list("jkl"))))
+    (proof,) = proven(warehouse, evidence, diagnosed("cross_group", "dp_group", "j", peers=["a", "g"]))
+    transfers = looked_at(evidence, kinds=("dp", "pp"), timed=True)
+    assert same(proof, transfers.filter(pl.any_horizontal(pl.col("src_addr", "dst_addr").is_in(list("abcghijkl")))))
+    assert same(proof.filter("of_subject"), transfers.filter(pl.col("src_addr").is_in(list("jkl"))))
 
 
 def test_a_slow_job_is_proven_by_its_flows_from_the_look_back_on(warehouse: Warehouse) -> None:
-    evidence = dataclasses.replace(
-        moving(LETTERS, before=LETTERS), history=history([1000] * 20 + [1500] * 10, current=10)
-    )
-    (proof,) = proven(warehouse, evidence, cross_step.find(evidence, DiagnosisSettings()))
+    evidence = moving(LETTERS, before=LETTERS)
+    (proof,) = proven(warehouse, evidence, diagnosed("cross_step", "job", "j"))
     assert same(proof, evidence.flows)
     assert proof["window_start_ns"].unique().sort().to_list() == [WINDOW.shifted(-1).start_ns, WINDOW.start_ns]
 
@@ -172,16 +177,12 @@ def test_each_type_of_subject_has_its_flows(
 ) -> None:
     """Links are crossed either way, and only where their switches follow each other."""
     evidence = moving(LETTERS, paths=LEAVES)
-    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns, "score": 9.0, "severity": 0.5, "confidence": 1.0}
-    row = {"job_id": "j", "kind": "a kind of its own", "explanation": "It's slow."} | times | named
-    (proof,) = proven(warehouse, evidence, pl.DataFrame([row], schema=ROW))
+    (proof,) = proven(warehouse, evidence, diagnosed("a kind of its own", **named))
     assert same(proof, evidence.flows.filter(compared))
     assert same(proof.filter("of_subject"), evidence.flows.filter(own))
 
 
 def test_a_name_with_a_quote_in_it_is_text(warehouse: Warehouse) -> None:
     evidence = moving(LETTERS, paths=LEAVES | {"abc": ["o'leaf"]})
-    times = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns, "score": 9.0, "severity": 0.5, "confidence": 1.0}
-    names = {"job_id": "j", "kind": "degraded_switch", "subject_type": "switch", "subject": "o'leaf"}
-    (proof,) = proven(warehouse, evidence, pl.DataFrame([names | times | {"explanation": "so"}], schema=ROW))
+    (proof,) = proven(warehouse, evidence, diagnosed("degraded_switch", "switch", "o'leaf"))
     assert proof["of_subject"].sum() == 12
