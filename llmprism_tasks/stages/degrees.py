@@ -16,18 +16,22 @@ MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
 
 
-def degrees(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+def degrees(
+    pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, peers: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Infer the degrees of each job; NULL where its pairs do not agree on them, or do not cover the job.
 
     What the product of `pp` and the gradient groups' size leaves is `tp`, if a host has as many. GPUs whose NICs are
     silent because rings pass by them are counted (`rails.with_silent`); where it does not show how far the members of
     a group are apart in a host, or where most of a pipeline's pairs end in one group, nothing is known. If a host holds
     several members of a gradient group, context and expert parallelism may stay inside it unseen: without pairs of
-    theirs, `cp` and `ep` are NULL, and `dp` counts them as replicas.
+    theirs, `cp` and `ep` are NULL, and `dp` counts them as replicas. So may replicas of a job that shows just a
+    pipeline: GPUs of a host that work in lock-step are peers, and where nobody knows which do, `tp` and `dp` are NULL.
 
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`; jobs without pairs of a known kind are absent from the result
+    peers : as `lock_step.peers` returns; without it nobody is asked
 
     Returns
     -------
@@ -62,11 +66,28 @@ def degrees(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFra
         ),
     )
     contrary = pl.concat([doubtful, _contrary(pairs, groups, job_members, topology)]).unique()
-    return _multiplied(
+    known_degrees = _multiplied(
         table.join(contrary.with_columns(contrary=pl.lit(value=True)), on="job_id", how="left").with_columns(
             group=pl.when(pl.col("contrary").is_null()).then("group")
         )
     )
+    alone = table.filter(pl.col("group_nics").is_null(), pl.col("pp_nics").is_not_null()).select("job_id")
+    return known_degrees if peers is None else _divided(known_degrees, alone, peers)
+
+
+def _divided(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+    """Divide the GPUs that share a stage and a host into peers and replicas, of jobs that show a pipeline alone."""
+    told = laid.join(alone.with_columns(alone=pl.lit(value=True)), on="job_id", how="left").join(
+        peers, on="job_id", how="left"
+    )
+    hidden = pl.col("alone") & (pl.col("tp") > 1)
+    fits = (pl.col("tp") % pl.col("peers") == 0).fill_null(value=False)
+    replicas = hidden & (pl.col("peers") != pl.col("tp")).fill_null(value=True)
+    return told.with_columns(
+        tp=pl.when(~hidden.fill_null(value=False)).then("tp").when(fits).then("peers"),
+        dp=pl.when(~hidden.fill_null(value=False)).then("dp").when(fits).then(pl.col("tp") // pl.col("peers")),
+        **{name: pl.when(~replicas.fill_null(value=False)).then(name) for name in ("cp", "ep")},
+    ).drop("alone", "peers")
 
 
 def _contrary(

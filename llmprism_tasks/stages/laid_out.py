@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import degrees, figures, rails
+from llmprism_tasks.stages import degrees, figures, lock_step, rails
 from llmprism_tasks.stages.division import Division
 from llmprism_tasks.stages.figures import PAIR
 from llmprism_tasks.stages.groups import NIC, REDUCING, gradient_groups
@@ -13,6 +13,10 @@ from llmprism_tasks.stages.pp_stages import pp_stages
 
 UNSURE = 0.5
 """What is left of the confidence in a training job whose layout is not known."""
+
+HIDDEN = 0.9
+"""What is left of it where context parallelism may stay inside hosts: few jobs have sequences that long, but their
+traffic is that of as many replicas."""
 
 
 def laid_out(
@@ -32,7 +36,8 @@ def laid_out(
     present : the window's bulk flows with `job_id`
     division : the flows in steps; without it there are no figures and no stages
     """
-    laid = degrees.degrees(kinds, job_members, topology)
+    peers = None if division is None else lock_step.peers(division.in_steps, kinds, job_members)
+    laid = degrees.degrees(kinds, job_members, topology, peers)
     everyone = rails.with_silent(kinds.filter(pl.col("kind").is_in(REDUCING)), job_members, topology)
     groups = gradient_groups(kinds, everyone, topology)
     members = _labelled(job_members, groups)
@@ -86,7 +91,8 @@ def _sureness(kinds: pl.DataFrame, present: pl.DataFrame) -> pl.DataFrame:
 def _confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     evenness = pl.col("evenness").fill_null(1.0) if "evenness" in columns else pl.lit(1.0)
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness
+    hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN).otherwise(1.0)
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden
     sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNSURE)
     return (
         pl.when(pl.col("kind") == "training")

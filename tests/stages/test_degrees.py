@@ -181,3 +181,19 @@ def test_a_relayed_message_between_members_of_one_group_is_no_link_of_the_pipeli
     a, b, c, d = (of[0] for of in nics)
     row = layout_of([*ring([a, b]), *ring([c, d]), *line([a, c]), (c, d, "pp")], hosts)
     assert (row["pp"], row["dp"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("peers", "expected"),
+    [(4, (4, 2, 1, 1)), (2, (2, 2, 2, None)), (1, (1, 2, 4, None)), (3, (None, 2, None, None)), (None,) * 2],
+)
+def test_replicas_of_a_pipeline_that_is_alone_are_told_by_who_works_in_lock_step(
+    peers: int | None, expected: tuple[int | None, ...] | None
+) -> None:
+    """Two hosts of four GPUs, a stage each; where nobody knows, neither tp nor dp is known."""
+    hosts, nics = cluster(2, 4)
+    pairs = table(pair for g in range(4) for pair in line([of[g] for of in nics]))
+    known = pl.DataFrame([("j", peers)], schema={"job_id": pl.String, "peers": pl.Int64}, orient="row").drop_nulls()
+    everyone = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    found = degrees.degrees(pairs, everyone, topology(hosts), known)
+    assert found.select("tp", "pp", "dp", "cp").row(0) == (expected or (None, 2, None, None))
