@@ -248,6 +248,13 @@ class RhythmSettings:
         high=1,
         reason="four buckets of a first burst go on for seconds, a job that has just stopped did for most of a minute",
     )
+    least_run_s: float = number(
+        10.0,
+        unit="s",
+        low=0,
+        high=3600,
+        reason="bursts that are over sooner may be the buckets of one: those of the last micro-batch take seconds",
+    )
     least_explained: float = number(
         0.5,
         unit="ratio of the bytes",

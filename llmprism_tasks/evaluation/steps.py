@@ -9,6 +9,9 @@ from llmprism_tasks.evaluation.jobs import FOUND_JOB, Tables
 NEAR = 0.3
 """Ratio of the period within which an end that was found is the end of that step."""
 
+END = [*FOUND_JOB, "found_ns"]
+"""What a found step is known by."""
+
 
 def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.DataFrame) -> pl.DataFrame:
     """Find each true step's end among the ends of the job's own steps, once their typical distance is taken off.
@@ -25,7 +28,9 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
     -------
     every true step and every found one: `job` (NULL for steps of nobody), `step` (NULL for a found end near no true
     one), `true_ns`, `found_ns` (NULL for a step that was not found). Of several ends near one step the nearest is its,
-    the others are near none.
+    the others are near none. Where several true jobs were found as one (they follow each other on the same NICs), a
+    step near that of any of them is not the others' to explain, and one near none is the first one's. What ended before
+    or after all windows, but for the offset, is in no truth.
     """
     asked = truth["truth_steps"].join(jobs.select("job").unique(), on="job", how="semi")
     true = _within(asked, found["windows"]).select("job", "step", true_ns="end_ns").sort("true_ns", "job")
@@ -43,7 +48,15 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
     )
     near = pl.col("period_ns").is_null() | (pl.col("apart") <= NEAR * pl.col("period_ns"))
     own = near & pl.struct("job", "step").is_first_distinct()
-    belongs = candidates.with_columns(step=pl.when(own).then("step")).select("job", "step", "found_ns")
+    first = ~pl.col("own") & (pl.col("job") == pl.col("job").min().over(END)) & ~pl.col("own").any().over(END)
+    inside = pl.col("shifted_ns").is_between(
+        found["windows"]["window_start_ns"].min(), found["windows"]["window_end_ns"].max()
+    )
+    belongs = (
+        candidates.with_columns(own=own)
+        .filter(pl.col("own") | (first & inside))
+        .select("job", "found_ns", step=pl.when("own").then("step"))
+    )
     nobodys = shifted.filter(pl.col("shifted_ns").is_null()).select(
         "job", "found_ns", step=pl.lit(None, true.schema["step"])
     )
@@ -66,7 +79,7 @@ def _ends(found: Tables, jobs: pl.DataFrame, owned: pl.DataFrame) -> pl.DataFram
         found["steps"]
         .filter(pl.col("addr").is_null())
         .join(pl.concat([best, others]), on=FOUND_JOB)
-        .select("job", found_ns="end_ns")
+        .select("job", *FOUND_JOB, found_ns="end_ns")
         .sort("found_ns", "job")
     )
 

@@ -8,21 +8,24 @@ import polars as pl
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm
-from llmprism_tasks.stages.restarts import since_restart
+from llmprism_tasks.stages.restarts import runs
 from llmprism_tasks.windows import Window
 
 
 @dataclass(frozen=True)
 class Division:
-    """Bulk flows in steps.
+    """Bulk flows in steps. A job that ended in the window and came back has two runs, counted in `run`; its steps are
+    counted through.
 
     Attributes
     ----------
+    flows : all bulk flows of the runs
     numbered : the flows of periodic streams with their `step`, as `rhythm.of_jobs` returns
     endpoints, job_steps : the steps, as `completion` returns them
     in_steps : all bulk flows that belong to a step, with `step`
     """
 
+    flows: pl.DataFrame
     numbered: pl.DataFrame
     endpoints: pl.DataFrame
     job_steps: pl.DataFrame
@@ -33,19 +36,51 @@ class Division:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
         return self.numbered.group_by("job_id").agg(period_ns=pl.col("group_period_ns").first())
 
+    def by_run(self) -> tuple[Division, Division | None]:
+        """Return of each job the run that ended most steps in the window, and its other one; None where there is none.
 
-def divide(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division | None:
-    """Divide the bulk flows of jobs into steps; None where no job shows any.
+        Of runs with equally many it is the later one.
+        """
+        counts = self.job_steps.group_by("job_id", "run").agg(ended=completion.IN_WINDOW.sum())
+        most = counts.sort("ended", "run").group_by("job_id", maintain_order=True).last().select("job_id", "run")
+        if most.height == counts.height:
+            return self, None
+        frames = (self.flows, self.numbered, self.endpoints, self.job_steps, self.in_steps)
+        main, other = (
+            Division(*(frame.join(most, on=["job_id", "run"], how=how) for frame in frames)) for how in ("semi", "anti")
+        )
+        return main, other
+
+
+def divide(
+    bulk: pl.DataFrame, window: Window, settings: Settings, *, pairs: pl.DataFrame | None = None
+) -> Division | None:
+    """Divide the bulk flows of jobs into steps, run by run; None where no job shows any.
 
     Parameters
     ----------
     bulk : with `job_id`, those of the look-back among them
+    pairs : as for `rhythm.of_jobs`
     """
-    bulk = since_restart(bulk, window, settings.traffic)
-    if bulk.is_empty():
+    parts: list[tuple[pl.DataFrame, ...]] = []
+    told = pl.DataFrame(schema={"job_id": pl.String, "before": pl.Int64})
+    for run, flows in enumerate(runs(bulk, window, settings.traffic)):
+        if flows.is_empty():
+            continue
+        numbered = rhythm.of_jobs(flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns)
+        endpoints = completion.endpoint_steps(numbered, window, settings)
+        job_steps = completion.job_steps(endpoints, window, settings)
+        in_steps = completion.step_of_flows(flows, endpoints, job_steps).filter(pl.col("step").is_not_null())
+        counted = (_counted_on(frame, told, run) for frame in (numbered, endpoints, job_steps, in_steps))
+        parts.append((flows.with_columns(run=pl.lit(run)), *counted))
+        told = endpoints.group_by("job_id").agg(before=pl.col("step").max() + 1)
+    if not any(part[-1].height for part in parts):
         return None
-    numbered = rhythm.of_jobs(bulk, settings.rhythm, until_ns=window.end_ns)
-    endpoints = completion.endpoint_steps(numbered, window, settings)
-    job_steps = completion.job_steps(endpoints, window, settings)
-    in_steps = completion.step_of_flows(bulk, endpoints, job_steps).filter(pl.col("step").is_not_null())
-    return None if in_steps.is_empty() else Division(numbered, endpoints, job_steps, in_steps)
+    return Division(*(pl.concat(frames) for frames in zip(*parts, strict=True)))
+
+
+def _counted_on(frame: pl.DataFrame, told: pl.DataFrame, run: int) -> pl.DataFrame:
+    """Count the steps of a run on from those of the run before it."""
+    counted = frame.join(told, on="job_id", how="left", maintain_order="left")
+    step = pl.col("step") + pl.col("before").fill_null(0)
+    return counted.with_columns(step=step, run=pl.lit(run)).drop("before")

@@ -52,8 +52,10 @@ def parallelism(
     inside = traffic.inside_jobs(flows, job_members)
     bulk = traffic.bulk(inside, settings.traffic)
     division = divide(bulk, window, settings)
-    kinds = pair_kinds(bulk, job_members, division, settings)
-    return tables(inside, kinds, division, jobs, job_members, topology, window, settings)
+    main, other = (None, None) if division is None else division.by_run()
+    kinds = pair_kinds(bulk, job_members, main, settings)
+    others = None if other is None else pair_kinds(bulk, job_members, other, settings)
+    return tables(inside, kinds, main, jobs, job_members, topology, window, settings, other_kinds=others)
 
 
 def tables(
@@ -65,6 +67,8 @@ def tables(
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
+    *,
+    other_kinds: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Return `jobs` and `job_members` with the layout that the kinds of pairs make, and `pairs`.
 
@@ -73,14 +77,16 @@ def tables(
     inside : flows with `job_id`, those of the look-back among them
     kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`; pairs that are absent are `other`
     division : bulk flows in steps; without it jobs have no figures
+    other_kinds : the same as `kinds`, of another run that the job had in the window
     """
+    known = kinds if other_kinds is None else pl.concat([kinds, other_kinds.join(kinds, on=PAIR, how="anti")])
     present = inside.filter(pl.col("window_start_ns") == window.start_ns)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
     pairs = (
         present.group_by(PAIR)
         .agg(flows=pl.len(), bytes=pl.col("bytes").sum())
         .join(laid, on=PAIR, how="full", coalesce=True)
-        .join(kinds, on=PAIR, how="left")
+        .join(known, on=PAIR, how="left")
         .with_columns(
             pl.col("flows", "bytes").fill_null(0),
             window_start_ns=pl.lit(window.start_ns),

@@ -18,10 +18,15 @@ of pairs and parts is a hundred times smaller than that of flows."""
 
 
 def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
-    """Leave out what pairs sent before their last long silence, if it began before the window.
+    """Return the second part of what `at_restarts` does: the runs there are in the window."""
+    return at_restarts(bulk, window, settings)[1]
 
-    When a silence begins in the window, the run before it still has steps to be told. A pair that has not come back
-    takes no part in the run there is now.
+
+def at_restarts(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part what pairs sent before their last long silence, if it began before the window, from what they sent since.
+
+    When a silence begins in the window, the run before it still has steps to be told (see `runs`). A pair that has not
+    come back takes no part in the run there is now.
 
     Parameters
     ----------
@@ -30,13 +35,31 @@ def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings)
     part_ns = _part_ns(settings)
     long = _long_silences(bulk, PAIR, window, settings).filter((pl.col("since") + 1) * part_ns <= window.start_ns)
     if long.is_empty():
-        return bulk
-    begins = long.group_by(PAIR).agg(begins=pl.col("part").max())
-    return (
-        bulk.join(begins, on=PAIR, how="left")
-        .filter(pl.col("flow_start_ns") // part_ns >= pl.col("begins").fill_null(0))
-        .drop("begins")
+        return bulk.clear(), bulk
+    return _parted(bulk, long, PAIR, part_ns)
+
+
+def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[pl.DataFrame]:
+    """Return the flows of the runs that jobs have in the window: of those that ended in it, and of the present ones.
+
+    Parameters
+    ----------
+    bulk : bulk flows with `job_id`, look-back included
+    """
+    bulk, part_ns = since_restart(bulk, window, settings), _part_ns(settings)
+    long = _long_silences(bulk, ["job_id"], window, settings).filter(pl.col("part") < window.end_ns // part_ns)
+    if long.is_empty():
+        return [bulk]
+    return list(_parted(bulk, long, ["job_id"], part_ns))
+
+
+def _parted(bulk: pl.DataFrame, long: pl.DataFrame, key: list[str], part_ns: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part flows at the last of each pair's or job's long silences."""
+    begins = long.group_by(key).agg(begins=pl.col("part").max())
+    placed = bulk.join(begins, on=key, how="left").with_columns(
+        former=pl.col("flow_start_ns") // part_ns < pl.col("begins").fill_null(0)
     )
+    return tuple(placed.filter(chosen).drop("begins", "former") for chosen in ("former", ~pl.col("former")))  # type: ignore[return-value]
 
 
 def _part_ns(settings: TrafficSettings) -> int:

@@ -14,6 +14,8 @@ import polars as pl
 from llmprism_tasks.methods import bursts, turns
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import sizes, traffic
+from llmprism_tasks.stages.first_burst import first_bursts
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 PAIR = ["src_addr", "dst_addr"]
 STREAM = [*PAIR, "size_class"]
@@ -27,6 +29,11 @@ ELSEWHERE = 0.25
 a fifth of it, the forward pass ends a third of it from either end."""
 
 RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
+STEPPING = [*STREAM, "group", "threshold_ns", "group_period_ns", "clarity"]
+"""What is needed of a stream to cut it into steps."""
+
+OVER = 2.0
+"""Periods of silence after which a stream is not waiting for its next burst any more."""
 
 
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -147,8 +154,8 @@ def group_periods(
 
     The longest, because pipeline pairs also repeat once per micro-batch; agreed on by most, because a NIC that does not
     take part in it cannot be in the step. A period in which next to nothing moves, that does not go on for most of the
-    time (buckets of one burst), or beside which most bytes follow none, is not the step's: better no steps than
-    invented ones.
+    time or is over after seconds (buckets of one burst), or beside which most bytes follow none, is not the step's:
+    better no steps than invented ones.
 
     Where half of the steps seen are slower than the others, chance decides to which half a pair's median belongs; their
     mean is the same for all. A period seen two or three times counts where no other is.
@@ -165,8 +172,10 @@ def group_periods(
     """
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
+    at_work = pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns")
+    long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
-    periodic = rhythms.filter(goes_on.fill_null(value=False))
+    periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
     several, few = (periodic.filter((pl.col("bursts") > bursts.FEW) == many) for many in (True, False))
     found = _agreed(flows, rhythms, several, settings)
     for others in (several.with_columns(period_ns="mean_period_ns"), few):
@@ -291,7 +300,7 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
     each group to say, since groups may be looked at one by one.
     """
-    needed = streams.select(*STREAM, "group", "threshold_ns", "group_period_ns", "clarity")
+    needed = streams.select(STEPPING)
     numbered = pl.concat(
         [_cut_at_gaps(flows, needed, settings), _cut_at_turns(flows, needed, settings)], how="diagonal"
     )
@@ -384,7 +393,22 @@ def steps_of_groups(
     shown = turning.filter(_same_period("period_ns", "around", settings)).select("group").unique()
     lines = _lines(in_period(found, periods, settings), settings).join(shown, on="group", how="anti")
     periods = periods.join(lines, on="group", how="anti")
-    return flow_steps(flows.drop("group"), _named_streams(found, periods, pairs, settings), settings)
+    streams = _named_streams(found, periods, pairs, settings).select(STEPPING)
+    known = pl.concat([periods.select("group"), lines.select("group")])
+    once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
+    return flow_steps(flows.drop("group"), pl.concat([streams, once]), settings)
+
+
+def _seen_once(
+    flows: pl.DataFrame, found: pl.DataFrame, pairs: pl.DataFrame | None, settings: RhythmSettings, until_ns: int
+) -> pl.DataFrame:
+    """Return the streams of groups without a period that show the end of one step: STEPPING."""
+    once = first_bursts(
+        flows.join(found.select("group").unique(), on="group", how="semi"), found, settings, until_ns=until_ns
+    )
+    if pairs is not None:
+        once = once.join(pairs, on=PAIR, how="semi")
+    return once.with_columns(size_class=pl.lit(WHOLE, pl.Int64), clarity=pl.lit(0.0)).select(STEPPING)
 
 
 def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

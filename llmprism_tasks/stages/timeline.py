@@ -12,8 +12,8 @@ from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
 from llmprism_tasks.stages.breakdown import breakdown
+from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.placement import NIC, placed
-from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
 PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
@@ -46,23 +46,23 @@ def timeline(
     """
     inside = traffic.inside_jobs(flows, job_members)
     every = traffic.bulk(inside, settings.traffic)
-    bulk = since_restart(every, window, settings.traffic)
     synchronising = layout.ending(pairs)
-    if bulk.is_empty() or synchronising.is_empty():
+    division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
+    if division is None:
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
-    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
-    endpoints = completion.endpoint_steps(numbered, window, settings)
-    job_steps = completion.job_steps(endpoints, window, settings)
-    known = bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR)
-    steps, rows = tables(endpoints, job_steps, _of_run(inside, every, bulk), known, window)
+    known = division.flows.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR)
+    of_runs = _of_runs(inside, every, division.flows)
+    steps, rows = tables(division.endpoints, division.job_steps, of_runs, known, window)
     return steps, rows, breakdown(known, steps.drop_nulls("addr"), jobs, job_members, window)
 
 
-def _of_run(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
-    """Return all flows of jobs, but of a job that came back only its bulk flows since then."""
-    counts = every.group_by("job_id").agg(all=pl.len()).join(bulk.group_by("job_id").len(), on="job_id", how="left")
-    returned = counts.filter(pl.col("len").fill_null(0) < pl.col("all"))
-    return pl.concat([inside.join(returned, on="job_id", how="anti"), bulk.join(returned, on="job_id", how="semi")])
+def _of_runs(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return all flows of jobs with their `run`, but of a job that came back only its bulk flows."""
+    runs = bulk.group_by("job_id").agg(pl.len(), runs=pl.col("run").max())
+    counts = every.group_by("job_id").agg(all=pl.len()).join(runs, on="job_id", how="left")
+    returned = counts.filter((pl.col("len").fill_null(0) < pl.col("all")) | (pl.col("runs") > 0))
+    known = inside.with_columns(run=pl.lit(0, bulk.schema["run"])).join(returned, on="job_id", how="anti")
+    return pl.concat([known, bulk.join(returned, on="job_id", how="semi").select(known.columns)])
 
 
 def tables(
@@ -91,26 +91,26 @@ def step_spans(
 
     Parameters
     ----------
-    endpoints, job_steps : as `completion` returns them
-    inside : all flows between members of jobs, for the start of a first step
+    endpoints, job_steps : as `completion` returns them, with their `run`
+    inside : all flows between members of jobs, for the start of a run's first step
 
     Returns
     -------
     steps of NICs (`job_id`, `addr`, `step_index`, `start_ns`, `end_ns`) and of jobs (without `addr`)
     """
     base = completion.first_indices(endpoints, job_steps)
-    first = traffic.by_endpoint(inside).group_by(NIC).agg(first_ns=pl.col("flow_start_ns").min())
+    first = traffic.by_endpoint(inside).group_by(*NIC, "run").agg(first_ns=pl.col("flow_start_ns").min())
     spans = []
     for steps, key, earliest in (
         (endpoints, NIC, first),
-        (job_steps, ["job_id"], first.group_by("job_id").agg(pl.col("first_ns").min())),
+        (job_steps, ["job_id"], first.group_by("job_id", "run").agg(pl.col("first_ns").min())),
     ):
-        previous = pl.col("end_ns").shift().over(key, order_by="step")
+        previous = pl.col("end_ns").shift().over(*key, "run", order_by="step")
         spans.append(
             steps.drop("first_ns")
             .with_columns(start_ns=previous)
             .filter(completion.IN_WINDOW)
-            .join(earliest, on=key)
+            .join(earliest, on=[*key, "run"])
             .join(base, on="job_id")
             .select(
                 *key,

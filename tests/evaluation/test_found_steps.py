@@ -114,3 +114,34 @@ def test_steps_in_silence_are_extra() -> None:
     found, known = run.found(), run.normal_truth(truth_steps=short)
     rows = steps.matched_steps(found, known, jobs.job_scores(found, known), jobs.owners(found, known))
     assert counts(rows.filter(pl.col("job") == "a")) == (9, 9, 9)
+
+
+def one_after_the_other(ends: list[int]) -> pl.DataFrame:
+    """Match steps of one found job, of whose NICs another true job has all after the end of the first one at 900."""
+    known = run.truth()
+    jobs_ = run.frame(
+        [("a", addr, 0, 900) for addr in "1234"] + [("c", addr, 950, 2000) for addr in "1234"],
+        *("job", "addr", "start_ns", "end_ns"),
+    )
+    first = known["truth_steps"].filter(pl.col("job") == "a", pl.col("end_ns") <= 900)
+    second = run.frame([("c", i, 950 + 70 * i, 1020 + 70 * i) for i in range(14)], "job", "step", "start_ns", "end_ns")
+    true = run.normal_truth(truth_jobs=jobs_, truth_steps=pl.concat([first, second]))
+    rows = [(end // 1000 * 1000, "x", None, end) for end in ends]
+    found = run.found(steps=pl.DataFrame(rows, schema=run.found()["steps"].schema, orient="row"))
+    return steps.matched_steps(found, true, jobs.job_scores(found, true), jobs.owners(found, true))
+
+
+def test_steps_of_jobs_that_were_found_as_one_are_each_job_s_own() -> None:
+    ends = [*A[:9], *(1020 + 70 * i for i in range(14))]
+    assert counts(one_after_the_other(ends)) == (23, 23, 0)
+
+
+def test_what_is_near_no_job_s_steps_is_extra_once() -> None:
+    ends = [*A[:9], 960, *(1020 + 70 * i for i in range(14))]
+    assert counts(one_after_the_other(ends)) == (23, 23, 1)
+
+
+@pytest.mark.parametrize(("last", "extra"), [(1975, 1), (1985, 0)])
+def test_what_ended_after_the_data_but_for_the_offset_is_not_asked_for(last: int, extra: int) -> None:
+    """All ends are found 20 ns early, and the last one belongs to a step whose true end nobody logged."""
+    assert counts(matched([*(end - 20 for end in A), last])) == (18, 18, extra)

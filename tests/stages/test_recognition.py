@@ -354,6 +354,15 @@ def test_a_job_keeps_its_name_while_half_of_its_members_stay() -> None:
     assert len(set(names(hosts, rows, range(4)))) == 1
 
 
+def test_a_job_that_comes_back_without_the_host_it_was_named_after_keeps_its_name() -> None:
+    """Each host in turn is replaced while the job is silent, for half a minute across the end of its first."""
+    hosts = cluster(5, 1)
+    before = ring(["a0", "b0", "c0", "d0"], every(1000, count=50))
+    for gone in "abcd":
+        rest = [f"{host}0" for host in "abcde" if host != gone]
+        assert len(set(names(hosts, before + ring(rest, every(1000, count=95, start=80_000)), range(3)))) == 1
+
+
 def test_a_new_job_is_not_named_after_those_who_had_its_nics_before() -> None:
     """Three of its four NICs come from elsewhere: it is the job of nobody who left."""
     hosts = cluster(7, 1)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.restarts import since_restart
+from llmprism_tasks.stages.restarts import at_restarts, runs, since_restart
 from llmprism_tasks.windows import Window
 
 SECOND = 1_000_000_000
@@ -80,3 +80,25 @@ def test_what_is_usual_must_have_been_seen_for_ten_seconds(run: float, *, restar
     """A burst and a silence after it may be a step; a run is longer than a burst."""
     flows = pl.concat([sent(every(0.1, 4, 4 + run)), sent(every(0.1, 177, 180))])
     assert (since_restart(flows, WINDOW, DEFAULT)["flow_start_ns"].min() == 177 * SECOND) == restarted
+
+
+@pytest.mark.parametrize(("until", "jobs"), [(110, [2]), (130, [1, 2])])
+def test_a_run_that_ended_in_the_window_is_told_beside_the_present_one(until: int, jobs: list[int]) -> None:
+    """One job is silent for twenty seconds, the other goes on."""
+    old, new = every(2, 20, until), every(2, until + 20, 180)
+    flows = pl.concat(
+        [
+            sent(old + new).with_columns(job_id=pl.lit("came back")),
+            sent(every(2, 20, 180), src="c").with_columns(job_id=pl.lit("goes on")),
+        ]
+    )
+    parts = runs(flows, WINDOW, DEFAULT)
+    assert [part["job_id"].n_unique() for part in parts] == jobs
+    assert seconds(parts[-1].filter(pl.col("job_id") == "came back")) == new
+
+
+def test_every_flow_is_of_a_run_before_or_since() -> None:
+    flows = pl.concat([sent(every(2, 20, 60) + every(2, 90, 180)), sent(every(2, 20, 180), src="c")])
+    before, since = at_restarts(flows, WINDOW, DEFAULT)
+    assert seconds(before) == every(2, 20, 60)
+    assert before.height + since.height == flows.height

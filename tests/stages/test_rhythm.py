@@ -111,6 +111,16 @@ def test_buckets_of_one_burst_are_no_steps() -> None:
     assert period_ms(*[burst("a", "b", 40 * i, length=20) for i in range(5)], messages("b", "a", [4000], MB)) is None
 
 
+@pytest.mark.parametrize(("count", "silence", "found"), [(9, 1.9, 1000), (9, 2.1, None), (10, 2.1, 1000)])
+def test_bursts_that_are_over_after_seconds_may_be_buckets(count: int, silence: float, found: float | None) -> None:
+    """Silent for two periods, they are over; ten of a second each have gone on for long enough."""
+    table = flows(ring("ab", every(1000, count=count), parts=1))
+    rhythms = rhythm.stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    until_ns = WINDOW.start_ns + round((count - 1 + silence) * 1000) * MS
+    periods = rhythm.group_periods(table, rhythms, DEFAULT, until_ns=until_ns)["period_ns"].to_list()
+    assert periods == ([] if found is None else [found * MS])
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_long_steps_are_seen_from_the_second_on(count: int) -> None:
     table = flows(ring("abc", every(25_000, count=count)))

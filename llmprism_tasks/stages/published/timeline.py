@@ -41,7 +41,9 @@ def timeline(
     job_steps = endpoints.group_by(STEP).agg(
         pl.col("first_ns").min(), pl.col("end_ns").max(), pl.col("ended", "ended_before").first()
     )
-    steps, rows = joint.tables(endpoints, _advancing(job_steps, ["job_id"], "step"), inside, placed, window)
+    together = (endpoints, _advancing(job_steps, ["job_id"], "step"), inside)
+    endpoints, job_steps, of_run = (frame.with_columns(run=pl.lit(0)) for frame in together)
+    steps, rows = joint.tables(endpoints, job_steps, of_run, placed, window)
     return steps, rows, breakdown(placed, steps.drop_nulls("addr"), jobs, job_members, window)
 
 

@@ -1,0 +1,96 @@
+"""The first burst: a synchronisation seen once, which ends a step though there is no rhythm yet.
+
+Of steps of 90 s a window sees one end, or two, and a step can only be told by the window in which it ends. What is sent
+once may be many things. Rings of equal bytes among the NICs are a collective over all data that they hold, which ends a
+step; a copy of weights has a source, a shuffle has other bytes for everyone.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.settings import RhythmSettings
+
+PAIR = ["src_addr", "dst_addr"]
+WHOLE = -1
+RING_PEERS = 2
+"""Receivers that a NIC has in a ring whose channels run through its host in two orders."""
+
+
+def first_bursts(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int
+) -> pl.DataFrame:
+    """Find the pairs whose only burst is a ring's, and over.
+
+    It is over when it has been quiet for `few_quiet_ratio` times as long as it was inside the burst, and the ring is a
+    step's when about all of its NICs send and receive the same bytes, to and from two peers at most.
+
+    Parameters
+    ----------
+    flows : bulk flows of groups without a period
+    rhythms : their rows of `rhythm.stream_rhythms` with `group`
+    until_ns : up to when flows could have been seen
+
+    Returns
+    -------
+    `group`, `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends the burst), `group_period_ns` (at least: from the
+    group's first flow to the end of the burst, or from there until now)
+    """
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select(*PAIR, "group", "first_ns")
+    ends = _ends(pairs).group_by("group").agg(endpoints=pl.col("addr").n_unique(), first_ns=pl.col("first_ns").min())
+    single = _single(flows, pairs.select(*PAIR, "group"), settings, until_ns)
+    ring = _rings(single, settings)
+    enough = (
+        _ends(ring)
+        .group_by("group")
+        .agg(supporters=pl.col("addr").n_unique(), end_ns=pl.col("end_ns").max())
+        .join(ends, on="group")
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .select(
+            "group",
+            group_period_ns=pl.max_horizontal(pl.col("end_ns") - pl.col("first_ns"), until_ns - pl.col("end_ns")),
+        )
+    )
+    threshold = (until_ns - pl.col("end_ns")).cast(pl.Float64)
+    return ring.join(enough, on="group").select(
+        "group", *PAIR, pl.col("group_period_ns").cast(pl.Float64), threshold_ns=threshold
+    )
+
+
+def _single(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
+    """Keep the pairs that have been quiet for far longer than ever between two flows: one burst, which is over."""
+    quiet = (pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift()).over(PAIR, order_by="flow_start_ns")
+    bursts = (
+        flows.join(pairs, on=PAIR)
+        .with_columns(quiet=quiet)
+        .group_by("group", *PAIR)
+        .agg(
+            pl.col("bytes").sum(),
+            first_ns=pl.col("flow_start_ns").min(),
+            end_ns=pl.col("flow_end_ns").max(),
+            quiet=pl.max_horizontal(pl.col("quiet").max(), settings.shortest_quiet_ms * 1e6),
+        )
+    )
+    return bursts.filter(until_ns - pl.col("end_ns") >= settings.few_quiet_ratio * pl.col("quiet"))
+
+
+def _rings(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs whose both ends receive as much as they send, from few peers and to as few."""
+    sides = {
+        "sent": pairs.group_by("group", addr="src_addr").agg(sent=pl.col("bytes").sum(), receivers=pl.len()),
+        "received": pairs.group_by("group", addr="dst_addr").agg(received=pl.col("bytes").sum(), senders=pl.len()),
+    }
+    alike = (pl.col("sent") / pl.col("received")).log().abs() <= settings.byte_tolerance
+    nics = (
+        sides["sent"]
+        .join(sides["received"], on=["group", "addr"])
+        .filter(alike, pl.max_horizontal("receivers", "senders") <= RING_PEERS)
+        .select("group", "addr")
+    )
+    for end in PAIR:
+        pairs = pairs.join(nics.rename({"addr": end}), on=["group", end], how="semi")
+    return pairs
+
+
+def _ends(pairs: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([pairs.with_columns(addr=pl.col(end)) for end in PAIR])
