@@ -203,7 +203,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if arguments.format == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     else:
-        _console().print(scores.render(found))
+        console = _console()
+        console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
+        console.print(scores.render(found))
 
 
 def _sql(arguments: argparse.Namespace) -> None:

@@ -194,6 +194,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
     )
+    _say_if_strangers(windows, settings)
     stopped: list[ContractError] = []
     for number, window in enumerate(windows):
         if on_window is not None:
@@ -211,6 +212,24 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
             todo=first.todo,
         )
     return windows
+
+
+def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
+    """Warn when not one NIC of the topology is in the flows: all would be well with jobs that nobody could see."""
+    if not windows:
+        return
+    span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
+    seen = store.addresses(_open(settings), span)
+    nics = read_topology(settings.places.topology)["addr"]
+    if seen and not seen & set(nics):
+        logger.warning(
+            "none of the %d NICs of %s is among the %d addresses of the flows, such as %s: no job can be seen. "
+            "Check that both write addresses alike.",
+            len(nics),
+            settings.places.topology,
+            len(seen),
+            min(seen),
+        )
 
 
 def _derive(window: Window, settings: Settings) -> None:

@@ -186,6 +186,12 @@ def test_a_truth_that_is_not_there_is_named(analyzed: str, capsys: pytest.Captur
     assert "nowhere/truth_jobs.parquet" in capsys.readouterr().err
 
 
+def test_a_topology_of_other_machines_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    Path("topology.csv").write_text("addr,host\n192.168.0.1,h\n", encoding="utf-8")
+    assert cli.main([*ANALYZE, "--topology", "topology.csv", "--warehouse", "w.duckdb"]) == 0
+    assert "none of the 1 NICs of topology.csv is among the" in caplog.text
+
+
 def test_simulate_writes_what_analyze_reads(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["simulate", "--out", "s", "--scenario", "small", "--minutes", "1", "--start", "2026-05-01T04:12"]
     assert cli.main(arguments) == 0

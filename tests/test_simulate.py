@@ -271,6 +271,20 @@ def test_write_minute_gives_the_same_file_each_time(tmp_path: Path) -> None:
     ]
 
 
+def test_minutes_of_another_span_do_not_stay_beside_those_written(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_scenario(tmp_path, scenario="small", minutes=1, seed=seed, start_ns=START_NS)
+    with pytest.raises(SettingsError, match="with other minutes in it"):
+        write_scenario(tmp_path, scenario="small", minutes=1, seed=1, start_ns=START_NS + MINUTE_NS)
+    assert len(list((tmp_path / "flows").iterdir())) == 1
+
+
+def test_a_scenario_without_anybody_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").touch()
+    with pytest.raises(SettingsError, match="neither"):
+        load_scenario(str(tmp_path / "empty.toml"))
+
+
 def test_write_scenario_leaves_a_file_per_minute_and_the_truth(tmp_path: Path) -> None:
     counts = write_scenario(tmp_path, scenario="small", minutes=2, seed=1, start_ns=START_NS)
     files = sorted((tmp_path / "flows").iterdir())

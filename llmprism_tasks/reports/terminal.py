@@ -78,7 +78,8 @@ def _verdict(summary: Row) -> Text:
     if not done:
         return Text("Nothing can be said: no window was run to its end.", "bold")
     if not summary["jobs"]:
-        return Text(f"No job was seen in {_count(done, 'window')}, so there was nothing to diagnose.", "bold")
+        seen = f"No job was seen in {_count(done, 'window')}, so there was nothing to diagnose."
+        return Text(f"{seen} If there are any, are the topology's addresses those of the flows?", "bold")
     if stopped:
         found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
         return Text(found, "bold")

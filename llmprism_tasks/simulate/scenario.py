@@ -152,6 +152,8 @@ def build_scenario(name: str, content: Mapping[str, Any]) -> Scenario:
 
 
 def _check_jobs(scenario: Scenario) -> None:
+    if not (scenario.jobs or scenario.tenants):
+        raise wrong(f"{scenario.name}: neither [[jobs]] nor [[tenants]]", "somebody on the fabric")
     names = set[str]()
     for job in scenario.jobs:
         where = f"{scenario.name}: job {job.name!r}"

@@ -99,7 +99,7 @@ def write_scenario(out: Path, *, scenario: str, minutes: int, seed: int, start_n
 
     Raises
     ------
-    SettingsError : a scenario or an argument that cannot be used
+    SettingsError : a scenario or an argument that cannot be used, or a folder with other minutes in it
     """
     if start_ns % MINUTE_NS:
         raise SettingsError(
@@ -107,6 +107,7 @@ def write_scenario(out: Path, *, scenario: str, minutes: int, seed: int, start_n
         )
     loaded, count = load_scenario(scenario), 0
     by_minute, true = _span(loaded, minutes=minutes, seed=seed, start_ns=start_ns)
+    _check_folder(out, Window(start_ns, minutes * MINUTE_NS))
     for window, flows in by_minute:
         _write(out / "flows" / f"{window.start:{FILE_NAME}}.parquet", flows.write_parquet)
         count += flows.height
@@ -123,6 +124,19 @@ def write_scenario(out: Path, *, scenario: str, minutes: int, seed: int, start_n
         "steps": true["truth_steps"].height,
         "faults": true["truth_faults"].height,
     }
+
+
+def _check_folder(out: Path, span: Window) -> None:
+    """Raise where minutes of another span would stay beside those of this one, as if they were one run."""
+    minutes = range(span.start_ns, span.end_ns, MINUTE_NS)
+    written = {f"{Window(start, MINUTE_NS).start:{FILE_NAME}}.parquet" for start in minutes}
+    others = sorted(file.name for file in (out / "flows").glob("*.parquet") if file.name not in written)
+    if others:
+        raise SettingsError(
+            found=f"{out / 'flows'} with other minutes in it, such as {others[0]}",
+            expected="an empty folder, or one with minutes of this span alone",
+            todo="Remove that folder, or name another.",
+        )
 
 
 def write_minute(folder: Path, *, scenario: str, window: Window, seed: int) -> Path:

@@ -142,7 +142,7 @@ def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
 
 def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not location.startswith(LAKE):
-        return duckdb.connect(location, read_only=read_only)
+        return _quiet(duckdb.connect(location, read_only=read_only))
     catalog = location.removeprefix(LAKE)
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
@@ -153,6 +153,12 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     except BaseException:
         connection.close()
         raise
+    return _quiet(connection)
+
+
+def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Draw no bars into what a command prints."""
+    connection.execute("SET enable_progress_bar = false")
     return connection
 
 

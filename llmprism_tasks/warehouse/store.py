@@ -49,6 +49,14 @@ def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] 
     return rows.cast(schema(wanted.columns))
 
 
+def addresses(warehouse: Warehouse, span: Window) -> set[str]:
+    """Return the addresses that flows of a span come from or go to."""
+    ends = " UNION ".join(f"SELECT {end}_addr FROM flows WHERE {IN_SPAN}" for end in ("src", "dst"))
+    with warehouse.reading() as connection:
+        rows = connection.execute(ends, {"start_ns": span.start_ns, "end_ns": span.end_ns}).fetchall()
+    return {str(addr) for (addr,) in rows}
+
+
 def replace(
     warehouse: Warehouse,
     window: Window,

@@ -79,6 +79,7 @@ FAULT = {"kind": "slow_gpu", "subject": "addr:1", "named": True, "first": "addr:
     [
         ({"confusions": [CONFUSION]}, "4 pairs of a that are dp were called pp."),
         ({"invented": [{"who": "nobody"}, {"who": "another tenant"}]}, "training were of another tenant or nobody"),
+        ({"all": HEADLINE | {"windows": 0}}, "tells of no window of the warehouse: nothing was compared"),
         ({"all": HEADLINE | {"called_other": 2}}, "2 windows of training jobs were called other"),
         ({"all": HEADLINE | {"not_done": 2}}, "2 windows of jobs were not run to their end"),
         ({"all": HEADLINE | {"reused_ids": 1}}, "1 ids were given to a second job"),
