@@ -42,8 +42,9 @@ class Hop:
 def ring(addrs: str, factor: float = 1, *paths: str, gbps: float = 100) -> list[Hop]:
     """Return the hops of a ring of NICs, a letter each, all at the pace of its slowest; a path for each, or for all."""
     closed = [*pairwise(addrs), (addrs[-1], addrs[0])]
-    each = [tuple(path.split()) for path in paths] * (len(closed) if len(paths) == 1 else 1) or [None] * len(closed)
-    return [Hop(src, dst, path, factor, gbps, "dp") for (src, dst), path in zip(closed, each, strict=True)]
+    each = paths if len(paths) > 1 else [*paths, ""][:1] * len(closed)
+    crossed = [tuple(path.split()) or None for path in each]
+    return [Hop(src, dst, path, factor, gbps, "dp") for (src, dst), path in zip(closed, crossed, strict=True)]
 
 
 def both(src: str, dst: str, factor: float = 1, path: str = "", back: float | None = None) -> list[Hop]:
@@ -93,7 +94,8 @@ def _records(hop: Hop, slow: list[bool], begins: list[float]) -> pl.DataFrame:
         for begin, factor in zip(begins, factors, strict=True)
         for i in range(2)
     ]
-    return flows(rows).with_columns(kind=pl.lit(hop.kind), switch_path=pl.lit(hop.path, dtype=pl.List(pl.String)))
+    frame: pl.DataFrame = flows(rows)
+    return frame.with_columns(kind=pl.lit(hop.kind), switch_path=pl.lit(hop.path, dtype=pl.List(pl.String)))
 
 
 def _rings(hops: Iterable[Hop]) -> list[list[str]]:

@@ -135,6 +135,17 @@ def test_a_link_that_is_slow_one_way_is_congested() -> None:
     assert "the other way is not slower" in rows["explanation"][0]
 
 
+@pytest.mark.parametrize(("since", "kind"), [(8, "congestion"), (6, "congestion"), (5, "degraded_link")])
+def test_a_link_that_is_slow_when_another_job_sends_is_congested(since: int, kind: str) -> None:
+    """It may send in a quarter of our healthy steps, but not in three of eight: then we would be slow there, too."""
+    factors = (2.0,) * (HEALTHY + SLOW)
+    other = job([Hop("y", "z", ("leaf-0", "s1", "leaf-9"), factors=factors)], name="k")
+    begun = other.flows.filter(pl.col("flow_start_ns") >= WINDOW.start_ns + since * 10**9)
+    rows = found(together(hashed(), dataclasses.replace(other, flows=begun)))
+    assert rows.select("kind", "subject_type", "subject").rows() == [(kind, "link", "leaf-0 - s1")]
+    assert ("when k sends over it and at no other time" in rows["explanation"][0]) == (kind == "congestion")
+
+
 @pytest.mark.parametrize(("quick", "names"), [(1, [("degraded_link", "leaf-0 - s1")]), (2, [])])
 def test_most_of_what_crosses_a_device_is_slow(quick: int, names: Named) -> None:
     """Eight hops of ten are four fifths, of twelve two thirds."""
@@ -203,12 +214,11 @@ def test_one_stretch_or_most_of_the_steps_are_a_trouble_that_lasts(factors: tupl
 
 
 def test_each_job_that_a_slow_switch_touches_is_told() -> None:
-    def half(letters: str, name: str) -> Evidence:
-        a, b, c, d = letters
+    def half(a: str, b: str, c: str, d: str, *, name: str) -> Evidence:
         slow, well = both(a, b, 2, "leaf-0 s1 leaf-1"), both(a, b, 1, "leaf-0 s2 leaf-1")
         return job(slow, well, both(c, d, 2, "leaf-2 s1 leaf-3"), both(c, d, 1, "leaf-2 s2 leaf-3"), name=name)
 
-    rows = found(together(half("abcd", "left"), half("efgh", "right")))
+    rows = found(together(half(*"abcd", name="left"), half(*"efgh", name="right")))
     assert rows.select("job_id", "kind", "subject").rows() == [
         ("left", "degraded_switch", "s1"),
         ("right", "degraded_switch", "s1"),

@@ -1,0 +1,60 @@
+"""Hops: which records tell a pace, of which step, and how long a hop is busy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import polars as pl
+import pytest
+from handmade import MB
+from job_evidence import DEFAULT, groups, history, kinds, working
+
+from llmprism_tasks.stages.diagnosis import hops
+from llmprism_tasks.stages.diagnosis.slow_steps import in_trouble
+
+STEPS = in_trouble(history([1000] * 6 + [2000] * 3), DEFAULT)
+
+
+def placed(*rows: tuple[float, float, str, str, int], kind: str = "pp") -> pl.DataFrame:
+    evidence = dataclasses.replace(working([{"a": [0.0]}]), flows=kinds("j", **{kind: rows}), groups=groups("ab", "cd"))
+    return hops.placed(evidence, STEPS, DEFAULT)
+
+
+def test_a_record_belongs_to_the_step_in_which_it_ends() -> None:
+    found = placed((900, 1100, "a", "b", 8 * MB), (5900, 6000, "a", "b", 8 * MB), (6000, 6001, "a", "b", 8 * MB))
+    ends = STEPS["end_ns"].to_list()
+    assert found["step_ns"].to_list() == [ends[1], ends[5], ends[6]]
+    assert found["slow"].to_list() == [False, False, True]
+
+
+def test_what_is_after_the_last_step_or_of_another_job_has_none() -> None:
+    assert placed((12_000, 12_001, "a", "b", 8 * MB)).is_empty()
+
+
+@pytest.mark.parametrize(("size", "count"), [(999_999, 0), (1_000_000, 1)])
+def test_a_small_record_tells_of_latency(size: int, count: int) -> None:
+    assert placed((10, 11, "a", "b", size)).height == count
+
+
+def test_a_record_that_ends_when_it_starts_tells_no_rate() -> None:
+    assert placed((10, 10, "a", "b", 8 * MB)).is_empty()
+
+
+def test_the_hops_of_a_ring_are_one_unit_and_pairs_are_each_their_own() -> None:
+    assert placed((10, 20, "b", "a", 8 * MB), kind="dp")["unit"].to_list() == ["a"]
+    assert placed((10, 20, "b", "a", 8 * MB))["unit"].to_list() == ["b to a"]
+    assert placed((10, 20, "b", "a", 8 * MB), kind="other").is_empty()
+
+
+def test_queue_pairs_that_send_together_keep_a_hop_busy_once() -> None:
+    """100 ms in healthy steps, of which 50 overlap; 300 in slow ones."""
+    healthy = [(step * 1000 + at, step * 1000 + at + 75, "a", "b", 8 * MB) for step in range(6) for at in (0, 25)]
+    slow = [(6000 + step * 2000, 6300 + step * 2000, "a", "b", 8 * MB) for step in range(3)]
+    assert hops.extra(placed(*healthy, *slow))["extra_ns"].to_list() == [200e6]
+
+
+@pytest.mark.parametrize(("healthy", "slow", "count"), [(3, 3, 1), (2, 3, 0), (3, 2, 0)])
+def test_a_path_is_seen_in_three_steps_of_either_sort(healthy: int, slow: int, count: int) -> None:
+    begins = [step * 1000 for step in range(healthy)] + [6000 + step * 2000 for step in range(slow)]
+    records = placed(*((begin, begin + 100, "a", "b", 8 * MB) for begin in begins))
+    assert hops.compared(hops.paces(records), DEFAULT).height == count
