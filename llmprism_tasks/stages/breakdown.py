@@ -156,7 +156,7 @@ def _split(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     place = parts.select("part", *STEP, "pp_stage", "last_pp_stage", alone=alone)
     split = worked(gaps.join(place, on="part", maintain_order="left"))
     length = pl.col("end_ns") - pl.col("start_ns")
-    updating = ((pl.col("took") & GATHERED) > 0) & ((pl.col("brought") & SYNCHRONISED) > 0)
+    updating = (pl.col("took") & GATHERED) > 0
     # If no group gathers its parameters before the last one has reduced its gradients, all wait for their norm.
     reduced = pl.col("start_ns").filter(updating).max().over(STEP)
     together = pl.col("end_ns").filter(updating).min().over(STEP) >= reduced

@@ -17,6 +17,7 @@ from llmprism_tasks.stages.activity import (
     SCHEDULED,
     SENT_NEXT,
     SENT_PREVIOUS,
+    SYNCHRONISED,
 )
 
 PLACE = ["job_id", "pp_stage"]
@@ -72,7 +73,9 @@ def _passes() -> list[pl.Expr]:
     gradients only, and has gone forward before.
     """
     first, last = pl.col("pp_stage") == 0, pl.col("pp_stage") == pl.col("last_pp_stage")
-    forward, backward = (pl.col("took") & SENT_NEXT) > 0, (pl.col("took") & SENT_PREVIOUS) > 0
+    # Once the gradients are reduced, the last backward pass is over, though its own may still be sent.
+    reduced = (pl.col("brought") & SYNCHRONISED) > 0
+    forward, backward = (pl.col("took") & SENT_NEXT) > 0, ((pl.col("took") & SENT_PREVIOUS) > 0) & ~reduced
     received = (pl.col("brought") & RECEIVED_NEXT) > 0
     return [
         pl.when(last).then(backward).otherwise(forward).fill_null(value=False).cast(pl.Int32).alias("forwards"),

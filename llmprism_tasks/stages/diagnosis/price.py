@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.breakdown import Account, account
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.step_graph import MESSAGE, ROUND, WORK, StepGraph, step_graph
@@ -133,38 +134,68 @@ def _repaired(
     computing = trouble.kind in COMPUTING
     theirs = _nics(trouble, members, jobs)
     if computing:
-        mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(theirs)
+        mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_replica(theirs, found))
     else:
         carried = _carried(trouble, found, theirs)
         on = ["kind", "flow", "group", "round"]
         described = described.join(carried, on=on, how="left", nulls_equal=True)
         mine = pl.col("carried").fill_null(value=False)
-    marked = described.with_columns(mine=mine, troubled=mine & (pl.col("step_index") >= since))
+    past = pl.col("step_index") < since
+    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past)
     if not marked["troubled"].any():
         return None
-    longer = pl.when("troubled").then(pl.coalesce(_healthy(), "duration_ns")).otherwise("duration_ns")
-    return marked.sort("position").select(longer.cast(pl.Float64)).to_series()
+    healthy = marked.with_columns(healthy_ns=pl.when("troubled").then(_healthy()))
+    others = _not_held_up() if computing else pl.col("duration_ns")
+    return healthy.sort("position").select(pl.coalesce("healthy_ns", others).cast(pl.Float64)).to_series()
 
 
 def _healthy() -> pl.Expr:
     """Return how long an operation takes for the subject's peers, or took the subject itself before.
 
-    Gradients are reduced while the backward pass goes on, and who is ahead of a slow one waits there unseen. But nobody
-    has waited before the first round: who computes slowly comes as much later to it as to the last.
+    Before gradients are reduced, peers may have waited for the subject unseen: there its own past counts first. Without
+    one, the time until the first round tells, before which nobody has waited: who computes slowly comes as much later
+    to it as to the last.
     """
 
     def of(who: pl.Expr, duration: str = "duration_ns") -> pl.Expr:
         return pl.col(duration).filter(who).median()
 
-    peers, before, place = ~pl.col("mine"), pl.col("mine") & ~pl.col("troubled"), ["kind", "place"]
-    usual = pl.coalesce(
-        of(peers).over(*place, "step_index"),
-        of(before).over(place),
-        of(peers).over(place),
-    )
-    known = pl.when(pl.col("first_ns") > 0).then("first_ns")
-    first = pl.coalesce(of(peers, "first_ns").over(*place, "step_index"), of(before, "first_ns").over(place))
-    return pl.coalesce(pl.col("duration_ns") * first / known, usual)
+    peers, place = ~pl.col("mine"), ["kind", "place"]
+    now, past = of(peers).over(*place, "step_index"), of(pl.col("mine") & pl.col("past")).over(place)
+    before_rounds = pl.col("first_ns").is_not_null()
+    first = pl.when(pl.col("first_ns") > 0).then("first_ns")
+    by_first = pl.col("duration_ns") * of(peers, "first_ns").over(*place, "step_index") / first
+    ever = of(peers).over(place)
+    return pl.when(before_rounds).then(pl.coalesce(past, by_first, now, ever)).otherwise(pl.coalesce(now, past, ever))
+
+
+def _not_held_up() -> pl.Expr:
+    """Return how long the others' work before their gradients would have taken, had they not been held up meanwhile.
+
+    As long as it took them before, or else as much of the subject's as of its time until the first round.
+    """
+    place = ["kind", "place"]
+    past = pl.col("duration_ns").filter("past").median().over(*place, "addr")
+    first = pl.when(pl.col("first_ns") > 0).then("first_ns")
+    growth = (pl.col("duration_ns") / first).filter("troubled").median().over(*place, "step_index")
+    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, first * growth))
+    # Rounds that part when their members are late are one when they are not, so that work and round go together.
+    round_before = pl.col("duration_ns").filter("past").median().over(place)
+    as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")
+    return pl.when(pl.col("kind") == ROUND).then(as_before).otherwise(pl.min_horizontal("duration_ns", usual))
+
+
+def _replica(theirs: list[str], found: Account) -> list[str]:
+    """Return these NICs and those that share a pipeline with them.
+
+    How long those work cannot be told from how long they wait for these.
+    """
+    linked = found.messages.filter(pl.col("kind") == "pp").select("job_id", src_addr="addr", dst_addr="peer").unique()
+    if linked.is_empty():
+        return theirs
+    component = layout.components(linked)
+    around = component.filter(pl.col("addr").is_in(theirs)).select("job_id", "component").unique()
+    return [*theirs, *component.join(around, on=["job_id", "component"])["addr"]]
 
 
 def _nics(trouble: _Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[str]:
