@@ -12,6 +12,7 @@ class Kind:
     Attributes
     ----------
     words : what the subject does or suffers, to be read after its name
+    of_job : the same where the subject is a whole job, if that reads otherwise
     next : what the person on call does about it
     at_once : whether one window is enough to act; a slow minute may be chance, silence is not
     """
@@ -19,6 +20,11 @@ class Kind:
     words: str
     next: str
     at_once: bool = False
+    of_job: str = ""
+
+    def said_of(self, subject_type: str) -> str:
+        """Return the words that fit a subject of this type."""
+        return self.of_job or self.words if subject_type == "job" else self.words
 
 
 KINDS: dict[str, Kind] = {
@@ -35,6 +41,7 @@ KINDS: dict[str, Kind] = {
         "holds up its job",
         "look at its clocks, temperature and errors and at what else runs there, then at its NIC; "
         "if it lasts, move the job off that host.",
+        of_job="is held up, by whom is not known",
     ),
     "degraded_switch": Kind(
         "slows the traffic through it", "look at its ports' errors, speeds and queues; if it lasts, drain it."

@@ -76,7 +76,7 @@ def message(incident: Row) -> Row:
         *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
     )
     where = f" on {incident['host']}" if incident["host"] else ""
-    words = incident["kind"].replace("_", " ") if kind is None else kind.words
+    words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
     subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
     return {
         "change": incident["change"],

@@ -113,7 +113,8 @@ def _headline(incident: Row) -> str:
     subject = SUBJECTS.get(incident["subject_type"], "{subject_type} {subject}").format(**incident)
     where = f" on {incident['host']}" if incident["host"] else ""
     kind = KINDS.get(incident["kind"])
-    return f"{subject}{where} {incident['kind'].replace('_', ' ') if kind is None else kind.words}"
+    words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
+    return f"{subject}{where} {words}"
 
 
 def _loss(incident: Row) -> str:

@@ -18,6 +18,7 @@ placed AS (
     SELECT
         diagnoses.*,
         CASE
+            WHEN diagnoses.kind = 'straggler' AND diagnoses.subject_type = 'job' THEN 'slow_job'
             WHEN diagnoses.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
             WHEN diagnoses.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
             WHEN diagnoses.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
@@ -30,7 +31,11 @@ placed AS (
         END AS place,
         CASE WHEN diagnoses.subject_type IN ('switch', 'link') THEN '' ELSE diagnoses.job_id END AS tenant,
         job_members.host AS subject_host,
-        diagnoses.kind IN ('straggler', 'switch_level', 'cross_group') AS cause_unknown
+        CASE
+            WHEN diagnoses.kind IN ('cross_step', 'cross_group') THEN 2
+            WHEN diagnoses.kind IN ('straggler', 'switch_level') THEN 1
+            ELSE 0
+        END AS vagueness
     FROM diagnoses
     LEFT JOIN job_members
         ON
@@ -62,7 +67,7 @@ numbered AS (
     FROM begun
 ),
 
-worst AS (  -- tells of the incident; a known cause tells more than an unknown one
+worst AS (  -- tells of the incident; a known cause tells more than an unknown one, and that more than an effect
     SELECT
         family,
         place,
@@ -82,7 +87,7 @@ worst AS (  -- tells of the incident; a known cause tells more than an unknown o
     FROM numbered
     QUALIFY row_number() OVER (
         PARTITION BY family, place, tenant, number_of_incident
-        ORDER BY cause_unknown, severity DESC, window_start_ns, job_id, kind, subject_type, subject
+        ORDER BY vagueness, severity DESC, window_start_ns, job_id, kind, subject_type, subject
     ) = 1
 ),
 

@@ -121,6 +121,18 @@ def test_what_a_job_suffers_while_something_is_to_blame_is_its_effect(warehouse:
     assert found["slow_host", "gpt"]["effect_of"] is None
 
 
+def test_a_job_that_is_held_up_by_nobody_known_is_one_trouble_with_its_slow_steps(
+    warehouse: Warehouse, minute: Minute
+) -> None:
+    held_up = {"kind": "straggler", "subject_type": "job", "subject": "gpt"}
+    minute(0, [diagnosis(0, **SLOW_STEPS, severity=0.9), diagnosis(0, **held_up, severity=0.2)])
+    minute(1, [diagnosis(1, **SLOW_STEPS), diagnosis(1, kind="slow_compute")])
+    found = {one["family"]: one for one in incidents(warehouse).to_dicts()}
+    assert set(found) == {"slow_job", "slow_host"}
+    assert (found["slow_job"]["kind"], found["slow_job"]["windows"]) == ("straggler", 2)
+    assert found["slow_job"]["effect_of"] == found["slow_host"]["incident_id"]
+
+
 def test_what_a_job_suffered_before_anything_was_to_blame_stands_alone(warehouse: Warehouse, minute: Minute) -> None:
     show(minute, "X...", **SLOW_STEPS)
     minute(4, [diagnosis(4)])

@@ -14,6 +14,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import checkpoints, cross_step, network, silence, straggler
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import gather
+from llmprism_tasks.stages.diagnosis.price import price
 from llmprism_tasks.windows import Window
 
 TROUBLES = (silence.find, checkpoints.find, straggler.find, network.find, cross_step.find)
@@ -43,10 +44,9 @@ def diagnosis(
     -------
     diagnoses : empty when nothing is worth waking anybody for
     """
-    del jobs
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
     if evidence is None:
         return (frames.empty("diagnoses"),)
     found = [find(evidence, settings.diagnosis) for find in TROUBLES]
-    rows = assembled(pl.concat(found), evidence, settings).with_columns(window_start_ns=pl.lit(window.start_ns))
-    return (frames.conform(rows, "diagnoses"),)
+    rows = price(evidence, assembled(pl.concat(found), evidence, settings), jobs)
+    return (frames.conform(rows.with_columns(window_start_ns=pl.lit(window.start_ns)), "diagnoses"),)
