@@ -70,7 +70,7 @@ def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     return {
         "kind": kind,
         "subject_type": "link" if of_link else device_type,
-        "subject": " - ".join(sorted(ends(culprit["device"]))),
+        "subject": " - ".join(sorted(ends(culprit["device"]))) if of_link else culprit["device"],
         "how": how,
     }
 
