@@ -36,6 +36,8 @@ class CutOff:
     ended_ns : end of its last whole step
     silent_ns : end of the last flow
     period_ns : typical step
+    even : whether all who had more to send have come equally far in it, as where a job ends in order whose parameters
+        are gathered in the next step
     pairs : the pairs that take part in its steps: `src_addr`, `dst_addr`, `usual` (bytes of a step)
     due : each pair that had more to send: `src_addr`, `dst_addr`, `late_ns` (for how long it had been due when the job
         fell silent; negative if it was not), `noise_ns` (robust deviation), `sent` (bytes of the unfinished step),
@@ -45,6 +47,7 @@ class CutOff:
     ended_ns: int
     silent_ns: int
     period_ns: int
+    even: bool
     pairs: pl.DataFrame
     due: pl.DataFrame
 
@@ -75,7 +78,7 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
-    return CutOff(ended_ns, silent_ns, period_ns, pairs, due)
+    return CutOff(ended_ns, silent_ns, period_ns, _is_even(due, pairs, settings), pairs, due)
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
@@ -148,6 +151,11 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
     total = float(usual["usual"].sum())
     vary = max(apart(one.drop("step")) for _, one in each.group_by("step"))
     return total > 0 and apart(last) <= max(vary, settings.rhythm.same_size * total)
+
+
+def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:
+    share = due.join(pairs, on=PAIR).select(pl.col("sent") / pl.col("usual")).to_series()
+    return bool(share.is_empty() or np.ptp(share.to_numpy()) <= settings.rhythm.same_size)
 
 
 def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, settings: Settings) -> pl.DataFrame:

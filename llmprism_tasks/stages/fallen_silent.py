@@ -12,7 +12,8 @@ import polars as pl
 
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import links, traffic
-from llmprism_tasks.stages.overdue import overdue
+from llmprism_tasks.stages.overdue import Silence, overdue
+from llmprism_tasks.stages.quiet_first import first_quiet, late_pairs
 from llmprism_tasks.stages.rhythm import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
@@ -41,9 +42,11 @@ def with_fallen_silent(
     jobs, members = found
     for then, their, mine in _as_they_were(bulk, members, topology, window, settings, recognise):
         inside = traffic.inside_jobs(mine, their)
-        hung = {one.gap.job_id for one in overdue(inside, flows, topology, window, settings) if not one.over}
-        for job_id in sorted(hung):
+        for silence in overdue(inside, flows, topology, window, settings):
+            job_id = silence.gap.job_id
             again = their.filter(pl.col("job_id") == job_id)
+            if silence.over or not _hangs(silence, again, settings):
+                continue
             touched = members.join(again, on="addr", how="semi")["job_id"].unique().implode()
             jobs, members = (frame.filter(~pl.col("job_id").is_in(touched)) for frame in (jobs, members))
             if job_id not in jobs["job_id"]:
@@ -54,6 +57,13 @@ def with_fallen_silent(
         jobs.with_columns(window_start_ns=at).sort("job_id"),
         members.with_columns(window_start_ns=at).sort("job_id", "addr"),
     )
+
+
+def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether somebody went quiet before the others; where all stopped at once, the job is gone."""
+    hosts = dict(members.select("addr", "host").rows())
+    late = late_pairs(silence.where, hosts, settings.diagnosis).height > 0
+    return late or first_quiet(silence.where, hosts, late=late) is not None
 
 
 def _as_they_were(

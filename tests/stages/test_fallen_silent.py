@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from handmade import MB, WINDOW, Row, burst, every, flows, ring, settings, topology, visible
 from polars.testing import assert_frame_equal
@@ -16,8 +18,9 @@ def whole(nics: str = "abcd", count: int = 18, start: float = 0) -> list[Row]:
     return ring(nics, every(2000, count=count, start=start))
 
 
-def begun(nics: str = "abcd", at: float = LAST) -> list[Row]:
-    return ring(nics, [at], size=30 * MB, length=40)
+def begun(nics: Sequence[str] = "abcd", at: float = LAST) -> list[Row]:
+    """Return what is sent into a ring to which the second NIC does not come."""
+    return [row for row in ring(nics, [at], size=30 * MB, length=40) if nics[1] not in row]
 
 
 def other(minutes: float = 8) -> list[Row]:
@@ -47,6 +50,11 @@ def test_a_job_that_ended_is_gone() -> None:
     assert [nics for nics, _ in members(whole(), other(), after=1)] == ["efgh"]
 
 
+def test_a_job_that_was_cut_off_at_once_is_gone() -> None:
+    at_once = ring("abcd", [LAST], size=30 * MB, length=40)
+    assert [nics for nics, _ in members(whole(), at_once, other(), after=1)] == ["efgh"]
+
+
 def test_a_job_without_another_beside_it_stays_too() -> None:
     """Somebody must be seen: what an operator's machine sends to a host is enough."""
     seen = [(at, at + 1, "x", "a", 200) for at in every(10_000, count=12)]
@@ -55,7 +63,7 @@ def test_a_job_without_another_beside_it_stays_too() -> None:
 
 def test_a_job_of_which_the_window_shows_the_last_moment_is_whole() -> None:
     """One hop of the ring was the last to send, in the first second of the window."""
-    parts = (whole(count=30), begun(at=60_000)[:8], burst("c", "d", 60_040, size=10 * MB), other())
+    parts = (whole(count=30), begun(at=59_950), burst("c", "d", 60_040, size=10 * MB), other())
     assert [nics for nics, _ in members(*parts, after=1)] == ["abcd", "efgh"]
 
 
@@ -75,7 +83,7 @@ def test_a_job_one_of_whose_nics_works_again_is_what_works_now(back: list[Row]) 
 
 def test_two_that_hang_on_the_same_hosts_are_two() -> None:
     rails = [f"{addr}2" for addr in "abcd"]
-    second = [*ring(rails, every(3000, count=10)), *ring(rails, [30_000], size=30 * MB, length=40)]
+    second = [*ring(rails, every(3000, count=10)), *begun(rails, 30_000)]
     jobs = [nics for nics, _ in members(whole(), begun(), second, other(), after=1)]
     assert jobs == ["a2b2c2d2", "abcd", "efgh"]
 

@@ -194,3 +194,10 @@ def test_rows_in_any_order_tell_the_same() -> None:
     assert [vars(s) | {"where": s.where.due.rows()} for s in one] == [
         vars(s) | {"where": s.where.due.rows()} for s in two
     ]
+
+
+@pytest.mark.parametrize(("less", "even"), [(0.015, True), (0.025, False)])
+def test_all_have_come_equally_far_within_two_percent(less: float, even: bool) -> None:
+    where = stood(whole(), begun(0.5, nics="abc"), begun(0.5 - less, nics="d"))
+    assert where is not None
+    assert where.even == even

@@ -33,7 +33,7 @@ def pairs(towards: Mapping[str, str], late: Mapping[str, float], **more: Mapping
     ]
 
 
-def stood(due: Sequence[Due], noise: float | None = None) -> CutOff:
+def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False) -> CutOff:
     rows = [
         (
             src,
@@ -50,7 +50,8 @@ def stood(due: Sequence[Due], noise: float | None = None) -> CutOff:
         ended_ns=WINDOW.start_ns,
         silent_ns=WINDOW.start_ns + SINCE * MS,
         period_ns=PERIOD * MS,
-        pairs=pl.DataFrame(),
+        even=even,
+        pairs=pl.DataFrame([(*row[:2], 10.0 * MB) for row in due], ["src_addr", "dst_addr", "usual"], orient="row"),
         due=pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None),
     )
 
@@ -63,11 +64,12 @@ def evidence(
     alone: bool = False,
     hosts: Mapping[str, str] | None = None,
     noise: float | None = None,
+    even: bool = False,
 ) -> Evidence:
     """Return evidence about a job that is silent for 20 s."""
     since, until = (WINDOW.start_ns + at * MS for at in (SINCE, 2 * SINCE))
     gap = Gap("j", since, until if over else None, PERIOD * MS)
-    told = Silence(gap, until, restarted=restarted, alone=alone, where=stood(due, noise))
+    told = Silence(gap, until, restarted=restarted, alone=alone, where=stood(due, noise, even=even))
     addrs = sorted({addr for row in due for addr in row[:2]})
     well = working([{addr: [500.0] * 10 for addr in addrs}], hosts=hosts)
     return dataclasses.replace(well, silences=[told])
@@ -167,6 +169,13 @@ def test_lock_step_peers_are_their_host() -> None:
     assert row["peers"] == ["a1", "a2", "p1", "p2", "q1", "q2"]
 
 
+def test_one_of_several_rails_that_looks_late_has_lost_a_record() -> None:
+    hosts = {f"{x}{i}": f"host-{x}" for x in "ab" for i in (1, 2, 3)}
+    rails = {f"a{i}": f"b{i}" for i in (1, 2, 3)} | {f"b{i}": f"a{i}" for i in (1, 2, 3)}
+    assert named(evidence(pairs(rails, {"a1": 600}), hosts=hosts))[0][0] == "stopped"
+    assert named(evidence(pairs(rails, {"a1": 600, "a3": 600}), hosts=hosts))[0][0] == "hang"
+
+
 def test_who_begins_anew_was_stopped_whoever_was_quiet_first() -> None:
     (row,) = silence.find(evidence(IDLE_B, over=True, restarted=True), DEFAULT).to_dicts()
     assert (row["kind"], row["subject_type"], row["severity"]) == ("stopped", "job", 0)
@@ -184,6 +193,12 @@ def test_when_nobody_is_seen_any_more_only_who_went_quiet_before_is_told() -> No
     """All fall silent at once when the data end."""
     assert named(evidence(pairs(RING, {}), alone=True)) == []
     assert named(evidence(IDLE_B, alone=True)) == [("hang", "addr", "b")]
+
+
+def test_where_all_have_come_equally_far_the_job_may_have_ended() -> None:
+    assert named(evidence(pairs(RING, {}), even=True)) == []
+    assert named(evidence(pairs(RING, {}), even=True, over=True, restarted=True)) == []
+    assert named(evidence(IDLE_B, even=True)) == [("hang", "addr", "b")]
 
 
 def test_no_silence_no_rows() -> None:
