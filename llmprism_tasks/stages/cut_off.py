@@ -36,8 +36,8 @@ class CutOff:
     ended_ns : end of its last whole step
     silent_ns : end of the last flow
     period_ns : typical step
-    even : whether all who had more to send have come equally far in it, as where a job ends in order whose parameters
-        are gathered in the next step
+    even : whether all who had more to send have come equally far in it, or to where it pauses in other steps, as a job
+        does that ends in order and whose parameters are gathered in the next step
     pairs : the pairs that take part in its steps: `src_addr`, `dst_addr`, `usual` (bytes of a step)
     due : each pair that had more to send: `src_addr`, `dst_addr`, `late_ns` (for how long it had been due when the job
         fell silent; negative if it was not), `noise_ns` (robust deviation), `sent` (bytes of the unfinished step),
@@ -78,7 +78,8 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
-    return CutOff(ended_ns, silent_ns, period_ns, _is_even(due, pairs, settings), pairs, due)
+    even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
+    return CutOff(ended_ns, silent_ns, period_ns, even, pairs, due)
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
@@ -156,6 +157,18 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
 def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:
     share = due.join(pairs, on=PAIR).select(pl.col("sent") / pl.col("usual")).to_series()
     return bool(share.is_empty() or np.ptp(share.to_numpy()) <= settings.rhythm.same_size)
+
+
+def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether the last step has as many bytes as most others where they pause for about the longest."""
+    last = numbered.join(whole, on="step", how="anti")["bytes"].sum()
+    steps = numbered.join(whole, on="step", how="semi").sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
+    gap = pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift().over("step")
+    before = (pl.col("bytes").cum_sum() - pl.col("bytes")).over("step")
+    longest = pl.col("gap").max().over("step")
+    paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE * longest)
+    there = paused.filter((pl.col("before") - last).abs() <= settings.rhythm.same_size * pl.col("before"))
+    return 2 * there["step"].n_unique() >= whole.height
 
 
 def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, settings: Settings) -> pl.DataFrame:

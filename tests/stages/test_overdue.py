@@ -196,6 +196,16 @@ def test_rows_in_any_order_tell_the_same() -> None:
     ]
 
 
+@pytest.mark.parametrize(("share", "even"), [(1.0, True), (0.9, False)])
+def test_where_other_steps_pause_all_have_come_equally_far(share: float, even: bool) -> None:
+    """Parameters are gathered at once when the optimizer, 50 ms after the gradients, has done with them."""
+    gathers = ring(NICS, [at + 150 for at in every(STEP, count=STEPS)], size=40 * MB, length=50)
+    last = [*begun(1.0, nics="ab"), *begun(share, nics="cd")]
+    where = stood(whole(), gathers, last)
+    assert where is not None
+    assert where.even == even
+
+
 @pytest.mark.parametrize(("less", "even"), [(0.015, True), (0.025, False)])
 def test_all_have_come_equally_far_within_two_percent(less: float, even: bool) -> None:
     where = stood(whole(), begun(0.5, nics="abc"), begun(0.5 - less, nics="d"))
