@@ -549,12 +549,39 @@ class DiagnosisSettings:
         high=1,
         reason="healthy hosts differ by 1 % for ever; a smaller deviation would only make scores large",
     )
-    least_work: float = number(
-        0.01,
+    least_lasting_s: float = number(
+        10.0, unit="s", low=0, high=3600, reason="what is over sooner is a pause: by the time it is told, it is gone"
+    )
+    least_work_ms: float = number(
+        2.0,
+        unit="ms",
+        low=0,
+        high=10_000,
+        reason="the clocks of switches differ by up to a millisecond, so shorter work tells more of them than of a host",
+    )
+    uneven_stage: float = number(
+        0.15,
+        unit="ratio of a pass",
+        low=0,
+        high=10,
+        reason="stages differ by a layer where layers do not divide: one in eight",
+    )
+    uneven_last: float = number(
+        0.35,
+        unit="ratio of a pass",
+        low=0,
+        high=10,
+        reason="the last stage has the loss, too, and where activations are recomputed it seems longer by a third",
+    )
+    least_stall: float = number(
+        0.1, unit="ratio of the step", low=0, high=10, reason="a shorter pause is the jitter of steps"
+    )
+    least_uneven: float = number(
+        0.2,
         unit="ratio of the step",
         low=0,
         high=1,
-        reason="work that takes less tells more of the clock than of the host",
+        reason="samples that are not padded cost a tenth of the step or so, as their owners know",
     )
     least_bytes: int = number(
         1_000_000, unit="bytes", low=1, high=10**12, reason="a smaller record lasts for microseconds: latency, not rate"

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, burst, flows
-from hypothesis import given
-from hypothesis import strategies as st
+from handmade import MB, MS, WINDOW, Row, flows
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.own_work import own_work
@@ -16,23 +14,21 @@ from llmprism_tasks.stages.own_work import own_work
 STEP = 1000
 
 
-def kinds(dp: Iterable[Row] = (), pp: Iterable[Row] = ()) -> pl.DataFrame:
-    """Return flows of one job, of these kinds."""
-    parts = [flows(rows).with_columns(job_id=pl.lit("j"), kind=pl.lit(kind)) for kind, rows in (("dp", dp), ("pp", pp))]
+def kinds(**rows: Iterable[Row]) -> pl.DataFrame:
+    """Return flows of one job, by the kind of their pairs."""
+    parts = [flows(some).with_columns(job_id=pl.lit("j"), kind=pl.lit(kind)) for kind, some in rows.items()]
     return pl.concat(parts)
 
 
 def steps(addrs: Iterable[str], count: int = 1) -> pl.DataFrame:
     """Return steps of a second each."""
     rows = [
-        ("j", addr, i, WINDOW.start_ns + i * STEP * MS, WINDOW.start_ns + (i + 1) * STEP * MS)
+        ("j", addr, i, WINDOW.start_ns + i * STEP * MS, WINDOW.start_ns + (i + 1) * STEP * MS, True)
         for addr in addrs
         for i in range(count)
     ]
-    columns = ["job_id", "addr", "step_index", "start_ns", "end_ns"]
-    return pl.DataFrame(
-        rows, schema=dict(zip(columns, [pl.String, pl.String, *[pl.Int64] * 3], strict=True)), orient="row"
-    )
+    columns = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+    return pl.DataFrame(rows, schema={**columns, "current": pl.Boolean}, orient="row")
 
 
 def groups(*components: str) -> pl.DataFrame:
@@ -41,124 +37,145 @@ def groups(*components: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"job_id": pl.String, "addr": pl.String, "component": pl.Int64}, orient="row")
 
 
-def starts(begins: Mapping[str, float], *, step: int = 0) -> list[Row]:
-    """Return a ring in which each NIC begins to send at a time of its own, in ms after the step's start."""
-    addrs = list(begins)
-    after = [*addrs[1:], addrs[0]]
-    return [
-        row
-        for addr, peer in zip(addrs, after, strict=True)
-        for row in burst(addr, peer, step * STEP + begins[addr], length=STEP - 100 - begins[addr])
+def ring(ready: Mapping[str, float], *, end: float = 900, size: int = 8 * MB) -> list[Row]:
+    """Return a ring whose hops begin when both ends are ready, in ms after the step's start."""
+    addrs = list(ready)
+    pairs = zip(addrs, [*addrs[1:], addrs[0]], strict=True)
+    return [(max(ready[addr], ready[peer]), end, addr, peer, size) for addr, peer in pairs]
+
+
+def own_ms(found: pl.DataFrame) -> dict[str, float]:
+    return {addr: round(own / MS, 3) for addr, own in found.select("addr", "own_ns").iter_rows()}
+
+
+def excess(found: pl.DataFrame) -> dict[str, float | None]:
+    return {addr: None if more is None else round(more, 3) for addr, more in found.select("addr", "excess").iter_rows()}
+
+
+def test_without_a_pipeline_who_is_late_at_all_its_hops_is_silent_for_longer() -> None:
+    found = own_work(kinds(dp=ring({"a": 300, "b": 450, "c": 300, "d": 300})), steps("abcd"), groups("abcd"))
+    assert own_ms(found) == {"a": 300, "b": 450, "c": 300, "d": 300}
+    assert excess(found) == {"a": 0, "b": 0.5, "c": 0, "d": 0}
+    assert found["share"].to_list() == [0.3, 0.45, 0.3, 0.3]
+
+
+@pytest.mark.parametrize(("early", "own"), [(20 * MB, 300), (21 * MB, 300 + 140)])
+def test_a_stall_after_what_went_ahead_is_no_work(early: int, own: float) -> None:
+    """`c` and `d` push a little and stall until `b` has come. A tenth of a burst of 203 MB is not a little."""
+    ready = {"a": 300, "b": 450, "c": 300, "d": 300}
+    bulk = [(450.0, 900.0, src, dst, 193 * MB) for _, _, src, dst, _ in ring(ready)]
+    pushed = [(300.0, 310.0, "c", "d", early)]
+    found = own_work(kinds(dp=[*bulk, *pushed]), steps("abcd"), groups("abcd"))
+    assert own_ms(found)["d"] == own
+    assert own_ms(found)["b"] == 450
+
+
+def test_silences_cut_in_two_by_a_piece_of_a_burst_make_less_pace_though_not_less_silence() -> None:
+    whole = [(400.0, 900.0, "a", "b", 80 * MB), (400.0, 900.0, "b", "a", 80 * MB)]
+    cut = [(200.0, 200.001, "c", "d", 40 * MB), (400.0, 900.0, "c", "d", 40 * MB), (400.0, 900.0, "d", "c", 40 * MB)]
+    found = own_work(kinds(dp=[*whole, *cut]), steps("abcd"), groups("abcd"))
+    pace = dict(found.select("addr", pl.col("pace") / MS).iter_rows())
+    assert own_ms(found)["c"] == pytest.approx(400, abs=0.01)
+    assert pace["a"] == pytest.approx(400)
+    assert pace["c"] == pytest.approx(400 / 2**0.5, rel=1e-4)
+
+
+def test_the_quicker_of_two_shows_what_is_usual_and_of_three_the_median() -> None:
+    pp: list[Row] = [
+        (at, at + 2, addr, "x", 8 * MB) for addr, at in (("a", 300), ("b", 450), ("c", 290), ("d", 300), ("e", 320))
     ]
+    found = own_work(kinds(pp=pp), steps("abcde"), groups("ab", "cde"))
+    assert excess(found) == {"a": 0, "b": 0.5, "c": -0.033, "d": 0, "e": 0.067}
 
 
-def work_ms(found: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Return each NIC's own and usual work, in ms."""
-    return {addr: (own / MS, usual / MS) for addr, own, usual in found.select("addr", "own_ns", "usual_ns").iter_rows()}
+def test_who_has_no_peers_is_measured_and_not_compared() -> None:
+    found = own_work(kinds(pp=[(300, 302, "a", "x", 8 * MB), (400, 402, "b", "x", 8 * MB)]), steps("ab"), groups("a"))
+    assert own_ms(found) == {"a": 300, "b": 400}
+    assert excess(found) == {"a": None, "b": None}
 
 
-def test_without_a_pipeline_work_is_from_the_step_s_start_to_the_first_gradient() -> None:
-    found = own_work(kinds(starts({"a": 300, "b": 450, "c": 310})), steps("abc"), groups("abc"))
-    assert work_ms(found) == {"a": (300, 310), "b": (450, 310), "c": (310, 310)}
-    assert found["times"].to_list() == [1, 1, 1]
-
-
-def test_the_quicker_of_two_shows_what_is_usual() -> None:
-    found = own_work(kinds(starts({"a": 300, "b": 450})), steps("ab"), groups("ab"))
-    assert work_ms(found) == {"a": (300, 300), "b": (450, 300)}
-
-
-def test_who_has_no_peers_is_not_compared() -> None:
-    table = kinds([*starts({"a": 300, "b": 450}), *burst("c", "d", 200)])
-    assert work_ms(own_work(table, steps("abcd"), groups("ab", "c"))).keys() == {"a", "b"}
-    assert own_work(table, steps("abcd"), groups("a", "b", "c")).is_empty()
-    assert own_work(table, steps("abcd"), groups()).is_empty()
-
-
-def micro_batches(
-    first: str, second: str, *, forward: float, work: float, each: float = 100, count: int = 4
-) -> list[Row]:
-    """Return activations every `each` ms from `forward` on, and gradients that come back after the second's work."""
+def replica(first: str, middle: str, last: str, *, start: float, work: float = 50, count: int = 2) -> list[Row]:
+    """Return micro-batches through three stages and back, one after another; the middle one's forward takes `work`."""
     rows: list[Row] = []
     for i in range(count):
-        at = forward + i * each
-        rows += [(at, at + 2, first, second, 8 * MB), (at + 2 + work, at + 4 + work, second, first, 8 * MB)]
+        at = start + 300 * i
+        hops = ((first, middle, 0), (middle, last, work), (last, middle, 60), (middle, first, 40))
+        for src, dst, spent in hops:
+            at += spent
+            rows.append((at, at + 2, src, dst, 8 * MB))
+            at += 2
     return rows
 
 
-def test_a_later_stage_works_from_its_first_input_s_end_to_its_first_send() -> None:
-    """Stage `c`, `d` of two replicas: `c` got its input 50 ms later, and worked as long."""
-    pp = [*micro_batches("a", "c", forward=150, work=60), *micro_batches("b", "d", forward=100, work=60)]
-    dp = [*starts({"a": 700, "b": 705}), *starts({"c": 600, "d": 600})]
-    found = own_work(kinds(dp, pp), steps("abcd"), groups("ab", "cd"))
-    assert work_ms(found) == {"a": (150, 100), "b": (100, 100), "c": (60, 60), "d": (60, 60)}
-    assert found["times"].to_list() == [4] * 4
+def test_a_stage_works_from_its_first_input_to_its_first_output() -> None:
+    """The first one from the step's start; the last one forward and backward."""
+    found = own_work(kinds(pp=replica("a", "b", "c", start=100)), steps("abc"), groups())
+    assert own_ms(found) == {"a": 100, "b": 50, "c": 60}
+    assert found["last_stage"].to_list() == [False, False, True]
+    assert found["entered"].to_list() == [False, True, True]
+    # Two micro-batches, forward and backward: three times 100, three times 50, and 60 ms each.
+    assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12])
+
+
+def test_a_late_input_is_not_its_receiver_s_fault() -> None:
+    pp = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=180)]
+    found = own_work(kinds(pp=pp), steps("abcdef"), groups("ad", "be", "cf"))
+    assert excess(found) == {"a": 0, "b": 0, "c": 0, "d": 0.8, "e": 0, "f": 0}
+
+
+def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
+    dp = [(10, 70, "a", "x", 8 * MB), (10, 70, "x", "a", 8 * MB)]
+    found = own_work(kinds(pp=replica("a", "b", "c", start=100), dp=dp), steps("abc"), groups())
+    assert own_ms(found)["a"] == 30
+
+
+def test_a_gradient_that_leaves_after_the_step_s_end_is_the_last_step_s() -> None:
+    """At 9 ms it cannot be this step's, of which no GPU computes a pass in less than a hundredth."""
+    late = [(9, 11, "b", "a", 8 * MB)]
+    found = own_work(kinds(pp=[*late, *replica("a", "b", "c", start=100)]), steps("abc"), groups())
+    assert own_ms(found)["b"] == 50
 
 
 @pytest.mark.parametrize("queue_pairs", [1, 2, 4])
 def test_a_message_s_queue_pairs_are_one_micro_batch(queue_pairs: int) -> None:
-    """Records of one message that start together count once."""
-    pp = micro_batches("a", "c", forward=100, work=60) + micro_batches("b", "d", forward=100, work=60)
     split = [
         (start + 0.01 * i, end, src, dst, size // queue_pairs)
-        for start, end, src, dst, size in pp
+        for start, end, src, dst, size in replica("a", "b", "c", start=100)
         for i in range(queue_pairs)
     ]
-    found = own_work(kinds(starts({"a": 700, "b": 700}), split), steps("abcd"), groups("ab"))
-    assert found["times"].to_list() == [4, 4]
+    found = own_work(kinds(pp=split), steps("abc"), groups())
+    assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12], rel=1e-3)
 
 
-def test_each_step_is_measured_from_its_own_start() -> None:
-    rows = [row for step in range(3) for row in starts({"a": 300 + step, "b": 400}, step=step)]
-    found = own_work(kinds(rows), steps("ab", 3), groups("ab"))
-    assert found.filter(addr="a")["own_ns"].to_list() == [300 * MS, 301 * MS, 302 * MS]
-    assert found.filter(addr="b")["usual_ns"].to_list() == [300 * MS, 301 * MS, 302 * MS]
+def test_whose_experts_are_asked_for_more_may_compute_longer() -> None:
+    """`b` computes for 40 % longer: as it is sent 1.4 times the mean, or more than that explains."""
+
+    def exchange(received: int) -> list[Row]:
+        others = "acd"
+        ready = {"a": 300, "b": 420, "c": 300, "d": 300}
+        rows = ring(ready, end=500, size=8 * MB)
+        return [
+            (start, end, src, dst, received if dst == "b" else size) for start, end, src, dst, size in rows if others
+        ]
+
+    busy = own_work(kinds(ep=exchange(14 * MB)), steps("abcd"), groups("abcd"))
+    idle = own_work(kinds(ep=exchange(8 * MB)), steps("abcd"), groups("abcd"))
+    assert excess(idle)["b"] == pytest.approx(0.4)
+    assert excess(busy)["b"] == pytest.approx(1.4 / (14 / 9.5) - 1, abs=1e-3)
 
 
-def test_flows_outside_the_steps_and_of_other_kinds_tell_nothing() -> None:
-    """Before the first step, after the last, and a checkpoint's flows within."""
-    rows = starts({"a": 300, "b": 400}, step=1)
-    table = kinds(rows)
-    outside = kinds([*burst("a", "b", 100), *burst("a", "b", 2100)])
-    checkpoint = flows(burst("a", "b", 1050)).with_columns(job_id=pl.lit("j"), kind=pl.lit("other"))
-    second = steps("ab", 2).filter(step_index=1)
-    assert_frame_equal(
-        own_work(pl.concat([table, outside, checkpoint]), second, groups("ab")), own_work(table, second, groups("ab"))
-    )
+def test_each_step_is_measured_from_its_own_start_and_flows_outside_tell_nothing() -> None:
+    table = kinds(dp=[(at + i * STEP, at + 100 + i * STEP, "a", "b", 8 * MB) for i, at in enumerate((300, 310, 320))])
+    found = own_work(table, steps("a", 3), groups())
+    assert [own / MS for own in found["own_ns"]] == [300, 310, 320]
+    second = steps("a", 2).filter(step_index=1)
+    assert_frame_equal(own_work(table, second, groups()), found.filter(step_index=1))
 
 
-def test_who_only_receives_has_no_work_of_its_own() -> None:
-    found = own_work(kinds(burst("a", "b", 300)), steps("ab"), groups("ab"))
-    assert found.is_empty()
-
-
-def test_nothing_in_nothing_out() -> None:
-    full = own_work(kinds(starts({"a": 300, "b": 450})), steps("ab"), groups("ab"))
-    assert_frame_equal(own_work(kinds(), steps(""), groups("ab")), full.clear())
-    assert_frame_equal(own_work(kinds(starts({"a": 3, "b": 4})), steps(""), groups("ab")), full.clear())
-
-
-@given(
-    st.lists(st.integers(50, 800), min_size=2, max_size=5),
-    st.lists(st.integers(50, 800), min_size=2, max_size=5),
-    st.integers(0, 10**6),
-)
-def test_usual_is_never_the_worst_and_the_order_of_rows_does_not_matter(
-    left: list[int], right: list[int], seed: int
-) -> None:
-    begins = {f"{side}{i}": at for side, ats in (("l", left), ("r", right)) for i, at in enumerate(ats)}
-    sides = [{addr: at for addr, at in begins.items() if addr[0] == side} for side in "lr"]
-    table = kinds([row for side in sides for row in starts(side)])
-    components = pl.DataFrame(
-        [("j", addr, number) for number, side in enumerate(sides) for addr in side],
-        schema=groups("").schema,
-        orient="row",
-    )
-    found = own_work(table, steps(begins), components)
-    assert {addr: own for addr, (own, _) in work_ms(found).items()} == begins
-    for side in sides:
-        usual = {work_ms(found)[addr][1] for addr in side}
-        assert len(usual) == 1
-        assert min(side.values()) <= usual.pop() <= max(side.values())
-    shuffled = [frame.sample(fraction=1, shuffle=True, seed=seed) for frame in (table, steps(begins), components)]
-    assert_frame_equal(own_work(*shuffled), found)
+def test_nothing_in_nothing_out_and_the_order_of_rows_does_not_matter() -> None:
+    table = kinds(dp=ring({"a": 300, "b": 450, "c": 310}), pp=[])
+    full = own_work(table, steps("abc"), groups("abc"))
+    assert_frame_equal(own_work(table.clear(), steps("abc"), groups("abc")), full.clear())
+    assert_frame_equal(own_work(table, steps(""), groups("abc")), full.clear())
+    shuffled = [frame.sample(fraction=1, shuffle=True, seed=7) for frame in (table, steps("abc"), groups("abc"))]
+    assert_frame_equal(own_work(*shuffled), full)

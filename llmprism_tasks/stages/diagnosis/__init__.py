@@ -11,13 +11,31 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.diagnosis import checkpoints, cross_step, network, silence, straggler
+from llmprism_tasks.stages.diagnosis import (
+    checkpoints,
+    cross_step,
+    network,
+    pipeline_imbalance,
+    silence,
+    slow_compute,
+    stalls,
+    straggler,
+)
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.stages.diagnosis.price import price
 from llmprism_tasks.windows import Window
 
-TROUBLES = (silence.find, checkpoints.find, straggler.find, network.find, cross_step.find)
+TROUBLES = (
+    silence.find,
+    checkpoints.find,
+    slow_compute.find,
+    pipeline_imbalance.find,
+    stalls.find,
+    network.find,
+    straggler.find,
+    cross_step.find,
+)
 """One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.methods import runs
-from llmprism_tasks.methods.series import SIGMA_PER_MAD
+from llmprism_tasks.methods.series import SIGMA_PER_MAD, Floats
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+
+QUICK = 0.25
+"""Quantile of a job's steps that is a healthy one, as long as a trouble spares a quarter of the look-back."""
+
+USUAL = 0.9
+"""Quantile of the other steps up to which a job is as slow now and then, by itself."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -25,27 +34,29 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=ROW)
 
 
-def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, object] | None:
+def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     length = (steps["end_ns"] - steps["start_ns"]).to_numpy().astype(np.float64)
     if length.size < 2 * settings.least_steps:
         return None
-    # The lower quartile is a healthy step as long as a trouble spares a quarter of the look-back.
-    usual = float(np.quantile(length, 0.25))
+    usual = float(np.quantile(length, QUICK))
     excess = length / usual - 1
-    # All steps count for the noise: a job that drifts by itself, on a busy machine, is not news each time it does.
-    noise = max(SIGMA_PER_MAD * float(np.median(np.abs(excess - np.median(excess)))), settings.least_noise)
-    margin = max(settings.least_effect, settings.noise_margin * noise)
-    current = steps["current"].to_numpy()
-    above = np.where(current, excess - margin, np.nan)
+    above = np.where(steps["current"].to_numpy(), excess - settings.least_effect, np.nan)
     (first,), (last,), _ = runs.best_runs(above, np.array([0, length.size]))
     if first < 0:
         return None
-    run = excess[first : last + 1]
-    slow = int((run > margin).sum())
-    score = float(np.median(run)) / noise
+    run, since = excess[first : last + 1], _since(excess > settings.least_effect, int(first), settings)
+    others = np.delete(excess, np.arange(since, last + 1))
+    if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
+        return None
+    noise = max(_spread(others), _spread(run), settings.least_noise)
+    slow = int((run > max(settings.least_effect, settings.noise_margin * noise)).sum())
+    severity = float(np.median(run))
+    score = severity / noise
+    lasting_s = float(length[first : last + 1].sum()) / 1e9
     if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
         return None
-    severity = float(np.median(run))
+    if lasting_s < settings.least_lasting_s:
+        return None
     return {
         "job_id": job_id,
         "kind": "cross_step",
@@ -57,6 +68,16 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "severity": severity,
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
         f"{slow} of {run.size} in a row.",
-        "confidence": None,
-        "peers": None,
     }
+
+
+def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
+    """Return where a run that is there at a position began, before the window perhaps: where enough quick steps end."""
+    at = np.append(np.flatnonzero(slow[:first]), first)
+    breaks = np.flatnonzero(np.diff(at) > settings.least_steps)
+    return int(at[breaks[-1] + 1]) if breaks.size else int(at[0])
+
+
+def _spread(values: Floats) -> float:
+    """Return by how much steps vary within a run, or outside: a job that drifts by itself is not news when it does."""
+    return SIGMA_PER_MAD * float(np.median(np.abs(values - np.median(values))))

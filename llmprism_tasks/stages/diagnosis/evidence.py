@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import polars as pl
 
@@ -11,6 +12,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, rhythm, traffic
 from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.stages.overdue import Silence, overdue
+from llmprism_tasks.stages.own_work import own_work
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
@@ -33,6 +35,9 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
 `peers` are those the subject was compared with, sorted, of the subject's type (the NICs of other hosts for a host);
 NULL when it was compared with its own past alone.
 """
+
+ENOUGH = 12
+"""Steps of a window that show a trouble by themselves: three deviations of a median are less than one of a step."""
 
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
@@ -63,6 +68,17 @@ class Evidence:
     window: Window
     silences: Sequence[Silence] = ()
     storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
+
+    @cached_property
+    def work(self) -> pl.DataFrame:
+        """The NICs' own work in the steps of the window, as `own_work` returns it.
+
+        In those of the look-back, too, where the window has few steps, or replicas that show what is usual are missing.
+        """
+        now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH)
+        enough = now.filter("many").join(self.groups, on="job_id", how="semi")
+        known = pl.col("current") | ~pl.col("job_id").is_in(enough["job_id"].implode())
+        return own_work(self.flows, self.steps.filter(known), self.groups)
 
 
 def gather(

@@ -64,16 +64,17 @@ def working(
 
     Parameters
     ----------
-    rings : of each ring's NICs, in order, when each begins to send in each step, in ms after the step's start
+    rings : of each ring's NICs, in order, when each is ready in each step, in ms after the step's start: a hop begins
+        when both its ends are
     hosts : each NIC's host; without it, each has one of its own
     lookback : lengths of the job's steps before the window, in ms; in it, all take a second
     pp : pipeline records
     """
     rows = [
-        (step * STEP + begin, step * STEP + 950, addr, peer, 8 * MB)
+        (step * STEP + max(ready), step * STEP + 950, addr, peer, 8 * MB)
         for ring in rings
         for addr, peer in zip(ring, [*list(ring)[1:], next(iter(ring))], strict=True)
-        for step, begin in enumerate(ring[addr])
+        for step, ready in enumerate(zip(ring[addr], ring[peer], strict=True))
     ]
     addrs = [addr for ring in rings for addr in ring]
     count = max(len(begins) for ring in rings for begins in ring.values())

@@ -1,264 +1,27 @@
-"""The slow one is named, its victims are not, and what is chance or too little is not news."""
+"""A job that has become slower is held up by somebody, and a cause that explains it says by whom."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
-import pytest
-from handmade import MB, MS, WINDOW, Row
-from hypothesis import given
-from hypothesis import strategies as st
-from job_evidence import DEFAULT, STEP, shuffled, without_rows, working
-from polars.testing import assert_frame_equal
+from job_evidence import DEFAULT, history, without_rows, working
 
 from llmprism_tasks.stages.diagnosis import straggler
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW
 
-WELL = [500.0] * 10
-"""When a healthy NIC begins to send, in ms, in each of ten steps of a second."""
-
-
-def late(by: float, steps: Sequence[int] = range(10), base: float = 500) -> list[float]:
-    return [base + (by if i in steps else 0) for i in range(10)]
+NOTHING = without_rows(working([{"a": [500], "b": [500]}]))
 
 
-def found(evidence: Evidence, **changed: Any) -> pl.DataFrame:
-    return straggler.find(evidence, dataclasses.replace(DEFAULT, **changed))
+def test_a_slower_job_is_a_straggler_of_unknown_cause() -> None:
+    slower = dataclasses.replace(NOTHING, history=history([*[1000.0] * 20, *[1300] * 12], current=12))
+    rows = straggler.find(slower, DEFAULT)
+    assert rows.select("kind", "subject_type", "subject", "confidence").rows() == [("straggler", "job", "j", None)]
+    assert "cause unknown" in rows["explanation"][0]
+    assert rows["explanation"][0].endswith("Steps take 1.30 s instead of 1.00 s, 12 of 12 in a row.")
 
 
-def named(evidence: Evidence, **changed: Any) -> list[tuple[str, str]]:
-    return found(evidence, **changed).select("subject_type", "subject").rows()
-
-
-def ring(late_one: Sequence[float], base: float = 500) -> dict[str, Sequence[float]]:
-    """Return a ring of four, of which `b` is the suspect; the others begin when they are ready."""
-    return {"a": [base] * 10, "b": late_one, "c": [base] * 10, "d": [base] * 10}
-
-
-def test_the_slow_nic_is_named_and_what_it_costs_is_told() -> None:
-    rows = found(working([ring(late(100))], lookback=[900] * 5))
-    assert rows.schema == pl.Schema(ROW)
-    row = rows.row(0, named=True)
-    assert rows.height == 1
-    assert (row["kind"], row["subject_type"], row["subject"]) == ("straggler", "addr", "b")
-    assert row["score"] == pytest.approx(0.2 / DEFAULT.least_noise)
-    assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns, WINDOW.start_ns + 10 * STEP * MS)
-    assert row["severity"] == pytest.approx(1000 / 900 - 1)
-    assert "b on host-b takes 1.20 times as long" in row["explanation"]
-    assert "600 ms against 500 ms" in row["explanation"]
-    assert row["confidence"] == pytest.approx(0.1 / (1000 / 900 - 1))
-    assert row["peers"] == ["a", "c", "d"]
-
-
-def test_a_job_in_which_all_are_well_is_silent() -> None:
-    assert named(working([ring(WELL)])) == []
-    assert named(working([ring(late(-200))])) == []
-
-
-def test_the_run_of_slow_steps_is_dated() -> None:
-    row = found(working([ring(late(100, range(4, 9)))])).row(0, named=True)
-    assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns + 4 * STEP * MS, WINDOW.start_ns + 9 * STEP * MS)
-    assert "in 5 of 5 steps" in row["explanation"]
-
-
-@pytest.mark.parametrize(("by", "names"), [(39, []), (41, [("addr", "b")])])
-def test_what_costs_the_job_too_little_is_not_told(by: float, names: list[tuple[str, str]]) -> None:
-    """4 % of a step of a second are 40 ms."""
-    assert named(working([ring(late(by))])) == names
-    assert named(working([ring(late(by))]), least_effect=0.1) == []
-    assert named(working([ring(late(101))]), least_effect=0.1) == [("addr", "b")]
-
-
-@pytest.mark.parametrize(("steps", "names"), [(2, []), (3, [("addr", "b")])])
-def test_two_slow_steps_are_chance(steps: int, names: list[tuple[str, str]]) -> None:
-    evidence = working([ring(late(100, range(3, 3 + steps)))])
-    assert named(evidence) == names
-    assert named(evidence, least_steps=2) == [("addr", "b")]
-
-
-@pytest.mark.parametrize(("steps", "names"), [((0, 2, 3, 5, 6, 8, 9), [("addr", "b")]), ((0, 2, 4, 6, 7, 8), [])])
-def test_a_trouble_shows_in_most_steps(steps: tuple[int, ...], names: list[tuple[str, str]]) -> None:
-    """Seven of ten, or six of nine."""
-    evidence = working([ring(late(300, steps))])
-    assert named(evidence) == names
-    assert named(evidence, persistence=0.8) == []
-    assert named(evidence, persistence=0.6) == [("addr", "b")]
-
-
-@pytest.mark.parametrize(("by", "names"), [(44, []), (46, [("addr", "b")])])
-def test_five_deviations_are_asked_for(by: float, names: list[tuple[str, str]]) -> None:
-    """Of 900 ms, by the least deviation of 1 % that is believed: 45 ms."""
-    evidence = working([ring(late(by, base=900), base=900)])
-    assert named(evidence) == names
-    assert named(evidence, sigmas=4.5) == [("addr", "b")]
-    assert named(evidence, least_noise=0.02) == []
-
-
-@pytest.mark.parametrize(("by", "names"), [(135, []), (175, [("addr", "b")])])
-def test_a_job_whose_nics_differ_by_themselves_asks_for_more(by: float, names: list[tuple[str, str]]) -> None:
-    """Half of the NICs are 20 ms early or late: 4 %, a deviation of 0.06, and 0.18 is the margin of one step.
-
-    Of 500 ms 135 are 0.27, and 175 are 0.35; five deviations are 0.30.
-    """
-    noisy = {
-        "a": [480.0] * 10,
-        "b": late(by),
-        "c": WELL,
-        "d": [520.0] * 10,
-        "e": [480.0] * 10,
-        "f": [520.0] * 10,
-        "g": WELL,
-    }
-    assert named(working([noisy])) == names
-
-
-@pytest.mark.parametrize(("by", "names"), [(80, []), (100, [("addr", "b")])])
-def test_a_step_counts_as_slow_beyond_the_job_s_noise(by: float, names: list[tuple[str, str]]) -> None:
-    """As above, with the other thresholds out of the way: 0.18 of 500 ms are 89 ms."""
-    noisy = {
-        "a": [480.0] * 10,
-        "b": late(by),
-        "c": WELL,
-        "d": [520.0] * 10,
-        "e": [480.0] * 10,
-        "f": [520.0] * 10,
-        "g": WELL,
-    }
-    assert named(working([noisy]), sigmas=1) == names
-    assert named(working([noisy]), sigmas=1, noise_margin=2) == [("addr", "b")]
-
-
-@pytest.mark.parametrize(("base", "names"), [(9, []), (11, [("addr", "b")])])
-def test_work_that_takes_next_to_no_time_tells_nothing(base: float, names: list[tuple[str, str]]) -> None:
-    evidence = working([ring(late(60, base=base), base=base)])
-    assert named(evidence) == names
-    assert named(evidence, least_work=0.02) == []
-
-
-def test_who_waits_for_the_slow_one_as_its_successor_is_excused() -> None:
-    """A transfer begins when both its ends are ready: `a` sends to `b` as late as `b` sends to `c`."""
-    evidence = working([{"a": late(100), "b": late(100), "c": WELL, "d": WELL, "e": WELL}])
-    assert named(evidence) == [("addr", "b")]
-
-
-def test_who_is_slower_than_its_successor_is_not_excused() -> None:
-    """`a` would be late even if `b` were well: 2 % are the start of the same transfer, more is its own."""
-    slower = working([{"a": late(160), "b": late(100), "c": WELL, "d": WELL, "e": WELL}])
-    assert named(slower) == [("addr", "a"), ("addr", "b")]
-
-
-def test_in_a_pipeline_nobody_is_excused_by_its_ring() -> None:
-    """Who sends activations first is measured by them, not by its first gradient."""
-    pp: list[Row] = []
-    for step in range(10):
-        for addr, next_one, begin in (
-            ("a", "p", 300),
-            ("b", "q", 300),
-            ("c", "r", 200),
-            ("d", "s", 200),
-            ("e", "t", 200),
-        ):
-            pp.append((step * STEP + begin, step * STEP + begin + 2, addr, next_one, 8 * MB))
-    ready = {addr: [800.0] * 10 for addr in "abcde"}
-    assert named(working([ready], pp=pp)) == [("addr", "a"), ("addr", "b")]
-
-
-def test_the_work_of_each_micro_batch_counts() -> None:
-    """12 ms more before each of four micro-batches cost 48 ms a step, before a single one only 12."""
-
-    def forward(count: int) -> list[Row]:
-        return [
-            (step * STEP + begin + 100 * i, step * STEP + begin + 100 * i + 2, addr, next_one, 8 * MB)
-            for step in range(10)
-            for addr, next_one, begin in (("a", "p", 100), ("b", "q", 112), ("c", "r", 100), ("d", "s", 100))
-            for i in range(count)
-        ]
-
-    ready = {addr: [800.0] * 10 for addr in "abcd"}
-    assert named(working([ready], pp=forward(1))) == []
-    assert named(working([ready], pp=forward(4))) == [("addr", "b")]
-
-
-def rails(slow: Sequence[str], nics: int = 4, by: float = 100) -> Evidence:
-    """Return four hosts with a ring on each of their rails; the slow NICs are those of these names."""
-    rings = [{f"{host}{g}": late(by) if f"{host}{g}" in slow else WELL for host in "abcd"} for g in range(nics)]
-    return working(rings, hosts={f"{host}{g}": f"host-{host}" for host in "abcd" for g in range(nics)})
-
-
-@pytest.mark.parametrize(
-    ("slow", "names"),
-    [
-        (["b0", "b1", "b2", "b3"], [("host", "host-b")]),
-        (["b1", "b2"], [("host", "host-b")]),
-        (["b2"], [("addr", "b2")]),
-        (["b2", "c1"], [("addr", "b2"), ("addr", "c1")]),
-    ],
-)
-def test_nics_of_one_host_that_slow_down_together_are_the_host(slow: list[str], names: list[tuple[str, str]]) -> None:
-    """All of them, or half; fewer are named by their address."""
-    rows = found(rails(slow))
-    assert rows.select("subject_type", "subject").rows() == names
-    assert all(
-        ("NICs)" in text) == (kind == "host") for text, (kind, _) in zip(rows["explanation"], names, strict=True)
-    )
-
-
-def test_fewer_than_half_of_a_host_s_nics_are_not_the_host() -> None:
-    assert named(rails(["b1", "b2"], nics=5)) == [("addr", "b1"), ("addr", "b2")]
-
-
-@pytest.mark.parametrize(("other", "names"), [(140, ["b"]), (160, ["b", "d"])])
-def test_the_worst_is_named_and_who_costs_at_least_half_as_much(other: float, names: list[str]) -> None:
-    both = {"a": WELL, "b": late(300), "c": WELL, "d": late(other), "e": WELL}
-    assert [subject for _, subject in named(working([both]))] == names
-
-
-def test_of_two_peers_the_later_is_named() -> None:
-    """Two replicas of two stages: `a` and `b` send activations, `c` and `d` send back gradients after equal work."""
-    pp = [
-        row
-        for step in range(10)
-        for addr, peer, begin in (("a", "c", 200), ("b", "d", 300))
-        for row in (
-            (step * STEP + begin, step * STEP + begin + 2, addr, peer, 8 * MB),
-            (step * STEP + begin + 202, step * STEP + begin + 204, peer, addr, 8 * MB),
-        )
-    ]
-    ready = [{addr: [800.0] * 10 for addr in stage} for stage in ("ab", "cd")]
-    assert named(working(ready, pp=pp)) == [("addr", "b")]
-
-
-def test_of_two_that_begin_together_nobody_can_be_named() -> None:
-    """In a ring of two each hop waits for both: the slow one cannot be told from the other."""
-    assert named(working([{"a": late(100), "b": late(100)}])) == []
-
-
-def test_jobs_are_judged_by_their_own_noise() -> None:
-    """What is late in one job is ordinary in another whose NICs differ as much."""
-    calm = working([ring(late(100))])
-    wild = working([{"a": [420.0] * 10, "b": late(100), "c": [580.0] * 10, "d": [450.0] * 10, "e": late(80)}])
-    assert named(calm) == [("addr", "b")]
-    assert named(wild) == []
-
-
-def test_no_evidence_no_rows() -> None:
-    assert_frame_equal(found(without_rows(working([ring(late(100))]))), pl.DataFrame(schema=ROW))
-
-
-@given(st.integers(60, 400), st.integers(0, 3), st.integers(3, 10), st.integers(0, 10**6))
-def test_whoever_is_slow_is_named_in_whatever_order_rows_come(by: int, who: int, steps: int, seed: int) -> None:
-    """Its predecessor begins with it, all others early, with jitter of up to 1 %."""
-    jitter = [(seed * (i + 1)) % 11 - 5 for i in range(40)]
-    begins = [[500.0 + jitter[10 * nic + i] for i in range(10)] for nic in range(4)]
-    slow = [begin + by if i < steps else begin for i, begin in enumerate(begins[who])]
-    ready = dict(zip("abcd", begins, strict=True))
-    ready["abcd"[who]] = slow
-    before = "abcd"[who - 1]
-    ready[before] = [max(own, then) for own, then in zip(ready[before], slow, strict=True)]
-    evidence = working([{**ready, "e": WELL, "f": WELL, "g": WELL}] if who else [{**ready, "e": WELL}])
-    rows = found(evidence)
-    assert "abcd"[who] in rows["subject"].to_list()
-    assert_frame_equal(found(shuffled(evidence, seed)), rows)
+def test_a_job_as_it_was_is_none() -> None:
+    assert straggler.find(NOTHING, DEFAULT).schema == pl.Schema(ROW)
+    same = dataclasses.replace(NOTHING, history=history([1000.0] * 32, current=12))
+    assert straggler.find(same, DEFAULT).is_empty()

@@ -1,0 +1,99 @@
+"""Pipeline imbalance: a stage that takes longer than the others in all replicas, so that all others wait for it.
+
+It may have been so ever since, so stages of one job are compared with each other, pass by pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.slow_compute import slow_nics
+from llmprism_tasks.stages.entries import FORWARD_AND_BACKWARD
+
+STAGE = ["job_id", "pp_stage"]
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the stages whose pass takes longer than that of most stages of the job, in all replicas and most steps.
+
+    `score` is the excess over the least that counts; `severity` the ratio by which steps are longer for it;
+    `confidence` how many of the steps show it.
+    """
+    stages = _compared(evidence, settings)
+    found = (
+        stages.group_by(STAGE)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("excess", "loss", "pass_ns", "usual_ns", "uneven").median(),
+            longer=(pl.col("excess") > pl.col("uneven")).sum(),
+            steps=pl.len(),
+        )
+        .filter(
+            pl.col("longer") >= settings.least_steps,
+            pl.col("longer") >= settings.persistence * pl.col("steps"),
+            pl.col("loss") >= settings.least_effect,
+        )
+        .filter(pl.col("loss") == pl.col("loss").max().over("job_id"))
+    )
+    blamed = slow_nics(evidence, settings).select("job_id").unique()
+    stages_of = dict(stages.group_by("job_id").agg(pl.col("pp_stage").unique().sort()).iter_rows())
+    rows = found.join(blamed, on="job_id", how="anti").sort(STAGE).iter_rows(named=True)
+    return pl.DataFrame([_row(row, stages_of[row["job_id"]]) for row in rows], schema=ROW)
+
+
+def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Compare the stages of each step, where all were seen: a row per job, step and stage.
+
+    The quickest replica stands for a stage: one slow replica is no imbalance. Left out is the first stage, whose work
+    begins with the optimizer and the next samples, and jobs whose steps are cut within the first micro-batch, where
+    parameters are gathered meanwhile.
+    """
+    stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
+    work = evidence.work.drop_nulls("last_stage").filter("current").join(stages, on=["job_id", "addr"])
+    first, last = pl.col("pp_stage") == 0, pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id")
+    whole = (first | pl.col("entered")).mean().over("job_id") >= settings.persistence
+    pass_ns = pl.when("last_stage").then("own_ns").otherwise(FORWARD_AND_BACKWARD * pl.col("own_ns"))
+    uneven = pl.when(last).then(settings.uneven_last).otherwise(settings.uneven_stage)
+    step = ["job_id", "step_index"]
+    return (
+        work.filter(whole, ~first)
+        .with_columns(pass_ns=pass_ns, uneven=uneven)
+        .group_by(*step, "pp_stage")
+        .agg(
+            pl.col("pass_ns").min(),
+            pl.col("share").median(),
+            pl.col("uneven").first(),
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+        )
+        .filter(pl.len().over(step) > 1, pl.len().over(step) == pl.col("pp_stage").n_unique().over("job_id"))
+        .with_columns(usual_ns=pl.col("pass_ns").quantile(0.5, interpolation="lower").over(step))
+        .with_columns(excess=pl.col("pass_ns") / pl.col("usual_ns") - 1)
+        .with_columns(loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share"))
+    )
+
+
+def _row(found: dict[str, Any], stages: list[int]) -> dict[str, Any]:
+    severity = found["loss"] / (1 - found["loss"])
+    return {
+        "job_id": found["job_id"],
+        "kind": "pipeline_imbalance",
+        "subject_type": "pp_stage",
+        "subject": str(found["pp_stage"]),
+        "start_ns": found["start_ns"],
+        "end_ns": found["end_ns"],
+        "score": found["excess"] / found["uneven"],
+        "severity": severity,
+        "explanation": f"Stage {found['pp_stage']} works {1 + found['excess']:.2f} times as long on a micro-batch as "
+        f"most of the {len(stages)} later stages ({found['pass_ns'] / 1e6:.0f} ms against "
+        f"{found['usual_ns'] / 1e6:.0f} ms), in all replicas "
+        f"and {found['longer']} of {found['steps']} steps; the others wait for it, and steps take "
+        f"{1 + severity:.2f} times as long as if layers were spread evenly.",
+        "confidence": found["longer"] / found["steps"],
+        "peers": [str(stage) for stage in stages if stage != found["pp_stage"]],
+    }

@@ -1,0 +1,231 @@
+"""Slow compute: a GPU or host that works longer than its peers, or than it used to, while the job waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.methods import runs
+from llmprism_tasks.methods.series import SIGMA_PER_MAD
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, slowdown
+from llmprism_tasks.stages.own_work import OUTVOTING
+
+NIC = ["job_id", "addr"]
+
+ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
+
+QUARTILE_PER_SIGMA = 0.3186
+"""Lower quartile of the size of a normal deviate, in standard deviations."""
+
+SAME_TRANSFER = 0.98
+"""Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
+
+MOST = 0.5
+"""Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
+
+HEALTHY_QUARTILE = 0.25
+"""Of a NIC's steps in the look-back: a healthy one, as long as the trouble spares a quarter of them."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name those whose own work takes too long, step after step, by enough to slow the job.
+
+    They are compared with their replicas, and where there are none with their own past. `score` is the excess in robust
+    deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer than its quick
+    ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind is
+    `straggler` where it explains less than half, or where a transfer that begins late has two ends to blame.
+    """
+    suspects = slow_nics(evidence, settings)
+    if suspects.is_empty():
+        return pl.DataFrame(schema=ROW)
+    suspects, undecided = _not_waiting(suspects, evidence)
+    culprits = _worst(suspects, evidence)
+    found = [_row(row, evidence) for row in culprits.iter_rows(named=True)]
+    blamed = set(culprits["job_id"])
+    found += [_doubt(rows, evidence) for (job,), rows in undecided.group_by("job_id") if job not in blamed]
+    return pl.DataFrame(found, schema=ROW)
+
+
+def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the NICs that are slow for long enough, by enough: a row per NIC, sorted."""
+    work = _against_past(evidence.work).drop_nulls("excess")
+    work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
+        loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share")
+    )
+    if work.is_empty():
+        return work
+    work = work.with_columns(noise=pl.max_horizontal(_noise(), settings.least_noise))
+    found = _persistent(work, settings)
+    nics = work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
+    few = found.join(nics, on="job_id").filter(pl.len().over("job_id") <= MOST * pl.col("nics"))
+    return few.drop("nics").sort(NIC)
+
+
+def _noise() -> pl.Expr:
+    """Return how much the NICs of a job differ, as a standard deviation.
+
+    Of two peers the quicker is usual, so half of the excesses are 0. Of the others the lower quartile counts: with two
+    stages of two replicas, half of them are a culprit's.
+    """
+    excess, pairs = pl.col("excess").abs(), pl.col("members") == OUTVOTING - 1
+    of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
+    return pl.when(pairs).then(of_pairs).otherwise(SIGMA_PER_MAD * excess.median().over("job_id"))
+
+
+def _against_past(work: pl.DataFrame) -> pl.DataFrame:
+    """Compare a NIC that has no peers with its own past."""
+    usual = pl.col("pace").quantile(HEALTHY_QUARTILE).over(NIC)
+    past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
+    return work.with_columns(excess=pl.coalesce("excess", past), by_past=pl.col("excess").is_null())
+
+
+def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Find for each NIC the run of steps in which it is slow, and keep those that are long and slow enough."""
+    work = work.sort(*NIC, "step_index").with_columns(
+        above=pl.col("excess") - pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
+    )
+    series = work.group_by(NIC, maintain_order=True).agg(pl.len())
+    offsets = np.concatenate([[0], np.cumsum(series["len"].to_numpy())]).astype(np.int64)
+    first, last, _ = runs.best_runs(work["above"].to_numpy(), offsets)
+    bounds = series.select(NIC).with_columns(first=pl.Series(first), last=pl.Series(last))
+    in_run = (
+        work.with_row_index("row")
+        .join(bounds, on=NIC)
+        .filter(pl.col("row").cast(pl.Int64).is_between(pl.col("first"), pl.col("last")))
+    )
+    return (
+        in_run.group_by(NIC)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("component", "by_past").first(),
+            pl.col("excess", "loss", "own_ns").median(),
+            score=pl.col("excess").median() / pl.col("noise").first(),
+            slow=(pl.col("above") > 0).sum(),
+            steps=pl.len(),
+            now=pl.col("current").any(),
+            ringed=pl.col("last_stage").is_null().all(),
+        )
+        .filter(
+            pl.col("now"),
+            pl.col("slow") >= settings.least_steps,
+            pl.col("end_ns") - pl.col("start_ns") >= settings.least_lasting_s * 1e9,
+            pl.col("slow") >= settings.persistence * pl.col("steps"),
+            pl.col("loss") >= settings.least_effect,
+            pl.col("score") >= settings.sigmas,
+        )
+    )
+
+
+def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Excuse who may only have waited for its neighbours: a transfer can begin late because of either end.
+
+    Whose neighbours are all as late waited for them. Where they waited for it as well, nobody can tell.
+
+    Returns
+    -------
+    those to blame, and those of whom nobody can tell
+    """
+    late = suspects.filter("ringed").select(*NIC, "own_ns")
+    sent = evidence.flows.filter(pl.col("kind") != "pp")
+    neighbour = ["job_id", "neighbour"]
+    hops = (
+        pl.concat(sent.select("job_id", addr=end, neighbour=other) for end, other in ENDS)
+        .unique()
+        .join(late, on=NIC)
+        .join(late.select("job_id", neighbour="addr", theirs_ns="own_ns"), on=neighbour, how="left")
+    )
+    as_late = (pl.col("theirs_ns") >= pl.col("own_ns") * SAME_TRANSFER).fill_null(value=False)
+    excused = hops.filter(as_late.all().over(NIC))
+    waiting = excused.join(excused.select("job_id", neighbour="addr").unique(), on=neighbour, how="anti")
+    mutual = excused.join(waiting.select(NIC).unique(), on=NIC, how="anti")
+    blamed = suspects.join(excused.select(NIC).unique(), on=NIC, how="anti")
+    return blamed, suspects.join(mutual.select(NIC).unique(), on=NIC, how="semi")
+
+
+def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Join the NICs of one host, which slow down together, and keep those that cost about as much as the worst of the
+    job."""
+    joined = suspects.join(evidence.members, on=NIC)
+    in_host = evidence.members.group_by("job_id", "host").agg(nics=pl.len())
+    slow_in_host = pl.len().over("job_id", "host")
+    joined = joined.join(in_host, on=["job_id", "host"]).with_columns(
+        whole=(slow_in_host > 1) & (2 * slow_in_host >= pl.col("nics"))
+    )
+    measures = ("excess", "loss", "own_ns", "score", "slow", "steps")
+    return (
+        joined.with_columns(device=pl.when("whole").then("host").otherwise("addr"))
+        .group_by("job_id", "host", "device")
+        .agg(
+            pl.col("whole", "by_past").first(),
+            pl.col("addr", "component"),
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col(measures).cast(pl.Float64).median(),
+        )
+        .filter(2 * pl.col("loss") >= pl.col("loss").max().over("job_id"))
+        .sort("job_id", "loss", "device", descending=[False, True, False])
+    )
+
+
+def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
+    history = evidence.history.filter(pl.col("job_id") == found["job_id"])
+    severity = max(slowdown(history, found["start_ns"], found["end_ns"]), found["loss"])
+    confidence = min(found["loss"] * (1 + severity) / severity, 1.0) * found["slow"] / found["steps"]
+    nics = len(found["addr"])
+    who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
+    usual = "it used to" if found["by_past"] else "its peers"
+    usual_ns = found["own_ns"] / (1 + found["excess"])
+    return {
+        "job_id": found["job_id"],
+        "kind": "slow_compute" if confidence >= MOST else "straggler",
+        "subject_type": "host" if found["whole"] else "addr",
+        "subject": found["device"],
+        "start_ns": found["start_ns"],
+        "end_ns": found["end_ns"],
+        "score": found["score"],
+        "severity": severity,
+        "explanation": f"{who} computes {1 + found['excess']:.2f} times as long as {usual} before it sends "
+        f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
+        f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; "
+        f"the job's steps take {1 + severity:.2f} times as long as they need to.",
+        "confidence": confidence,
+        "peers": _peers(found, evidence),
+    }
+
+
+def _peers(found: dict[str, Any], evidence: Evidence) -> list[str] | None:
+    """Return the other members of the groups that the subject's NICs are in."""
+    if found["by_past"]:
+        return None
+    same = evidence.work.filter(
+        pl.col("job_id") == found["job_id"],
+        pl.col("component").is_in(found["component"]),
+        ~pl.col("addr").is_in(found["addr"]),
+    )
+    return sorted(same["addr"].unique())
+
+
+def _doubt(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
+    """Say that one of some NICs is slow, and that nobody can tell which."""
+    job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
+    history = evidence.history.filter(pl.col("job_id") == job_id)
+    severity = max(slowdown(history, int(start_ns), int(end_ns)), float(rows["loss"].median()))  # type: ignore[arg-type]
+    among = ", ".join(sorted(rows["addr"])[:8])
+    return {
+        "job_id": job_id,
+        "kind": "straggler",
+        "subject_type": "job",
+        "subject": job_id,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "score": float(rows["score"].median()),  # type: ignore[arg-type]
+        "severity": severity,
+        "explanation": f"{among} begin late together, step after step: one keeps the others waiting, and nobody can "
+        f"tell which. The job's steps take {1 + severity:.2f} times as long as they need to.",
+        "confidence": None,
+        "peers": None,
+    }

@@ -1,0 +1,118 @@
+"""Stalls: steps in which some rank, another one each time, keeps all others waiting.
+
+A data loader that does not keep up, or a garbage collector, stops one rank for a moment: rarely, but everybody waits.
+Micro-batches of uneven length do it in every step: another replica has drawn the longest each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
+
+JOB = "job_id"
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the jobs that lose time to somebody else in each step.
+
+    Where most of the stalls are one host's, it is named instead. `severity` is the ratio by which the window's steps
+    are longer for it; `score` the loss over the least that counts; `confidence` the share of the long steps' excess
+    that who is late explains.
+    """
+    steps = _latest(evidence).join(slow_nics(evidence, settings).select(JOB).unique(), on=JOB, how="anti")
+    found = []
+    for (job_id,), mine in steps.group_by(JOB, maintain_order=True):
+        row = _stalled(str(job_id), mine, settings) or _uneven(str(job_id), mine, settings)
+        if row is not None:
+            found.append(row)
+    return pl.DataFrame(found, schema=ROW)
+
+
+def _latest(evidence: Evidence) -> pl.DataFrame:
+    """Return who was latest in each step of the window.
+
+    Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, `whole` (whether all
+    of the step's computing was measured).
+    """
+    late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
+    return (
+        evidence.work.filter("current")
+        .drop_nulls("excess")
+        .join(evidence.members.select("job_id", "addr", "host"), on=["job_id", "addr"])
+        .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
+        .sort(JOB, "step_index", "late_ns", "host", "addr")
+        .group_by(JOB, "step_index", maintain_order=True)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("host", "late_ns").last(),
+            pl.col("whole").all(),
+        )
+        .with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
+    )
+
+
+def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    """Return what is lost to rare steps in which one rank is late by far more than usual; None if too little."""
+    usual_ns, ordinary_ns = steps["length_ns"].median(), steps["late_ns"].median()
+    longer = pl.col("length_ns") - pl.lit(usual_ns)
+    later = pl.col("late_ns") - pl.lit(ordinary_ns)
+    long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
+    rare = long.height <= MOST * steps.height
+    explained = long.filter(later >= MOST * longer)
+    if long.is_empty() or not rare or explained.height < max(settings.least_steps, MOST * long.height):
+        return None
+    lost_ns = float(explained.select(pl.min_horizontal(later, longer).sum()).item())
+    loss = lost_ns / float(steps["length_ns"].sum())
+    if loss < settings.least_effect:
+        return None
+    hosts = explained["host"].value_counts(sort=True).sort("count", "host", descending=[True, False])
+    one = hosts["count"][0] > MOST * explained.height
+    who = f"host {hosts['host'][0]}" if one else "another rank each time"
+    return {
+        "job_id": job_id,
+        "kind": "stalls",
+        "subject_type": "host" if one else "job",
+        "subject": hosts["host"][0] if one else job_id,
+        **_span(explained),
+        "score": loss / settings.least_effect,
+        "severity": loss / (1 - loss),
+        "explanation": f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
+        f"ms on average while all wait for {who}: look at data loading and garbage collection. They cost "
+        f"{100 * loss:.0f} % of the window.",
+        "confidence": explained.height / long.height,
+    }
+
+
+def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    """Return what is lost where another replica is the latest in every step; None if as much is normal.
+
+    Not in pipelines, of which the first micro-batch is measured alone: it says nothing of their sum.
+    """
+    hosts = steps["host"].value_counts()["count"]
+    loss = float((steps["late_ns"] / steps["length_ns"]).median())  # type: ignore[arg-type]
+    same = float(hosts.max()) > MOST * steps.height  # type: ignore[arg-type]
+    if not steps["whole"].all() or steps.height < settings.least_steps or same or loss < settings.least_uneven:
+        return None
+    return {
+        "job_id": job_id,
+        "kind": "uneven_micro_batches",
+        "subject_type": "job",
+        "subject": job_id,
+        **_span(steps),
+        "score": loss / settings.least_uneven,
+        "severity": loss / (1 - loss),
+        "explanation": f"In each of {steps.height} steps the slowest replica, another one each time, computes for "
+        f"{100 * loss:.0f} % of the step while all others wait: micro-batches are uneven. Packing samples, or "
+        "dealing them out by length, would give most of it back.",
+        "confidence": 1.0,
+    }
+
+
+def _span(steps: pl.DataFrame) -> dict[str, Any]:
+    return {"start_ns": steps["start_ns"].min(), "end_ns": steps["end_ns"].max()}
