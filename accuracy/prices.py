@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,11 +13,14 @@ from llmprism_tasks.plan import STAGES
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario import build_scenario
-from llmprism_tasks.stages.diagnosis.evidence import gather
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.price import price
 from llmprism_tasks.windows import Window
 
 START = Window(1_760_000_400_000_000_000, 60_000_000_000)
+LAST = START.shifted(1)
+"""The window that is priced."""
+
 FAULT_S = 40
 """Seconds of health before the fault: some steps of each job's, which show what is usual."""
 
@@ -34,13 +37,15 @@ FAULTS: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def prices(names: tuple[str, ...] = tuple(JOBS), *, seed: int) -> Iterator[dict[str, Any]]:
+def prices(
+    names: Sequence[str] = tuple(JOBS), faults: Sequence[Mapping[str, Any]] = FAULTS, *, seed: int
+) -> Iterator[dict[str, Any]]:
     """Yield a row for each job and fault: `job`, `fault`, `slower` (times), `true_gpu_s`, `lost_gpu_s`,
     `recoverable_gpu_s`, and `error`, the ratio by which the last is off."""
     for name in names:
-        healthy = _simulated(name, seed)
-        for fault in FAULTS:
-            broken = _simulated(name, seed, fault)
+        healthy = simulated(name, seed)
+        for fault in faults:
+            broken = simulated(name, seed, fault)
             told = priced(broken, fault)
             true = true_loss(broken, healthy)
             factor = fault["factor"]
@@ -55,7 +60,8 @@ def prices(names: tuple[str, ...] = tuple(JOBS), *, seed: int) -> Iterator[dict[
             }
 
 
-def _simulated(name: str, seed: int, *faults: Mapping[str, Any]) -> Any:
+def simulated(name: str, seed: int, *faults: Mapping[str, Any]) -> Any:
+    """Simulate a job of `JOBS` for two minutes, with faults from `FAULT_S` on."""
     values = dict(JOBS[name])
     fabric = {"hosts": 16, "gpus_per_host": values.pop("gpus_per_host"), "hosts_per_leaf": 4, "spines": 2}
     job = {"name": "priced", "model": "1b", "hidden": 2048, "sequence": 2048, "forward_ms": 40, **values}
@@ -65,41 +71,51 @@ def _simulated(name: str, seed: int, *faults: Mapping[str, Any]) -> Any:
 
 def true_loss(broken: Any, healthy: Any) -> float:
     """Return the GPU-seconds by which the steps that end in the second minute are longer than without the fault."""
-    window = START.shifted(1)
-    steps = broken.truth["truth_steps"].filter(
-        pl.col("end_ns").is_between(window.start_ns, window.end_ns, closed="left")
-    )
+    steps = broken.truth["truth_steps"].filter(pl.col("end_ns").is_between(LAST.start_ns, LAST.end_ns, closed="left"))
     same = steps.join(healthy.truth["truth_steps"], on=["job", "step"], suffix="_healthy")
     longer = (pl.col("end_ns") - pl.col("start_ns")) - (pl.col("end_ns_healthy") - pl.col("start_ns_healthy"))
     # As many GPUs as have a NIC that is seen: all of them, here.
-    return float(same.select(longer.sum()).item()) / 1e9 * broken.truth["truth_jobs"].height
+    members: int = broken.truth["truth_jobs"].height
+    return float(same.select(longer.sum()).item()) / 1e9 * members
 
 
-def priced(broken: Any, fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the price that the second minute's diagnosis of the fault would have."""
-    window, settings = START.shifted(1), Settings()
-    known = broken.flows.with_columns(window_start_ns=pl.col("flow_start_ns") // window.length_ns * window.length_ns)
+def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
+    """Return the tables that a window's diagnosis is handed."""
+    known = made.flows.with_columns(window_start_ns=pl.col("flow_start_ns") // window.length_ns * window.length_ns)
     tables: dict[str, pl.DataFrame] = {
         "flows": frames.conform(known.filter(pl.col("window_start_ns") <= window.start_ns), "flows"),
-        "topology": broken.topology,
+        "topology": made.topology,
     }
     for stage in STAGES[:-1]:
         module, _, name = stage.function.partition(":")
         written = getattr(importlib.import_module(module), name)(
-            **{table: tables[table] for table in stage.reads}, window=window, settings=settings
+            **{table: tables[table] for table in stage.reads}, window=window, settings=Settings()
         )
         tables |= dict(zip(stage.writes, written, strict=True))
-    needed = (tables[name] for name in ("flows", "topology", "job_members", "pairs", "steps"))
-    evidence = gather(*needed, window, settings)
+    return tables
+
+
+def evidence_of(tables: Mapping[str, pl.DataFrame]) -> Evidence | None:
+    """Return the evidence in the last minute's tables."""
+    flows, topology, members, pairs, steps = (
+        tables[name] for name in ("flows", "topology", "job_members", "pairs", "steps")
+    )
+    return gather(flows, topology, members, pairs, steps, LAST, Settings())
+
+
+def priced(broken: Any, fault: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the price that the second minute's diagnosis of the fault would have."""
+    tables = tables_of(broken, LAST)
+    evidence = evidence_of(tables)
     if evidence is None:
         return {"lost_gpu_s": None, "recoverable_gpu_s": None}
-    (subject,) = broken.truth["truth_faults"].select("subject").to_series()
+    (subject,) = broken.truth["truth_faults"]["subject"]
     row = {
         "job_id": tables["jobs"]["job_id"][0],
         "kind": KINDS[fault["kind"]],
         "subject_type": "addr" if fault["kind"] == "slow_gpu" else "switch",
         "subject": subject,
-        "start_ns": window.start_ns,
-        "end_ns": window.end_ns,
+        "start_ns": LAST.start_ns,
+        "end_ns": LAST.end_ns,
     }
     return price(evidence, pl.DataFrame([row]), tables["jobs"]).row(0, named=True)

@@ -1,0 +1,62 @@
+"""What a repair gives back is what the fault truly cost: the same simulated job, with the fault and without."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import polars as pl
+import pytest
+
+from accuracy import prices
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.price import price
+
+SEED = 3
+WITHIN = 0.05
+"""Ratio by which a price may be off: half of the least slowdown that is diagnosed at all."""
+
+
+@pytest.mark.parametrize("fault", [prices.FAULTS[1], prices.FAULTS[4]], ids=lambda fault: fault["kind"])
+def test_the_price_of_a_fault_is_what_it_cost(fault: dict[str, object]) -> None:
+    (row,) = prices.prices(("replicas",), (fault,), seed=SEED)
+    assert row["recoverable_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
+    assert row["lost_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
+
+
+def diagnosed(evidence: Evidence, **changed: object) -> dict[str, object]:
+    window = evidence.window
+    row = {
+        "job_id": evidence.members["job_id"][0],
+        "kind": "slow_compute",
+        "subject_type": "addr",
+        "subject": evidence.members["addr"][0],
+        "start_ns": window.start_ns,
+        "end_ns": window.end_ns,
+    }
+    jobs = pl.DataFrame({"job_id": [row["job_id"]], "tp": [1], "sharded": [False]})
+    return price(evidence, pl.DataFrame([row | changed]), jobs).row(0, named=True)
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Evidence:
+    evidence = prices.evidence_of(prices.tables_of(prices.simulated("replicas", SEED), prices.LAST))
+    assert evidence is not None
+    return evidence
+
+
+def test_a_repair_of_what_is_healthy_gives_next_to_nothing_back(healthy: Evidence) -> None:
+    given_back = diagnosed(healthy)["recoverable_gpu_s"]
+    assert isinstance(given_back, float)
+    seconds = healthy.window.length_ns / 1e9
+    assert 0 <= given_back <= 0.02 * seconds * healthy.members.height
+
+
+def test_nobody_is_priced_whose_work_is_not_seen(healthy: Evidence) -> None:
+    assert diagnosed(healthy, subject="10.9.9.9")["recoverable_gpu_s"] is None
+    assert diagnosed(healthy, kind="cross_step", subject_type="job", subject="j")["recoverable_gpu_s"] is None
+
+
+def test_a_trouble_before_all_steps_costs_nothing(healthy: Evidence) -> None:
+    none = dataclasses.replace(healthy, steps=healthy.steps.clear())
+    assert diagnosed(none)["recoverable_gpu_s"] is None
+    assert diagnosed(healthy, start_ns=0, end_ns=1)["lost_gpu_s"] == 0
