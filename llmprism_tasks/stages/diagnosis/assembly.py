@@ -10,6 +10,7 @@ import polars as pl
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import proof
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.windows import Window
 
 Row = dict[str, Any]
 
@@ -41,8 +42,11 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
     rows = ranked(unexplained(one_cause_each(found.to_dicts(), hosts)))
     begins = dict(evidence.flows.group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
     for row in rows:
-        since_ns = begins.get(row["job_id"], evidence.window.start_ns)
-        row["evidence_sql"] = proof.query(row, since_ns, evidence.window, settings)
+        window, since_ns = evidence.window, begins.get(row["job_id"])
+        if since_ns is None:  # a job that is silent has its pairs in the window in which it still sent
+            window = Window.containing(row["start_ns"], window.length_ns)
+            since_ns = window.lookback(settings.window.lookback_windows).start_ns
+        row["evidence_sql"] = proof.query(row, since_ns, window, settings)
     return pl.DataFrame(rows, schema=ROW | {"rank": pl.Int32, "evidence_sql": pl.String})
 
 

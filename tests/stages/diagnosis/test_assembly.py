@@ -125,3 +125,14 @@ def test_order_does_not_matter_and_ranks_count_the_devices(rows: list[dict[str, 
         suspects = job.filter(pl.col("rank").is_not_null()).sort("rank")
         costs = (suspects["severity"] * suspects["confidence"].fill_null(0)).to_list()
         assert all(worse >= better for worse, better in pairwise(costs))
+
+
+def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> None:
+    """The window of the diagnosis has none: they are looked up, with five windows before, where the silence begins."""
+    before = EVIDENCE.window.shifted(-2)
+    times = {"start_ns": before.start_ns + 5, "end_ns": EVIDENCE.window.end_ns}
+    for job_id, window in (("silent", before), ("j", EVIDENCE.window)):
+        hang = row("hang", "job", job_id, job_id=job_id, **times)
+        sql = assembled(pl.DataFrame([hang], schema=ROW), EVIDENCE, settings())["evidence_sql"].item()
+        assert f"pairs.window_start_ns = {window.start_ns}" in sql
+        assert (f"flows.flow_start_ns >= {before.lookback(5).start_ns}" in sql) == (job_id == "silent")
