@@ -557,7 +557,7 @@ class DiagnosisSettings:
         unit="ms",
         low=0,
         high=10_000,
-        reason="the clocks of switches differ by up to a millisecond, so shorter work tells more of them than of a host",
+        reason="the clocks of switches differ by up to a millisecond: shorter work tells more of them than of a host",
     )
     uneven_stage: float = number(
         0.15,

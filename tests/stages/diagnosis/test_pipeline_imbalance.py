@@ -1,0 +1,103 @@
+"""A stage that is longest in all replicas, step after step, is told; what is ordinary at a pipeline's end is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MB, Row
+from job_evidence import DEFAULT, STEP, groups, kinds, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis import pipeline_imbalance
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+
+STAGES = ("ae", "bf", "cg", "dh")
+"""NICs of four stages with two replicas each."""
+
+
+def staged(*forward: Sequence[float], steps: int = 5, messages: int = 3) -> Evidence:
+    """Return steps of two replicas, of which each stage takes so many ms forward, the last one backward, too."""
+    pp: list[Row] = []
+    for step in range(steps):
+        for first, second, third, last, times in zip(*STAGES, zip(*forward, strict=True), strict=True):
+            at = step * STEP + 30.0
+            ways = ((first, second), (second, third), (third, last), (last, third), (third, second), (second, first))
+            for (src, dst), spent in zip(ways, [*times, 60, 60], strict=True):
+                at += spent
+                pp += [(at + 50 * i, at + 50 * i + 2, src, dst, 8 * MB) for i in range(messages)]
+                at += 2
+    whole = working([{addr: [950.0] * steps for addr in "abcdefgh"}])
+    places = [(addr, place) for place, addrs in enumerate(STAGES) for addr in addrs]
+    stages = pl.DataFrame(places, schema={"addr": pl.String, "pp_stage": pl.Int32}, orient="row")
+    return dataclasses.replace(
+        whole,
+        flows=kinds(pp=pp),
+        groups=groups(*STAGES),
+        members=whole.members.drop("pp_stage").join(stages, on="addr"),
+    )
+
+
+def evenly(middle: float = 40, last: float = 120, **changed: Any) -> Evidence:
+    return staged((40, 40), (40, 40), (middle, middle), (last, last), **changed)
+
+
+def named(evidence: Evidence, **changed: Any) -> list[str]:
+    return pipeline_imbalance.find(evidence, dataclasses.replace(DEFAULT, **changed))["subject"].to_list()
+
+
+def test_the_longest_stage_is_told_with_what_it_costs() -> None:
+    rows = pipeline_imbalance.find(evenly(middle=60), DEFAULT)
+    row = rows.row(0, named=True)
+    assert rows.schema == pl.Schema(ROW)
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("pipeline_imbalance", "pp_stage", "2")
+    assert row["peers"] == ["1", "3"]
+    assert row["confidence"] == 1
+    # Three messages each way, each a pass and a half of 60 ms, of which a third is too much.
+    assert row["severity"] == pytest.approx(0.18 / 0.82)
+    assert "Stage 2 works 1.50 times as long" in row["explanation"]
+
+
+def test_even_stages_are_silent() -> None:
+    assert named(evenly()) == []
+
+
+@pytest.mark.parametrize(("middle", "names"), [(45.9, []), (46.1, ["2"])])
+def test_a_layer_more_or_less_is_ordinary(middle: float, names: list[str]) -> None:
+    """15 % of 40 ms are 46 ms."""
+    assert named(evenly(middle=middle), least_effect=0.01) == names
+
+
+@pytest.mark.parametrize(("last", "names"), [(161, []), (163, ["3"])])
+def test_the_last_stage_may_be_longer(last: float, names: list[str]) -> None:
+    """35 % of 120 ms are 162 ms."""
+    assert named(evenly(last=last), least_effect=0.01) == names
+
+
+@pytest.mark.parametrize(("messages", "names"), [(1, []), (2, ["2"])])
+def test_what_costs_too_little_is_not_told(messages: int, names: list[str]) -> None:
+    """13 ms more in each of three or six forward passes' worth, of a step of a second."""
+    assert named(evenly(middle=53, messages=messages), least_effect=0.05) == names
+
+
+@pytest.mark.parametrize(("steps", "names"), [(2, []), (3, ["2"])])
+def test_two_steps_are_chance(steps: int, names: list[str]) -> None:
+    assert named(evenly(middle=60, steps=steps)) == names
+
+
+def test_a_stage_that_is_slow_in_one_replica_is_no_imbalance() -> None:
+    assert named(staged((40, 40), (40, 40), (60, 40), (120, 120))) == []
+
+
+def test_the_first_stage_is_not_judged_for_it_begins_with_the_optimizer_and_the_next_samples() -> None:
+    assert named(staged((90, 90), (40, 40), (40, 40), (120, 120))) == []
+
+
+def test_stages_that_are_not_known_are_not_compared() -> None:
+    evidence = evenly(middle=60)
+    unknown = evidence.members.with_columns(pp_stage=pl.lit(None, pl.Int32))
+    assert named(dataclasses.replace(evidence, members=unknown)) == []
+    assert_frame_equal(pipeline_imbalance.find(without_rows(evidence), DEFAULT), pl.DataFrame(schema=ROW))

@@ -1,0 +1,127 @@
+"""Rare steps in which somebody else keeps all others waiting are stalls; where every step has one, lengths are uneven."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MS
+from job_evidence import DEFAULT, STEP, shuffled, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis import stalls
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+
+NICS = "abcdefgh"
+
+
+def stalling(by: Mapping[int, tuple[str, float]], steps: int = 12, whole_step: bool = True) -> Evidence:
+    """Return steps in some of which one NIC is ready so many ms later, and which are longer for it."""
+    ready = {addr: [400.0] * steps for addr in NICS}
+    for step, (addr, more) in by.items():
+        ready[addr][step] += more
+    evidence = working([ready])
+    more_ns = {step: round(more * MS) for step, (_, more) in by.items() if whole_step}
+    return dataclasses.replace(evidence, steps=_longer(evidence.steps, more_ns), flows=_later(evidence.flows, more_ns))
+
+
+def _before(step: pl.Expr, more_ns: Mapping[int, int]) -> pl.Expr:
+    total: pl.Expr = pl.lit(0)
+    for at, more in more_ns.items():
+        total = total + pl.when(step > at).then(more).otherwise(0)
+    return total
+
+
+def _longer(steps: pl.DataFrame, more_ns: Mapping[int, int]) -> pl.DataFrame:
+    step = pl.col("step_index")
+    return steps.with_columns(
+        start_ns=pl.col("start_ns") + _before(step, more_ns), end_ns=pl.col("end_ns") + _before(step + 1, more_ns)
+    )
+
+
+def _later(flows: pl.DataFrame, more_ns: Mapping[int, int]) -> pl.DataFrame:
+    """Move the flows of later steps, and let those of a longer step end with it."""
+    begin = pl.col("flow_start_ns") - pl.col("window_start_ns")
+    step = begin // (STEP * MS)
+    return flows.with_columns(
+        flow_start_ns=pl.col("flow_start_ns") + _before(step, more_ns),
+        flow_end_ns=pl.col("flow_end_ns") + _before(step + 1, more_ns),
+    )
+
+
+def found(evidence: Evidence, **changed: Any) -> pl.DataFrame:
+    return stalls.find(evidence, dataclasses.replace(DEFAULT, **changed))
+
+
+def named(evidence: Evidence, **changed: Any) -> list[tuple[str, str, str]]:
+    return found(evidence, **changed).select("kind", "subject_type", "subject").rows()
+
+
+JOB = [("stalls", "job", "j")]
+
+
+def test_rare_stalls_of_other_ranks_are_the_job_s() -> None:
+    rows = found(stalling({2: ("a", 500), 5: ("d", 500), 9: ("g", 500)}))
+    assert rows.select("kind", "subject_type", "subject").rows() == JOB
+    row = rows.row(0, named=True)
+    # 1.5 of 13.5 seconds.
+    assert row["severity"] == pytest.approx((1.5 / 13.5) / (12 / 13.5))
+    assert row["confidence"] == 1
+    assert "3 of 12 steps stall for 500 ms on average" in row["explanation"]
+
+
+def test_stalls_of_one_host_are_its_own() -> None:
+    always = stalling({2: ("d", 500), 5: ("d", 500), 9: ("d", 500), 10: ("a", 500)})
+    assert named(always) == [("stalls", "host", "host-d")]
+    half = stalling({2: ("d", 500), 5: ("d", 500), 9: ("g", 500), 10: ("a", 500)})
+    assert named(half) == JOB
+
+
+def test_all_well_is_silent() -> None:
+    assert named(stalling({})) == []
+    assert_frame_equal(found(without_rows(stalling({}))), pl.DataFrame(schema=ROW))
+
+
+@pytest.mark.parametrize(("by", "rows"), [(160, []), (175, JOB)])
+def test_stalls_that_cost_the_window_too_little_are_not_told(by: float, rows: list[tuple[str, str, str]]) -> None:
+    """4 % of 12.5 seconds are half a second."""
+    assert named(stalling({2: ("a", by), 5: ("d", by), 9: ("g", by)})) == rows
+
+
+@pytest.mark.parametrize(("by", "rows"), [(90, []), (110, JOB)])
+def test_a_pause_of_less_than_a_tenth_of_the_step_is_jitter(by: float, rows: list[tuple[str, str, str]]) -> None:
+    assert named(stalling({2: ("a", by), 5: ("d", by), 9: ("g", by)}), least_effect=0.01) == rows
+
+
+@pytest.mark.parametrize(("count", "rows"), [(2, []), (3, JOB)])
+def test_two_stalls_are_chance(count: int, rows: list[tuple[str, str, str]]) -> None:
+    assert named(stalling({step: (NICS[step], 500) for step in range(2, 2 + count)})) == rows
+
+
+def test_long_steps_for_which_nobody_is_late_are_no_stalls() -> None:
+    """Half of the excess is somebody's, or less: the others' is the network's, or a checkpoint's."""
+    evidence = stalling({2: ("a", 500), 5: ("d", 500), 9: ("g", 500)})
+    slowly = stalling({2: ("a", 200), 5: ("d", 200), 9: ("g", 200)}, whole_step=False)
+    assert named(dataclasses.replace(slowly, steps=evidence.steps)) == []
+
+
+def every_step(by: float) -> Evidence:
+    return stalling({step: (NICS[step % 8], by) for step in range(12)})
+
+
+@pytest.mark.parametrize(("by", "kinds"), [(240, []), (260, ["uneven_micro_batches"])])
+def test_another_late_one_in_every_step_is_uneven(by: float, kinds: list[str]) -> None:
+    """A fifth of 1250 ms is 250 ms."""
+    assert [kind for kind, _, _ in named(every_step(by))] == kinds
+
+
+def test_one_that_is_always_late_is_no_stall_and_not_uneven() -> None:
+    assert named(stalling(dict.fromkeys(range(12), ("d", 400)))) == []
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    evidence = stalling({2: ("a", 500), 5: ("d", 500), 9: ("g", 500)})
+    assert_frame_equal(found(shuffled(evidence, 3)), found(evidence))
