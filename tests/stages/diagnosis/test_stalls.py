@@ -1,4 +1,4 @@
-"""Rare steps in which somebody else keeps all others waiting are stalls; where every step has one, lengths are uneven."""
+"""Rare steps in which somebody keeps all others waiting are stalls; where every step has one, lengths are uneven."""
 
 from __future__ import annotations
 
