@@ -160,8 +160,9 @@ def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, in
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
+    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
-        return notifications.call_out(_open(settings), window, settings.notify, now_ns=now_ns)
+        return notifications.call_out(warehouse, window, settings.notify, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will tell of its incidents: %s", window, error)
         return {"sent": 0, "not_sent": 0}
