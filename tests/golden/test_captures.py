@@ -150,3 +150,13 @@ def test_the_slow_rank_is_named_and_nobody_else(scored: Scores, records: str) ->
     diagnoses = result.found["diagnoses"]
     assert (diagnoses["start_ns"] < fault["end_ns"]).all()
     assert (diagnoses["end_ns"] > fault["start_ns"]).all()
+
+
+@pytest.mark.parametrize("capture", ["pp4_slow_rank", "fsdp4_slow_rank"])
+def test_a_rank_without_replicas_and_one_whose_parameters_are_sharded_are_named_too(
+    scored: Scores, capture: str
+) -> None:
+    result = scored(capture, "flows")
+    fault = result.truth["truth_faults"].row(0, named=True)
+    devices = result.found["diagnoses"].filter(pl.col("subject_type").is_in(["addr", "host", "switch", "link"]))
+    assert set(devices.select("kind", "subject").rows()) == {("slow_compute", fault["subject"])}
