@@ -17,7 +17,13 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.step_graph import MESSAGE, ROUND, WORK, StepGraph, step_graph
 
 MOST_STEPS = 32
-"""Steps of a window that are replayed; where there are more, these stand for them. 0.2 s in the largest jobs."""
+"""Steps of a window that are replayed; where there are more, these stand for them."""
+
+MOST_FLOWS = 400_000
+"""Flows that are replayed at most, so that a price takes seconds in the largest jobs: fewer steps stand for all."""
+
+LEAST_STEPS = 2
+"""Steps that are replayed however many flows they have."""
 
 PAST_STEPS = 8
 """Healthy steps of the look-back that show what was usual: enough for a median that jitter does not move."""
@@ -90,10 +96,13 @@ def _recoverable(trouble: _Trouble, evidence: Evidence, jobs: pl.DataFrame) -> f
     numbers = steps.filter("hit")["step_index"].unique().sort()
     if numbers.is_empty():
         return None
-    chosen = numbers.head(MOST_STEPS)
-    known = steps.filter(pl.col("step_index").is_in([*chosen, *_healthy_steps(steps)]))
+    flows = trouble.of_job(evidence.flows)
+    affordable = MOST_FLOWS * steps["step_index"].n_unique() // max(flows.height, 1) // 2
+    chosen = numbers.head(min(max(affordable, LEAST_STEPS), MOST_STEPS))
+    past = _healthy_steps(steps)[: max(affordable, LEAST_STEPS)]
+    known = steps.filter(pl.col("step_index").is_in([*chosen, *past]))
     members = trouble.of_job(evidence.members).join(evidence.groups, on=["job_id", "addr"], how="left")
-    found = account(trouble.of_job(evidence.flows), known, jobs, members.rename({"component": "dp_group"}))
+    found = account(_of_steps(flows, known), known, jobs, members.rename({"component": "dp_group"}))
     graph = step_graph(found)
     repaired = _repaired(trouble, found, graph, members, jobs, since=int(numbers[0]))
     if repaired is None:
@@ -108,6 +117,18 @@ def _recoverable(trouble: _Trouble, evidence: Evidence, jobs: pl.DataFrame) -> f
     )
     saved: float = before - after
     return max(saved, 0.0) / NANOSECONDS * members.height * len(numbers) / len(chosen)
+
+
+def _of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Leave out the flows that start in none of the steps, whoever's they are."""
+    spans = steps.group_by("step_index").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("start_ns")
+    until = spans.select("start_ns", until_ns=pl.col("end_ns").cum_max())
+    return (
+        flows.sort("flow_start_ns")
+        .join_asof(until, left_on="flow_start_ns", right_on="start_ns", strategy="backward")
+        .filter(pl.col("flow_start_ns") < pl.col("until_ns"))
+        .drop("start_ns", "until_ns")
+    )
 
 
 def _healthy_steps(steps: pl.DataFrame) -> list[int]:
