@@ -1,0 +1,194 @@
+"""Repair: how long a job's operations would have taken without a trouble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from llmprism_tasks.stages import layout
+from llmprism_tasks.stages.breakdown import Account
+from llmprism_tasks.stages.step_graph import MESSAGE, ROUND, WORK, StepGraph
+
+COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance", "stalls")
+"""Kinds of trouble with a subject's own work; all others with what it carries."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A diagnosis, within its window."""
+
+    job_id: str
+    kind: str
+    subject_type: str
+    subject: str
+    start_ns: int
+    end_ns: int
+
+    def of_job(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.filter(pl.col("job_id") == self.job_id)
+
+    @property
+    def hit(self) -> pl.Expr:
+        """Select the steps that it had a part in."""
+        return (pl.col("end_ns") > self.start_ns) & (pl.col("start_ns") < self.end_ns)
+
+
+def repaired(
+    trouble: Trouble,
+    found: Account,
+    graph: StepGraph,
+    members: pl.DataFrame,
+    jobs: pl.DataFrame,
+    *,
+    since: int,
+) -> pl.Series | None:
+    """Return the durations of all operations, with the subject's like those of its peers; None where it has none."""
+    described = _described(found, graph, members)
+    computing = trouble.kind in COMPUTING
+    theirs = _nics(trouble, members, jobs)
+    if computing:
+        mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_replica(theirs, found))
+    else:
+        carried = _carried(trouble, found, theirs)
+        on = ["kind", "flow", "group", "round"]
+        described = described.join(carried, on=on, how="left", nulls_equal=True)
+        mine = pl.col("carried").fill_null(value=False)
+    past = pl.col("step_index") < since
+    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past)
+    if not marked["troubled"].any():
+        return None
+    # Work has its place by what is exchanged after it. Where neighbours are late that may be another pass, never less.
+    least = pl.min_horizontal(_healthy(), "duration_ns") if computing else _healthy()
+    healthy = marked.with_columns(healthy_ns=pl.when("troubled").then(least))
+    others = _not_held_up() if computing else pl.col("duration_ns")
+    return healthy.sort("position").select(pl.coalesce("healthy_ns", others).cast(pl.Float64)).to_series()
+
+
+def _healthy() -> pl.Expr:
+    """Return how long an operation takes for the subject's peers, or took the subject itself before.
+
+    Before gradients are reduced, peers may have waited for the subject unseen: there its own past counts first. Without
+    one, the time until the first round tells, before which nobody has waited: who computes slowly comes as much later
+    to it as to the last.
+    """
+
+    def of(who: pl.Expr, duration: str = "duration_ns") -> pl.Expr:
+        return pl.col(duration).filter(who).median()
+
+    peers, place = ~pl.col("mine"), ["kind", "place"]
+    now, past = of(peers).over(*place, "step_index"), of(pl.col("mine") & pl.col("past")).over(place)
+    before_rounds = pl.col("first_ns").is_not_null()
+    first = pl.when(pl.col("first_ns") > 0).then("first_ns")
+    by_first = pl.col("duration_ns") * of(peers, "first_ns").over(*place, "step_index") / first
+    ever = of(peers).over(place)
+    return pl.when(before_rounds).then(pl.coalesce(past, by_first, now, ever)).otherwise(pl.coalesce(now, past, ever))
+
+
+def _not_held_up() -> pl.Expr:
+    """Return how long the others' work before their gradients would have taken, had they not been held up meanwhile.
+
+    As long as it took them before, or else as much of the subject's as of its time until the first round.
+    """
+    place = ["kind", "place"]
+    past = pl.col("duration_ns").filter("past").median().over(*place, "addr")
+    first = pl.when(pl.col("first_ns") > 0).then("first_ns")
+    growth = (pl.col("duration_ns") / first).filter("troubled").median().over(*place, "step_index")
+    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, first * growth))
+    # Rounds that part when their members are late are one when they are not, so that work and round go together.
+    round_before = pl.col("duration_ns").filter("past").median().over(place)
+    as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")
+    return pl.when(pl.col("kind") == ROUND).then(as_before).otherwise(pl.min_horizontal("duration_ns", usual))
+
+
+def _replica(theirs: list[str], found: Account) -> list[str]:
+    """Return these NICs and those that share a pipeline with them.
+
+    How long those work cannot be told from how long they wait for these.
+    """
+    linked = found.messages.filter(pl.col("kind") == "pp").select("job_id", src_addr="addr", dst_addr="peer").unique()
+    if linked.is_empty():
+        return theirs
+    component = layout.components(linked)
+    around = component.filter(pl.col("addr").is_in(theirs)).select("job_id", "component").unique()
+    return [*theirs, *component.join(around, on=["job_id", "component"])["addr"]]
+
+
+def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[str]:
+    """Return the subject's NICs; those of one host and pp_stage that work in lock-step, tensor-parallel, are one."""
+    subject = pl.lit(trouble.subject)
+    chosen = {
+        "addr": pl.col("addr") == subject,
+        "host": pl.col("host") == subject,
+        "pp_stage": pl.col("pp_stage").cast(pl.String) == subject,
+        "dp_group": pl.col("component") == pl.col("component").filter(pl.col("addr") == subject).first(),
+    }.get(trouble.subject_type)
+    if chosen is None:
+        return []
+    theirs = members.filter(chosen)
+    tp = trouble.of_job(jobs)["tp"].max()
+    if trouble.subject_type == "addr" and trouble.kind in COMPUTING and (tp or 1) > 1:  # type: ignore[operator]
+        theirs = members.join(theirs.select("host", "pp_stage"), on=["host", "pp_stage"], how="semi", nulls_equal=True)
+    return theirs["addr"].to_list()
+
+
+def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.DataFrame:
+    """Say of each operation whose it is, in which step, and what place in the step it has (`place`).
+
+    Work has peers in the same pp_stage, before the same exchange; messages in those between the same pp_stages;
+    rounds in those of other groups of the pp_stage.
+    """
+    parts = found.parts.select("part", "addr", "step_index", "pp_stage")
+    stages = [pl.col("kind").first(), pl.col("stage").first(), pl.col("peer_pp_stage").first()]
+    sent = (
+        found.messages.filter("sends")
+        .join(parts.select("part", stage="pp_stage"), on="part")
+        .group_by("flow")
+        .agg(
+            sent_step=pl.col("step_index").first(),
+            sent_place=pl.concat_str(stages, separator=" ", ignore_nulls=True),
+        )
+    )
+    rounds = (
+        found.blocks.join(parts, on="part")
+        .group_by("group", "round")
+        .agg(
+            round_step=pl.col("step_index").first(),
+            round_place=pl.concat_str(
+                pl.col("pp_stage").first(), pl.col("does").first(), separator=" ", ignore_nulls=True
+            ),
+        )
+    )
+    work = pl.concat_str("pp_stage", "took", "order", separator=" ", ignore_nulls=True)
+    return (
+        graph.operations.select(
+            "position", "kind", "duration_ns", "part", "flow", "group", "round", "took", "order", "first_ns"
+        )
+        .join(parts, on="part", how="left")
+        .join(sent, on="flow", how="left")
+        .join(rounds, on=["group", "round"], how="left")
+        .with_columns(
+            step_index=pl.coalesce("step_index", "sent_step", "round_step"),
+            place=pl.when(pl.col("kind") == WORK).then(work).otherwise(pl.coalesce("sent_place", "round_place")),
+        )
+    )
+
+
+def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
+    """Return the messages and rounds that the subject carries: `kind`, `flow`, `group`, `round`, `carried`."""
+    path = pl.col("switch_path")
+    if trouble.subject_type == "switch":
+        crosses = path.list.contains(trouble.subject)
+    elif trouble.subject_type == "link":
+        # "leaf - spine", or "leaf to spine" where one direction is meant
+        one, other = trouble.subject.replace(" to ", " - ").split(" - ")
+        crosses = path.list.contains(one) & path.list.contains(other)
+    else:
+        crosses = pl.col("addr").is_in(theirs)
+    crossing = found.messages.filter(crosses.fill_null(value=False))
+    messages = crossing.filter(pl.col("kind") != "dp").select("flow").unique()
+    touched = crossing.filter(pl.col("kind") == "dp").select("part").unique()
+    rounds = found.blocks.join(touched, on="part").select("group", "round").unique()
+    return pl.concat(
+        [messages.with_columns(kind=pl.lit(MESSAGE)), rounds.with_columns(kind=pl.lit(ROUND))], how="diagonal"
+    ).with_columns(carried=pl.lit(value=True))
