@@ -27,11 +27,12 @@ Fault = Callable[[Draw, Content], Content]
 """Draws a fault of a job: its keys but `start_s`."""
 
 
-def trouble(name: str, fault: Fault, **fixed: Any) -> Callable[[int], Content]:
+def trouble(name: str, fault: Fault, fabric: Content | None = None, **fixed: Any) -> Callable[[int], Content]:
     """Return what draws a platform of two jobs, the first of which meets a fault while the other is well.
 
     Parameters
     ----------
+    fabric : keys of the fabric that are not drawn
     fixed : keys of the job in trouble that are not drawn, or `hosts`
     """
 
@@ -43,7 +44,7 @@ def trouble(name: str, fault: Fault, **fixed: Any) -> Callable[[int], Content]:
         job = draw.dense("ill", hosts, (3.0, 6.0), **layout)
         well = draw.dense("well", 4, tp=8)
         begins = {"start_s": draw.between(*ONSET_S)}
-        made = {"jobs": [job, well], "fabric": draw.fabric()}
+        made = {"jobs": [job, well], "fabric": draw.fabric() | (fabric or {})}
         return made | {"faults": [begins | fault(draw, made)], "collector": {"retransmitted": 0.0005}}
 
     return content
@@ -161,6 +162,9 @@ HEALTHY_LAYOUTS: tuple[Content, ...] = tuple({"tp": tp, "pp": pp} for tp in (4, 
 CROSSING: Content = {"gradient_sync": "after", "channels": 8}
 """Gradients that no computing hides, over as many queue pairs as hit most uplinks: so that a switch matters."""
 
+NARROW: Content = {"link_gbps": 50.0, "uplink_gbps": 200.0, "hosts_per_leaf": 4}
+"""A network so slow that a part of it that is slower still shows in the steps, and pods enough to tell links apart."""
+
 TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
     "slow_gpu_1.1": ("A GPU computes 1.1 times as long.", trouble("slow_gpu_1.1", slow_gpu(1.1))),
     "slow_gpu_1.3": ("A GPU computes 1.3 times as long.", trouble("slow_gpu_1.3", slow_gpu(1.3))),
@@ -171,25 +175,25 @@ TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
     ),
     "slow_nic_half": (
         "A NIC has half of its rate; gradients wait for the backward pass.",
-        trouble("slow_nic_half", slow_nic(1 / 2), gradient_sync="after"),
+        trouble("slow_nic_half", slow_nic(1 / 2), NARROW, gradient_sync="after"),
     ),
-    "slow_nic_third": ("A NIC has a third of its rate.", trouble("slow_nic_third", slow_nic(1 / 3))),
+    "slow_nic_third": ("A NIC has a third of its rate.", trouble("slow_nic_third", slow_nic(1 / 3), NARROW)),
     "degraded_leaf": (
         "A leaf switch has a quarter to two fifths of its rate.",
-        trouble("degraded_leaf", degraded_leaf, **CROSSING),
+        trouble("degraded_leaf", degraded_leaf, NARROW, **CROSSING),
     ),
-    "degraded_spine": ("A spine switch has.", trouble("degraded_spine", degraded_spine, **CROSSING)),
+    "degraded_spine": ("A spine switch has.", trouble("degraded_spine", degraded_spine, NARROW, **CROSSING)),
     "degraded_link": (
         "One link between a leaf and a spine has, both ways.",
-        trouble("degraded_link", degraded_link, **CROSSING),
+        trouble("degraded_link", degraded_link, NARROW, **CROSSING),
     ),
     "collision": (
         "What crosses one link one way has a third or half of its rate, as where two tenants meet.",
-        trouble("collision", collision, **CROSSING),
+        trouble("collision", collision, NARROW, **CROSSING),
     ),
     "link_flap": (
         "A NIC's link is all but gone for six seconds, three or four times a minute.",
-        trouble("link_flap", flapping, gradient_sync="after"),
+        trouble("link_flap", flapping, NARROW, gradient_sync="after"),
     ),
     "checkpoint_stall": (
         "Every fourth or sixth step waits for a checkpoint, for 4 to 8 s.",
