@@ -175,7 +175,8 @@ def _split(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
 def _waits(gaps: pl.DataFrame, blocks: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     """Return who waited for whom: `part`, `target` (that of the other), `wait_ns`, `step_ns`.
 
-    Before parameters are updated, the job waits for who came last to the gradients that were reduced last.
+    Before parameters are updated, the job waits for who came last to the gradients that were reduced last; who that is
+    waits for nobody that could be named.
     """
     late = blocks.filter(pl.col("does") == SYNCHRONISED).join(parts.select("part", *STEP), on="part")
     slowest = late.sort("end_ns", "target").group_by(STEP).agg(slowest=pl.col("target").last())
@@ -183,4 +184,4 @@ def _waits(gaps: pl.DataFrame, blocks: pl.DataFrame, parts: pl.DataFrame) -> pl.
     waiting = gaps.join(slowest, on=STEP, how="left").select("part", "wait_ns", target=target)
     rows = pl.concat([waiting, blocks.select("part", "wait_ns", "target")]).filter(pl.col("wait_ns") > 0)
     steps = parts.select("part", step_ns=pl.col("step_end_ns") - pl.col("step_start_ns"))
-    return rows.drop_nulls("target").join(steps, on="part")
+    return rows.filter(pl.col("target") != pl.col("part")).join(steps, on="part")
