@@ -259,7 +259,7 @@ TABLES: tuple[Table, ...] = (
             Column("communication_ns", "BIGINT", "messages in flight, once all of their ends had come to them"),
             Column("bubble_ns", "BIGINT", "waiting that all members of the pp_stage do in that place of the step"),
             Column("waiting_ns", "BIGINT", "waiting beyond that, and for the last member of the gradient group"),
-            Column("waiting_for", "VARCHAR", "the NIC at the source of most of it; NULL if none is known", optional=True),
+            Column("waiting_for", "VARCHAR", "the NIC at the source of most of it; NULL if not known", optional=True),
             Column("unexplained_ns", "BIGINT", "what no rule explains"),
         ),
     ),

@@ -32,6 +32,9 @@ RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity
 STEPPING = [*STREAM, "group", "threshold_ns", "group_period_ns", "clarity"]
 """What is needed of a stream to cut it into steps."""
 
+CUT_OFF = 1
+"""Bursts that a stream may show less than another because the data begin, or end, between the two."""
+
 OVER = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
 
@@ -274,7 +277,7 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
     part = pl.col("size_class") >= 0
     # Records of one size that the collector merged or split in some steps are not there in all of them.
-    complete = ~part | (pl.col("bursts") >= settings.least_whole * pl.col("bursts").max().over(PAIR))
+    complete = ~part | (pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR))
     compact = pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns")
     return (
         kept.with_columns(compact=compact & complete)
@@ -493,7 +496,7 @@ def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         .agg(shown=pl.len(), clarity=pl.col("clarity").first(), lasts=(pl.col("end_ns") - pl.col("start_ns")).median())
         .with_columns(part=part)
         .with_columns(
-            shown=pl.when("part").then(pl.col("shown") >= settings.least_whole * most).otherwise("shown"),
+            shown=pl.when("part").then(pl.col("shown") + CUT_OFF >= settings.least_whole * most).otherwise("shown"),
             lasts=pl.when("part").then("lasts").otherwise(0.0),
         )
         .sort(

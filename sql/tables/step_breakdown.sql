@@ -10,6 +10,6 @@ CREATE TABLE IF NOT EXISTS step_breakdown (
     communication_ns BIGINT NOT NULL,  -- messages in flight, once all of their ends had come to them
     bubble_ns BIGINT NOT NULL,         -- waiting that all members of the pp_stage do in that place of the step
     waiting_ns BIGINT NOT NULL,        -- waiting beyond that, and for the last member of the gradient group
-    waiting_for VARCHAR,               -- the NIC at the source of most of it; NULL if none is known
+    waiting_for VARCHAR,               -- the NIC at the source of most of it; NULL if not known
     unexplained_ns BIGINT NOT NULL     -- what no rule explains
 );
