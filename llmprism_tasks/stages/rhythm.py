@@ -32,6 +32,9 @@ RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity
 STEPPING = [*STREAM, "group", "threshold_ns", "group_period_ns", "clarity"]
 """What is needed of a stream to cut it into steps."""
 
+BRIEF = 0.05
+"""Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
+
 CUT_OFF = 1
 """Bursts that a stream may show less than another because the data begin, or end, between the two."""
 
@@ -487,30 +490,32 @@ def _line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Choose the stream of each group by which the others are lined up.
 
-    It is the one that shows most steps; among parts, of those that show about as many the one that takes least time:
-    what comes once a step, its first gather or its last reduction, marks where steps meet.
+    It is the one that shows most steps; among parts, of those that show about as many the briefest: what comes once a
+    step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that carries
+    most is there in every window, and always leads to the same place in the step.
     """
     part, most = pl.col("size_class") >= 0, pl.col("shown").max().over("group", "part")
-    return (
+    brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
+    chosen = (
         table.group_by("group", *STREAM)
-        .agg(shown=pl.len(), clarity=pl.col("clarity").first(), lasts=(pl.col("end_ns") - pl.col("start_ns")).median())
+        .agg(
+            pl.col("clarity", "period_ns").first(),
+            pl.col("bytes").median(),
+            shown=pl.len(),
+            lasts=(pl.col("end_ns") - pl.col("start_ns")).median(),
+        )
         .with_columns(part=part)
         .with_columns(
             shown=pl.when("part").then(pl.col("shown") + CUT_OFF >= settings.least_whole * most).otherwise("shown"),
-            lasts=pl.when("part").then("lasts").otherwise(0.0),
+            brief=brief,
+            lasts=pl.when(brief).then("lasts").otherwise(0.0),
+            bytes=pl.when(pl.col("part") & ~brief).then("bytes").otherwise(0.0),
         )
-        .sort(
-            "group",
-            "part",
-            "shown",
-            "lasts",
-            "clarity",
-            *STREAM,
-            descending=[False, False, True, False, True, False, False, False],
-        )
-        .group_by("group", maintain_order=True)
-        .first()
-        .select("group", *STREAM)
+    )
+    order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", *STREAM]
+    falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
+    return (
+        chosen.sort(order, descending=falling).group_by("group", maintain_order=True).first().select("group", *STREAM)
     )
 
 
