@@ -455,7 +455,17 @@ def _named_streams(
     if pairs is None:
         return chosen
     fitting = chosen.join(pairs, on=PAIR, how="semi")
-    typical = fitting.group_by("group").agg(pl.col("threshold_ns").median(), pl.col("group_period_ns").first())
+    # No gap is typical of a group whose pairs are cut at their turns: what does not turn cannot be cut.
+    typical = (
+        fitting.group_by("group")
+        .agg(
+            pl.col("threshold_ns").median(),
+            pl.col("group_period_ns").first(),
+            turns=pl.col("size_class").min() == TURNS,
+        )
+        .filter(~pl.col("turns"))
+        .drop("turns")
+    )
     broken = (
         found.filter(pl.col("size_class") == WHOLE)
         .join(pairs, on=PAIR, how="semi")

@@ -472,6 +472,16 @@ def test_named_pairs_too_broken_to_show_the_period_are_cut_like_the_others() -> 
     assert (numbered["step"] == begin).all()
 
 
+def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> None:
+    """Most records of one link are lost: no gap of it ends a step."""
+    draw = random.Random(4)
+    table = flows([row for row in stages("abcd", STEPS) if {row[2], row[3]} != set("cd") or draw.random() < 0.3])
+    named = table.select("src_addr", "dst_addr").unique()
+    numbered = rhythm.of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT, pairs=named)
+    assert set(numbered["src_addr"]) == set("abc")
+    assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (700 * MS)).all()
+
+
 def test_pairs_that_are_not_named_are_left_out() -> None:
     table = flows(ring("ab", every(1000, count=12)), ring("cd", every(1000, count=12)))
     named = pl.DataFrame({"src_addr": ["a"], "dst_addr": ["b"]})
