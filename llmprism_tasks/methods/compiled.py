@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Kernel:
+    """A compiled function that sees every array as contiguous and read-only when Python calls it.
+
+    Machine code is made for each combination of argument types, and to Numba an array that may be written is of another
+    type than one that may not, such as Polars' own memory: without this, everything would be compiled again and again.
+    Other kernels call the compiled function itself, and may pass it arrays to write to.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._dispatcher = numba.njit(cache=True, nogil=True)(function)
+        self._numba_type_ = self._dispatcher._numba_type_  # by which kernels know each other
+
+    def __call__(self, *arguments: object) -> Any:
+        """Run it on these arrays and numbers; its first call compiles it, unless another process has."""
+        return self._dispatcher(*map(_read_only, arguments))
+
+
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of arrays and numbers on its first call.
 
-    The machine code is kept on disk, since each task of the DAG is a process of its own and compiling takes a second.
+    The machine code is kept on disk, since each task of the DAG is a process of its own and compiling takes seconds.
     It runs without Python's global lock, so that threads may take a job each.
     """
-    return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
+    return cast(Callable[P, R], Kernel(function))
+
+
+def _read_only(argument: object) -> object:
+    if not isinstance(argument, np.ndarray):
+        return argument
+    view = np.ascontiguousarray(argument).view()
+    view.flags.writeable = False
+    return view
