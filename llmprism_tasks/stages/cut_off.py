@@ -16,7 +16,7 @@ from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion
 from llmprism_tasks.stages.division import divide
-from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND

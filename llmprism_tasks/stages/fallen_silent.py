@@ -14,7 +14,7 @@ from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import links, traffic
 from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.stages.quiet_first import first_quiet, late_pairs
-from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 Tables = tuple[pl.DataFrame, pl.DataFrame]

@@ -28,7 +28,7 @@ def first_bursts(
     Parameters
     ----------
     flows : bulk flows of groups without a period
-    rhythms : their rows of `rhythm.stream_rhythms` with `group`
+    rhythms : their rows of `streams.stream_rhythms` with `group`
     until_ns : up to when flows could have been seen
 
     Returns

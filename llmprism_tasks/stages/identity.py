@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from llmprism_tasks.stages.links import components
-from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import Window
 
 

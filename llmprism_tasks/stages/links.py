@@ -13,7 +13,7 @@ from llmprism_tasks.methods import grouping
 from llmprism_tasks.methods.circuits import strong_components
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import RecognitionSettings
-from llmprism_tasks.stages.rhythm import PAIR, WHOLE
+from llmprism_tasks.stages.streams import PAIR, WHOLE
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 
@@ -22,7 +22,7 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
 
     Parameters
     ----------
-    rhythms : as `rhythm.stream_rhythms` returns
+    rhythms : as `streams.stream_rhythms` returns
     end_ns : up to when flows could have been seen
 
     Returns

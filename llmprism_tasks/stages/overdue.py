@@ -15,7 +15,7 @@ import polars as pl
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.cut_off import CutOff, cut_off
-from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 STEP_MORE = 0.25

@@ -12,12 +12,12 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import layout, rhythm, signatures, traffic
+from llmprism_tasks.stages import layout, signatures, streams, traffic
 from llmprism_tasks.stages.division import Division, divide
 from llmprism_tasks.stages.laid_out import laid_out
 from llmprism_tasks.windows import Window
 
-PAIR = ["job_id", *rhythm.PAIR]
+PAIR = ["job_id", *streams.PAIR]
 DIGITS = 6
 """Digits of a ratio that say something."""
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.cut_off import CutOff
-from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.stages.streams import PAIR
 
 PACE = 0.02
 """Ratio of a step by which a NIC must be overdue at least: so much do healthy steps vary."""

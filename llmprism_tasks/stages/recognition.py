@@ -15,7 +15,7 @@ from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import identity, links, rhythm, traffic
 from llmprism_tasks.stages.fallen_silent import with_fallen_silent
 from llmprism_tasks.stages.restarts import at_restarts
-from llmprism_tasks.stages.rhythm import PAIR
+from llmprism_tasks.stages.streams import PAIR, stream_rhythms
 from llmprism_tasks.stages.tenants import tenants
 from llmprism_tasks.windows import Window
 
@@ -66,7 +66,7 @@ def at_work(
     if bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     former, running = at_restarts(bulk, window, settings.traffic)
-    rhythms = rhythm.stream_rhythms(running, settings.rhythm)
+    rhythms = stream_rhythms(running, settings.rhythm)
     working = working_pairs(rhythms, window, settings.recognition)
     linking = _linking(working, running, window, settings.recognition)
     if linking.is_empty():
@@ -79,7 +79,7 @@ def at_work(
     between = running.join(linking.select(PAIR), on=PAIR, how="semi")
     nics = nics.join(tenants(nics, steps, between, settings.recognition), on="cluster")
     ever = links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))
-    before = links.weighed(rhythm.stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
+    before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
     followed = pl.concat([pairs.select(PAIR) for pairs in (linking, ever, before.filter("regular"))])
     return tables(nics, _training(nics), bulk.join(followed.unique(), on=PAIR, how="semi"), window)
 

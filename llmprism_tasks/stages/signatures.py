@@ -12,10 +12,10 @@ import polars as pl
 
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import RhythmSettings, Settings
-from llmprism_tasks.stages import rhythm, sizes
+from llmprism_tasks.stages import sizes, streams
 
-PAIR = ["job_id", *rhythm.PAIR]
-STREAM = ["job_id", *rhythm.STREAM]
+PAIR = ["job_id", *streams.PAIR]
+STREAM = ["job_id", *streams.STREAM]
 MAJORITY = 0.5
 """Ratio of its steps that decides what a pair is."""
 
@@ -51,7 +51,7 @@ def stream_steps(flows: pl.DataFrame, periods: pl.DataFrame, settings: Settings)
         .with_columns(recurs=present & (pl.col("fresh").mean().over(STREAM) < settings.parallelism.expert_sizes))
     )
     recurring = classed.with_columns(distinct="size_class").filter("recurs")
-    whole = classed.with_columns(distinct="size_class", size_class=pl.lit(rhythm.WHOLE, pl.Int64))
+    whole = classed.with_columns(distinct="size_class", size_class=pl.lit(streams.WHOLE, pl.Int64))
     # Where sizes recur, the pair as a whole answers nothing: what goes and what comes may be different tensors.
     varying = whole.filter(pl.col("fresh").mean().over(PAIR) >= settings.parallelism.expert_sizes)
     rows = []
@@ -85,8 +85,8 @@ def _missed(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
     What comes back has the same size and altogether about as many bytes; streams without such an answer are absent.
     """
-    streams = flows.group_by(STREAM).agg(size=pl.col("bytes").median(), total=pl.col("bytes").sum())
-    back = streams.select(
+    sent = flows.group_by(STREAM).agg(size=pl.col("bytes").median(), total=pl.col("bytes").sum())
+    back = sent.select(
         "job_id",
         src_addr="dst_addr",
         dst_addr="src_addr",
@@ -98,7 +98,7 @@ def _missed(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     same_bytes = (pl.col("total") / pl.col("back_total")).log().abs() <= settings.answer_bytes
     off = (pl.col("total") / pl.col("back_total")).log().abs()
     answered = (
-        streams.join(back, on=PAIR)
+        sent.join(back, on=PAIR)
         .filter(same_size, same_bytes)
         .sort(*STREAM, off)
         .group_by(STREAM, maintain_order=True)
@@ -139,7 +139,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     carries most; NULL where none recurs), of those that go on through the step `filling_size`, of the others
     `burst_size`; `presence` (ratio of the job's steps)
     """
-    whole = pl.col("size_class") == rhythm.WHOLE
+    whole = pl.col("size_class") == streams.WHOLE
     piped = _piped(steps, settings).with_columns(piped=True)
     judged = steps.join(piped, on=STREAM, how="left").with_columns(pl.col("piped").fill_null(value=False))
     fills = pl.col("spread") >= settings.parallelism.filling_spread
@@ -202,7 +202,7 @@ def relayed(
     """
     hosts = job_members.select("job_id", "addr", "host")
     between, pairs = flows.join(pairs, on="job_id", how="semi"), pairs.select(PAIR)
-    host_pair = {end: f"{end}_host" for end in rhythm.PAIR}
+    host_pair = {end: f"{end}_host" for end in streams.PAIR}
     for end, place in host_pair.items():
         host = hosts.rename({"addr": end, "host": place})
         between, pairs = between.join(host, on=["job_id", end]), pairs.join(host, on=["job_id", end])

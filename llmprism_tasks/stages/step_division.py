@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, rhythm, sizes, traffic
+from llmprism_tasks.stages import completion, sizes, streams, traffic
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.windows import Window
 
@@ -40,7 +40,7 @@ def step_division(
     endpoints, job_steps = division.endpoints, division.job_steps
     base = completion.first_indices(endpoints, job_steps)
     ended = endpoints.filter(completion.IN_WINDOW).select("job_id", "step", src_addr="addr")
-    pair = ["job_id", *rhythm.PAIR]
+    pair = ["job_id", *streams.PAIR]
     divided = completion.step_of_flows(inside, endpoints, job_steps)
     is_bulk = pl.col("bytes") > settings.traffic.control_bytes
     pair_steps = (

@@ -10,7 +10,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, layout, rhythm, traffic
+from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.placement import NIC, placed
@@ -50,7 +50,7 @@ def timeline(
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
     if division is None:
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
-    known = division.flows.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR)
+    known = division.flows.join(pairs.select(*streams.PAIR, "kind"), on=streams.PAIR)
     of_runs = _of_runs(inside, every, division.flows)
     steps, rows = tables(division.endpoints, division.job_steps, of_runs, known, window)
     return steps, rows, breakdown(known, steps.drop_nulls("addr"), jobs, job_members, window)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import rhythm
+from llmprism_tasks.stages.periods import group_periods, in_period
+from llmprism_tasks.stages.streams import TURNS, WHOLE, stream_rhythms
 
 DEFAULT = settings().rhythm
 NICS = [f"n{i:02}" for i in range(20)]
@@ -34,13 +36,13 @@ def chatter(src: str, dst: str, *, total: int, count: int = 40, until: float = 2
 def period_ms(*parts: Iterable[Row], values: RhythmSettings = DEFAULT) -> float | None:
     """Return the period of all records as one group."""
     table = flows(*parts)
-    rhythms = rhythm.stream_rhythms(table, values).with_columns(group=pl.lit("g"))
-    found = rhythm.group_periods(table, rhythms, values)
+    rhythms = stream_rhythms(table, values).with_columns(group=pl.lit("g"))
+    found = group_periods(table, rhythms, values)
     return None if found.is_empty() else round(found["period_ns"].item() / MS, 3)
 
 
 def test_nothing_has_no_rhythm() -> None:
-    none = rhythm.stream_rhythms(flows(), DEFAULT)
+    none = stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()
     assert none.columns[:4] == ["src_addr", "dst_addr", "size_class", "flows"]
 
@@ -49,7 +51,7 @@ def test_each_pair_has_a_rhythm_of_its_own_or_none() -> None:
     table = flows(
         ring("ab", every(1000, count=10)), messages("c", "d", every(300, count=10), MB), chatter("d", "c", total=MB)
     )
-    found = rhythm.stream_rhythms(table, DEFAULT).filter(size_class=rhythm.WHOLE).sort("src_addr", "dst_addr")
+    found = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE).sort("src_addr", "dst_addr")
     assert found.select("src_addr", "dst_addr").rows() == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     assert found["period_ns"].to_list() == [1000 * MS, 1000 * MS, 300 * MS, None]
     assert found["bursts"].to_list() == [10, 10, 10, 0]
@@ -115,9 +117,9 @@ def test_buckets_of_one_burst_are_no_steps() -> None:
 def test_bursts_that_are_over_after_seconds_may_be_buckets(count: int, silence: float, found: float | None) -> None:
     """Silent for two periods, they are over; ten of a second each have gone on for long enough."""
     table = flows(ring("ab", every(1000, count=count), parts=1))
-    rhythms = rhythm.stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    rhythms = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
     until_ns = WINDOW.start_ns + round((count - 1 + silence) * 1000) * MS
-    periods = rhythm.group_periods(table, rhythms, DEFAULT, until_ns=until_ns)["period_ns"].to_list()
+    periods = group_periods(table, rhythms, DEFAULT, until_ns=until_ns)["period_ns"].to_list()
     assert periods == ([] if found is None else [found * MS])
 
 
@@ -152,7 +154,7 @@ def halves(addrs: str, skipped: int) -> list[Row]:
 def test_pairs_that_see_more_fast_or_more_slow_steps_agree_on_their_mean_period() -> None:
     """Medians are 1,000 ms for one half of the NICs, 2,000 for the other."""
     table = flows(halves("ab", 0), halves("cd", 3))
-    found = rhythm.stream_rhythms(table, DEFAULT).filter(size_class=rhythm.WHOLE)
+    found = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE)
     assert set(found["period_ns"] // MS) == {1000, 2000}
     assert period_ms(halves("ab", 0), halves("cd", 3)) == pytest.approx(1518, abs=45)
 
@@ -179,60 +181,60 @@ def kept(*streams: Stream, group_period: float = 1000, bursts: int = 10) -> list
     ]
     rhythms = pl.DataFrame(rows, schema=["group", "src_addr", "dst_addr", *columns], orient="row")
     periods = pl.DataFrame({"group": ["g"], "period_ns": [group_period * MS]})
-    return sorted(rhythm.in_period(rhythms, periods, DEFAULT)["size_class"])
+    return sorted(in_period(rhythms, periods, DEFAULT)["size_class"])
 
 
 @pytest.mark.parametrize(("period", "found"), [(1095, True), (1105, False), (915, True), (905, False)])
 def test_a_pair_has_its_group_s_period_within_the_tolerance(period: float, found: bool) -> None:
-    assert kept((rhythm.WHOLE, period, 2000, 100)) == [rhythm.WHOLE] * found
-    assert kept((rhythm.WHOLE, 2000, period, 100)) == [rhythm.WHOLE] * found, "as its median or as its mean"
+    assert kept((WHOLE, period, 2000, 100)) == [WHOLE] * found
+    assert kept((WHOLE, 2000, period, 100)) == [WHOLE] * found, "as its median or as its mean"
 
 
 def test_a_pair_with_the_period_as_a_whole_needs_no_parts() -> None:
-    assert kept((rhythm.WHOLE, 1000, 1000, 300), (0, 1000, 1000, 300), (1, 1000, 1000, 200)) == [rhythm.WHOLE]
+    assert kept((WHOLE, 1000, 1000, 300), (0, 1000, 1000, 300), (1, 1000, 1000, 200)) == [WHOLE]
 
 
 def test_the_parts_of_a_pair_with_another_period_stand_for_it() -> None:
-    assert kept((rhythm.WHOLE, 100, 100, 10), (0, 1000, 1000, 300), (1, 100, 100, 10)) == [0]
+    assert kept((WHOLE, 100, 100, 10), (0, 1000, 1000, 300), (1, 100, 100, 10)) == [0]
 
 
-@pytest.mark.parametrize(("longer", "found"), [(-1, [rhythm.WHOLE]), (1, [1])])
+@pytest.mark.parametrize(("longer", "found"), [(-1, [WHOLE]), (1, [1])])
 def test_a_pair_that_is_busy_for_most_of_the_period_yields_to_its_compact_sizes(
     longer: float, found: list[int]
 ) -> None:
     busy = 1000 * DEFAULT.compact + longer
-    assert kept((rhythm.WHOLE, 1000, 1000, busy), (0, 1000, 1000, 800), (1, 1000, 1000, 100)) == found
+    assert kept((WHOLE, 1000, 1000, busy), (0, 1000, 1000, 800), (1, 1000, 1000, 100)) == found
 
 
-@pytest.mark.parametrize(("bursts", "found"), [(8, [1]), (7, [rhythm.WHOLE])])
+@pytest.mark.parametrize(("bursts", "found"), [(8, [1]), (7, [WHOLE])])
 def test_a_compact_size_that_is_missing_in_some_bursts_stands_for_no_pair(bursts: int, found: list[int]) -> None:
     """Records that the collector merged or split in a tenth of ten steps, and one at the edge of the data."""
-    assert kept((rhythm.WHOLE, 1000, 1000, 800), (1, 1000, 1000, 100), bursts=bursts) == found
+    assert kept((WHOLE, 1000, 1000, 800), (1, 1000, 1000, 100), bursts=bursts) == found
 
 
 def test_a_pair_without_compact_sizes_keeps_its_own_rhythm() -> None:
-    assert kept((rhythm.WHOLE, 1000, 1000, 850), (0, 1000, 1000, 800)) == [rhythm.WHOLE]
+    assert kept((WHOLE, 1000, 1000, 850), (0, 1000, 1000, 800)) == [WHOLE]
 
 
 def test_turns_stand_for_a_pair_that_has_no_rhythm_as_a_whole() -> None:
-    turns, micro_batches = (rhythm.TURNS, 1000, 1000, 900), (rhythm.WHOLE, 30, 30, 1)
-    assert kept(micro_batches, turns) == [rhythm.TURNS]
-    assert kept((rhythm.WHOLE, 1000, 1000, 900), turns) == [rhythm.WHOLE]
+    turns, micro_batches = (TURNS, 1000, 1000, 900), (WHOLE, 30, 30, 1)
+    assert kept(micro_batches, turns) == [TURNS]
+    assert kept((WHOLE, 1000, 1000, 900), turns) == [WHOLE]
 
 
 def test_a_pair_is_looked_at_as_a_whole_and_by_each_size_that_recurs() -> None:
     """Gradients of two sizes make up a ring's burst; what comes once (the first weights) is no stream."""
     table = flows(ring("ab", every(1000, count=10)), messages("a", "b", [500], 60 * MB))
-    found = rhythm.stream_rhythms(table, DEFAULT).filter(src_addr="a").sort("size_class")
-    assert found["size_class"].to_list() == [rhythm.WHOLE, 0, 1]
+    found = stream_rhythms(table, DEFAULT).filter(src_addr="a").sort("size_class")
+    assert found["size_class"].to_list() == [WHOLE, 0, 1]
     assert found["flows"].to_list() == [81, 40, 40]
     assert found["common_size"].unique().to_list() == [80 * MB * 2 // 12]
     assert found["common_share"].unique().to_list() == pytest.approx([533 / 860], rel=0.01)
 
 
 def test_a_pair_of_one_size_is_looked_at_once() -> None:
-    found = rhythm.stream_rhythms(flows(messages("a", "b", every(1000, count=10), MB)), DEFAULT)
-    assert found["size_class"].to_list() == [rhythm.WHOLE]
+    found = stream_rhythms(flows(messages("a", "b", every(1000, count=10), MB)), DEFAULT)
+    assert found["size_class"].to_list() == [WHOLE]
 
 
 @pytest.mark.parametrize(("share", "streams"), [(0.049, 1), (0.051, 2)])
@@ -242,14 +244,14 @@ def test_sizes_that_carry_little_are_not_looked_at(share: float, streams: int) -
     table = flows(
         messages("a", "b", every(1000, count=10), 100 * MB - small), messages("a", "b", every(1000, count=10), small)
     )
-    assert rhythm.stream_rhythms(table, DEFAULT).filter(pl.col("size_class") >= 0).height == streams
+    assert stream_rhythms(table, DEFAULT).filter(pl.col("size_class") >= 0).height == streams
 
 
 def test_gradients_beside_blocks_of_context_are_told_by_their_sizes() -> None:
     """Blocks of 4 MB go round throughout, each 50 ms, also between gradients: the pair as a whole is never quiet."""
     blocks = [row for src, dst in ("ab", "ba") for row in messages(src, dst, every(50, count=240), 4 * MB)]
     table = flows(blocks, ring("ab", every(1000, count=12, start=700)))
-    whole = rhythm.stream_rhythms(table, DEFAULT).filter(size_class=rhythm.WHOLE)
+    whole = stream_rhythms(table, DEFAULT).filter(size_class=WHOLE)
     assert 1000 * MS not in whole["period_ns"].to_list()
     assert ends_ms(steps(table)) == [1000 * i + 800 for i in range(12)]
 
@@ -313,7 +315,7 @@ def test_a_pipeline_whose_gradients_leave_no_host_has_steps_where_it_turns(nics:
 
 
 def test_turns_are_a_row_of_each_pair_that_is_answered() -> None:
-    found = rhythm.stream_rhythms(flows(stages("abc", STEPS)), DEFAULT).filter(size_class=rhythm.TURNS)
+    found = stream_rhythms(flows(stages("abc", STEPS)), DEFAULT).filter(size_class=TURNS)
     assert set(found.select("src_addr", "dst_addr").iter_rows()) == {("a", "b"), ("b", "a"), ("b", "c"), ("c", "b")}
     assert found["period_ns"].unique().to_list() == [700 * MS]
     assert found["bursts"].unique().to_list() == [10]
@@ -324,9 +326,7 @@ def test_only_what_is_sent_in_one_size_turns(odd: float, turning: int) -> None:
     """The embedding of first and last stage is a second size on the pair, once a step, with this share of the bytes."""
     embedding = round(128 * MB * odd / (1 - odd))
     rows = [row for src, dst in ("ab", "ba") for row in messages(src, dst, [begin + 600 for begin in STEPS], embedding)]
-    found = rhythm.stream_rhythms(flows(stages("ab", STEPS, micro_batches=16), rows), DEFAULT).filter(
-        size_class=rhythm.TURNS
-    )
+    found = stream_rhythms(flows(stages("ab", STEPS, micro_batches=16), rows), DEFAULT).filter(size_class=TURNS)
     assert found.height == turning
 
 
@@ -335,7 +335,7 @@ def test_what_nothing_answers_does_not_turn() -> None:
     larger = [(*row[:4], 9 * MB) for row in stages("ab", STEPS) if row[2] == "b"]
     fewer = [row for row in stages("ab", STEPS) if row[2] == "b" and row[0] % 700 < 220]
     for back in ([], larger, fewer):
-        assert rhythm.stream_rhythms(flows(there, back), DEFAULT).filter(size_class=rhythm.TURNS).is_empty()
+        assert stream_rhythms(flows(there, back), DEFAULT).filter(size_class=TURNS).is_empty()
 
 
 def exchanges(*links: str) -> list[Row]:

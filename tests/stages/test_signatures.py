@@ -12,7 +12,7 @@ from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.stages import rhythm, signatures
+from llmprism_tasks.stages import signatures, streams
 
 PERIOD, STEPS = 1000, 12
 BEGINS = every(PERIOD, count=STEPS)
@@ -61,7 +61,7 @@ def evenly(spread: float, count: int) -> list[float]:
 def test_a_pair_is_described_as_a_whole_and_by_its_recurring_sizes() -> None:
     rows = signatures.stream_steps(numbered(ring("ac", BEGINS)), PERIODS, settings()).filter(src_addr="a", step=3)
     whole, small, large = rows.sort("size_class").iter_rows(named=True)
-    assert [row["size_class"] for row in (whole, small, large)] == [rhythm.WHOLE, 0, 1]
+    assert [row["size_class"] for row in (whole, small, large)] == [streams.WHOLE, 0, 1]
     assert [row["records"] for row in (whole, small, large)] == [8, 4, 4]
     assert (whole["distinct"], whole["share"], whole["job_steps"]) == (2, 1, STEPS)
     assert small["share"] == pytest.approx(1 / 3)

@@ -9,7 +9,7 @@ from functools import cached_property
 import polars as pl
 
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, layout, rhythm, traffic
+from llmprism_tasks.stages import completion, layout, rhythm, streams, traffic
 from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.stages.own_work import own_work
@@ -101,7 +101,7 @@ def gather(
     endpoints = completion.endpoint_steps(numbered, window, settings)
     job_steps = completion.job_steps(endpoints, window, settings)
     return Evidence(
-        flows=bulk.join(pairs.select(*rhythm.PAIR, "kind"), on=rhythm.PAIR),
+        flows=bulk.join(pairs.select(*streams.PAIR, "kind"), on=streams.PAIR),
         steps=_spans(endpoints, "job_id", "addr").rename({"step": "step_index"}),
         history=_spans(job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),

@@ -1,0 +1,111 @@
+"""Lining up: the bursts of a group's streams that fall together make its steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.periods import CUT_OFF
+from llmprism_tasks.stages.streams import STREAM
+
+ELSEWHERE = 0.25
+"""Ratio of the period from which on two streams end at different places of the step: pipeline stages synchronise within
+a fifth of it, the forward pass ends a third of it from either end."""
+
+BRIEF = 0.05
+"""Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
+
+
+def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
+
+    Parts of pairs that end elsewhere in the step than the group's leader are left out: they are what goes on in one
+    half of it, such as parameters that are gathered in the forward pass.
+    """
+    stream = ["group", *STREAM]
+    leading = table.join(_leaders(table, settings), on=stream, how="semi").select("group", "end_ns", leader_ns="end_ns")
+    delayed = (
+        table.sort("end_ns")
+        .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
+        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
+        .with_columns(typical=_typical_phase().over(stream))
+        .filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+        .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("period_ns"))
+        .sort("group", "moment", *STREAM)
+    )
+    apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("period_ns") / 4
+    return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
+
+
+def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Join beats that are parts of one step, drop those that are none, and number the rest."""
+    beats = (
+        table.group_by("group", "beat")
+        .agg(pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
+        .sort("group", "beat")
+        .with_columns(
+            share=pl.col("bytes") / pl.col("bytes").median().over("group"),
+            quiet_ns=pl.col("threshold_ns").min().over("group"),
+            since_ns=pl.col("window_start_ns").min().over("group"),
+        )
+    )
+    new = np.ones(beats.height, dtype=bool)
+    group, part = beats["group"].to_numpy(), beats["share"].to_numpy()
+    total = 0.0
+    for i in range(beats.height):  # beats of all jobs: a few hundred a minute and job
+        joins = i > 0 and group[i] == group[i - 1] and total < settings.least_whole
+        if joins and total + part[i] <= 1 + settings.byte_tolerance:
+            new[i] = False
+            total += part[i]
+        else:
+            total = part[i]
+    cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
+    whole = (
+        beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
+        .with_columns(whole_share=pl.col("share").sum().over("whole"))
+        .filter((pl.col("whole_share") >= settings.least_step) | cut_off)
+        .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
+    )
+    return whole.select("group", "beat", "step")
+
+
+def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Choose the stream of each group by which the others are lined up.
+
+    It is the one that shows most steps; among parts, of those that show about as many the briefest: what comes once a
+    step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that carries
+    most is there in every window, and always leads to the same place in the step.
+    """
+    part, most = pl.col("size_class") >= 0, pl.col("shown").max().over("group", "part")
+    brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
+    chosen = (
+        table.group_by("group", *STREAM)
+        .agg(
+            pl.col("clarity", "period_ns").first(),
+            pl.col("bytes").median(),
+            shown=pl.len(),
+            lasts=(pl.col("end_ns") - pl.col("start_ns")).median(),
+        )
+        .with_columns(part=part)
+        .with_columns(
+            shown=pl.when("part").then(pl.col("shown") + CUT_OFF >= settings.least_whole * most).otherwise("shown"),
+            brief=brief,
+            lasts=pl.when(brief).then("lasts").otherwise(0.0),
+            bytes=pl.when(pl.col("part") & ~brief).then("bytes").otherwise(0.0),
+        )
+    )
+    order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", *STREAM]
+    falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
+    return (
+        chosen.sort(order, descending=falling).group_by("group", maintain_order=True).first().select("group", *STREAM)
+    )
+
+
+def _typical_phase() -> pl.Expr:
+    """Return the median of phases on a circle: just under half a period late and just over it are neighbours."""
+    turn = 2 * np.pi * pl.col("phase")
+    centre = pl.arctan2(turn.sin().mean(), turn.cos().mean()) / (2 * np.pi)
+    off = pl.col("phase") - centre
+    typical: pl.Expr = centre + (off - off.round()).median()
+    return typical

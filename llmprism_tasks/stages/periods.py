@@ -1,0 +1,164 @@
+"""Periods: what the streams of a group of NICs agree on, and which of them keep it."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.methods import bursts
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.streams import PAIR, TURNS, WHOLE
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
+
+CUT_OFF = 1
+"""Bursts that a stream may show less than another because the data begin, or end, between the two."""
+
+OVER = 2.0
+"""Periods of silence after which a stream is not waiting for its next burst any more."""
+
+
+def group_periods(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0
+) -> pl.DataFrame:
+    """Find each group's period: the longest of those that about the most of its NICs agree on.
+
+    The longest, because pipeline pairs also repeat once per micro-batch; agreed on by most, because a NIC that does not
+    take part in it cannot be in the step. A period in which next to nothing moves, that does not go on for most of the
+    time or is over after seconds (buckets of one burst), or beside which most bytes follow none, is not the step's:
+    better no steps than invented ones.
+
+    Where half of the steps seen are slower than the others, chance decides to which half a pair's median belongs; their
+    mean is the same for all. A period seen two or three times counts where no other is.
+
+    Parameters
+    ----------
+    flows : the flows that `rhythms` was found in
+    rhythms : as `stream_rhythms` returns, with a column `group`
+    until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them
+
+    Returns
+    -------
+    `group`, `period_ns`; groups without a common period are absent
+    """
+    first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
+    lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
+    at_work = pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns")
+    long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
+    goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
+    periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
+    several, few = (periodic.filter((pl.col("bursts") > bursts.FEW) == many) for many in (True, False))
+    found = _agreed(flows, rhythms, several, settings)
+    for others in (several.with_columns(period_ns="mean_period_ns"), few):
+        left = others.join(found, on="group", how="anti")
+        found = pl.concat([found, _agreed(flows, rhythms, left, settings)])
+    return found.sort("group")
+
+
+def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
+
+    Of a pair that has it as a whole its parts are left out, unless they alone are quiet for most of the period: they
+    are its gradients, and other traffic fills the step.
+    """
+    fits = same_period("period_ns", "group_period_ns", settings) | same_period(
+        "mean_period_ns", "group_period_ns", settings
+    )
+    kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
+    part = pl.col("size_class") >= 0
+    # Records of one size that the collector merged or split in some steps are not there in all of them.
+    complete = ~part | (pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR))
+    compact = pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns")
+    return (
+        kept.with_columns(compact=compact & complete)
+        .filter(pl.col("compact") | ~pl.col("compact").any().over(PAIR))
+        .filter(~part | part.all().over(PAIR))
+        .filter((pl.col("size_class") != TURNS) | ~(pl.col("size_class") == WHOLE).any().over(PAIR))
+        .drop("compact")
+    )
+
+
+def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
+    same: pl.Expr = (pl.col(left) / pl.col(right)).log().abs() <= float(np.log1p(settings.same_period))
+    return same
+
+
+def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
+
+
+def _agreed(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
+    slotted = periodic.with_columns(
+        slot=(pl.col("period_ns").log() / np.log1p(settings.same_period)).floor().cast(pl.Int64)
+    )
+    ends = ends_of(rhythms).group_by("group").agg(endpoints=pl.col("addr").n_unique())
+    slots = pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
+    total = rhythms.filter(pl.col("size_class") == WHOLE).group_by("group").agg(total=pl.col("bytes").sum())
+    carried = slots.group_by("group", "slot").agg(carried=pl.col("bytes").sum()).join(total, on="group")
+    support = (
+        ends_of(slots, "slot", "period_ns", "clarity")
+        .group_by("group", "slot")
+        .agg(supporters=pl.col("addr").n_unique(), period_ns=pl.col("period_ns").median())
+        .join(ends, on="group")
+        .join(carried.filter(pl.col("carried") >= settings.least_share * pl.col("total")), on=["group", "slot"])
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
+    )
+    longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()
+    agreed = periodic.join(longest.select("group", around=pl.col("period_ns")), on="group").filter(
+        same_period("period_ns", "around", settings)
+    )
+    enough = _explained(flows, rhythms, periodic, longest, settings).filter(
+        pl.col("explained") >= settings.least_explained
+    )
+    return agreed.join(enough, on="group", how="semi").group_by("group").agg(pl.col("period_ns").median()).sort("group")
+
+
+def _explained(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return for each group the share of bytes that its period explains: `group`, `explained`.
+
+    It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
+    whose bytes never repeat): if it was seen often, for among many pairs that send at random some always seem to have
+    one, and so often as those two or three times all send.
+    """
+    around, size_class = periods.select("group", around=pl.col("period_ns")), pl.col("size_class")
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
+    repeats = (
+        periodic.join(around, on="group")
+        .filter(pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period))
+        .group_by(PAIR)
+        .agg(
+            repeating=pl.max_horizontal(
+                _bytes_of(WHOLE), _bytes_of(TURNS), pl.col("bytes").filter(size_class >= 0).sum()
+            )
+        )
+    )
+    often = periodic.filter(pl.col("bursts") > bursts.FEW).select("group").unique()
+    rest = pairs.join(repeats, on=PAIR, how="anti").join(often, on="group", how="semi")
+    slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
+        *PAIR, ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor().alias("slot")
+    )
+    counts = (
+        slots.len().group_by(PAIR).agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
+    )
+    periods_of = (pl.col("last_ns") - pl.col("first_ns")) / pl.col("around")
+    mean = pl.col("total") / periods_of
+    steady = (
+        rest.join(counts, on=PAIR)
+        .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
+        .select(*PAIR, repeating="bytes")
+    )
+    known = pl.concat([repeats, steady])
+    return (
+        pairs.join(known, on=PAIR, how="left")
+        .group_by("group")
+        .agg(explained=pl.col("repeating").sum() / pl.col("bytes").sum())
+    )
+
+
+def _bytes_of(size_class: int) -> pl.Expr:
+    return pl.col("bytes").filter(pl.col("size_class") == size_class).sum()
