@@ -204,22 +204,31 @@ def test_sound_rows_hold_in_a_file_and_in_a_lake(warehouse: Warehouse) -> None:
     assert store.read(warehouse, "validation_results", WINDOW).equals(results)
 
 
-def test_an_empty_window_holds(warehouse: Warehouse) -> None:
+def test_an_empty_window_holds(file: Warehouse) -> None:
     nothing = changed("windows", rows_read=0, rows_landed=0, rows_quarantined=0, rows_duplicate=0)(sound())
-    store.replace(warehouse, WINDOW, {"windows": nothing})
-    results = validation.validate(warehouse, WINDOW, SUITES)
+    store.replace(file, WINDOW, {"windows": nothing})
+    results = validation.validate(file, WINDOW, SUITES)
     assert results["success"].all()
     assert results["unexpected_count"].fill_null(0).sum() == 0
 
 
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    return open_warehouse(str(tmp_path_factory.mktemp("breaking") / "w.duckdb"), lock_wait_s=20)
+
+
 @pytest.mark.parametrize("expectation", BREAKING)
-def test_each_expectation_can_fail(file: Warehouse, expectation: str) -> None:
-    table = expectation.partition(".")[0]
+def test_each_expectation_can_fail(one_file: Warehouse, expectation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held on its own: Great Expectations takes as long for each of a suite as for all of these rows."""
+    table, _, name = expectation.partition(".")
+    whole = validation.suite(table)
+    alone = whole | {"expectations": [one for one in whole["expectations"] if one["meta"]["name"] == name]}
+    monkeypatch.setattr(validation, "suite", {table: alone}.get)
     rows = sound()
-    store.replace(file, WINDOW, rows | {table: BREAKING[expectation](rows)})
-    results = validation.validate(file, WINDOW, [table])
-    assert expectation in failed(results)
-    assert "error" not in "".join(results["observed"])
+    store.replace(one_file, WINDOW, rows | {table: BREAKING[expectation](rows)})
+    results = validation.validate(one_file, WINDOW, [table])
+    assert failed(results) == [expectation]
+    assert "error" not in results["observed"].item()
 
 
 def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:
