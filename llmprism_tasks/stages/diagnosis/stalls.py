@@ -92,12 +92,15 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
 def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return what is lost where another replica is the latest in every step; None if as much is normal.
 
-    Not in pipelines, of which the first micro-batch is measured alone: it says nothing of their sum.
+    Not in pipelines, of which the first micro-batch is measured alone: it says nothing of their sum. And the job must
+    pay for it: a step in which somebody is later is longer by most of that.
     """
     hosts = steps["host"].value_counts()["count"]
     loss = float((steps["late_ns"] / steps["length_ns"]).median())  # type: ignore[arg-type]
     same = float(hosts.max()) > MOST * steps.height  # type: ignore[arg-type]
     if not steps["whole"].all() or steps.height < settings.least_steps or same or loss < settings.least_uneven:
+        return None
+    if not _paid(steps):
         return None
     return {
         "job_id": job_id,
@@ -112,6 +115,14 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
         "dealing them out by length, would give most of it back.",
         "confidence": 1.0,
     }
+
+
+def _paid(steps: pl.DataFrame) -> bool:
+    """Tell whether the steps in which somebody is later than usual are longer than the others by most of that."""
+    later = pl.col("late_ns") > pl.col("late_ns").median()
+    typical = steps.group_by(later=later).agg(pl.col("late_ns", "length_ns").median()).sort("later")
+    by = typical.select(pl.col("late_ns", "length_ns").diff().last()).row(0)
+    return None not in by and by[1] >= MOST * by[0]
 
 
 def _span(steps: pl.DataFrame) -> dict[str, Any]:
