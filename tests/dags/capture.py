@@ -15,7 +15,7 @@ from llmprism_tasks.windows import Window
 
 MINUTE_NS = 60_000_000_000
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "real" / "dp2pp4_healthy"  # the smallest
-WINDOWS = [Window(minute * MINUTE_NS, MINUTE_NS) for minute in (29919505, 29919506, 29919507)]
+WINDOWS = [Window(minute * MINUTE_NS, MINUTE_NS) for minute in (29919505, 29919506)]
 
 
 def drop(folder: Path) -> None:

@@ -75,12 +75,12 @@ def test_an_unreadable_file_fails_landing_at_once_and_changes_nothing(
 
 
 def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: Any, capture: Path) -> None:
-    flows_file(capture, WINDOWS[2]).unlink()
-    done = run(minute, WINDOWS[2])
+    flows_file(capture, WINDOWS[1]).unlink()
+    done = run(minute, WINDOWS[1])
 
     assert done.state == "success", states(done)
     assert states(done)["each_batch.timeline"] in {"success", "skipped"}
-    (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[2]).to_dicts()
+    (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[1]).to_dicts()
     assert (row["status"], row["rows_read"]) == ("done", 0)
     assert "not all have arrived" in row["reason"]
 
