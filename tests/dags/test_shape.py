@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ def test_parsing_loads_no_heavy_library(project: Path, module: str) -> None:
 
 
 def test_parsing_takes_less_than_half_a_second(bag: Any) -> None:
-    assert sum(stat.duration.total_seconds() for stat in bag.dagbag_stats) < 0.5
+    """Of the processor's time, whatever else is running."""
+    began = time.process_time()
+    for file in {dag.fileloc for dag in bag.dags.values()}:
+        bag.process_file(file, only_if_updated=False)
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize("dag_id", ["llmprism_minute", "llmprism_demo_feed"])
