@@ -187,8 +187,10 @@ def test_a_truth_that_is_not_there_is_named(analyzed: str, capsys: pytest.Captur
 
 
 def test_a_topology_of_other_machines_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    pl.read_parquet(REAL / "flows_coarse.parquet").head(20).write_parquet("few.parquet")
     Path("topology.csv").write_text("addr,host\n192.168.0.1,h\n", encoding="utf-8")
-    assert cli.main([*ANALYZE, "--topology", "topology.csv", "--warehouse", "w.duckdb"]) == 0
+    arguments = ["--flows", "few.parquet", "--topology", "topology.csv", "--warehouse", "w.duckdb"]
+    assert cli.main(["analyze", *arguments]) == 0
     assert "none of the 1 NICs of topology.csv is among the" in caplog.text
 
 
