@@ -10,6 +10,7 @@ from accuracy.families import TROUBLES
 from accuracy.runs import Result, Source, capture_sources, family_sources, kept, version
 from accuracy.tables import MISSED, shown, table
 from accuracy.tallies import LEAST_EFFECT, culprits, missed
+from llmprism_tasks.kinds import KINDS
 
 EXPLAINED = Path(__file__).with_name("diagnosis_explained.md")
 """What no measurement changes: the split of a step, the kinds, how a culprit is found and priced."""
@@ -22,12 +23,20 @@ def write_diagnosis(out: Path, seeds: Sequence[int] | None, folders: Sequence[Pa
     results = [result for _, result in families + captures]
     sections = [
         EXPLAINED.read_text(encoding="utf-8").rstrip(),
+        *_kinds(),
         *_how(results),
         *_families(families),
         *_captures(captures),
     ]
     out.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     return out
+
+
+def _kinds() -> Iterator[str]:
+    yield "## What to do next"
+    yield table(
+        ("kind", "the subject", "what to do"), ((f"`{name}`", one.words, one.next) for name, one in KINDS.items())
+    )
 
 
 def _measured(sources: Iterator[Source] | Sequence[Source]) -> list[tuple[Source, Result]]:

@@ -178,7 +178,7 @@ FAMILIES: Mapping[str, Family] = {
 """By name, in the order of the page."""
 
 TROUBLES: Mapping[str, Family] = {
-    name: Family(sentence, content, CULPRITS, minutes=troubles.MINUTES, published=4, methods=("joint",))
+    name: Family(sentence, content, CULPRITS, minutes=troubles.MINUTES, published=2, methods=("joint",))
     for name, (sentence, content) in troubles.TROUBLES.items()
 } | {
     "healthy": Family(
@@ -186,7 +186,7 @@ TROUBLES: Mapping[str, Family] = {
         troubles.healthy,
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
-        published=4,
+        published=2,
         methods=("joint",),
     )
 }
