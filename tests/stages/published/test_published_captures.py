@@ -18,7 +18,8 @@ CAPTURE = Path(__file__).parents[2] / "data" / "real" / "ddp4_healthy"
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     place = str(tmp_path_factory.mktemp("published") / "w.duckdb")
     places = ["--flows", str(CAPTURE / "flows.parquet"), "--topology", str(CAPTURE / "topology.csv")]
-    assert main(["analyze", *places, "--warehouse", place, "--set", "method.name=published"]) == 0
+    changes = ["--set", "method.name=published", "--set", "window.length_s=120"]
+    assert main(["analyze", *places, "--warehouse", place, *changes]) == 0
     return open_warehouse(place, lock_wait_s=10)
 
 
