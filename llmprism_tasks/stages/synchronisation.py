@@ -93,7 +93,7 @@ def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     messages : `part`, `job_id`, `addr`, `peer`, `kind`, `start_ns`, `end_ns`, `bytes`
-    parts : `part`, `job_id`, `addr`, `step_index`, `dp_group`, `sharded`, `step_start_ns`
+    parts : `part`, `job_id`, `addr`, `step_index`, `dp_group`, `sharded`, `step_start_ns`, `step_end_ns`
 
     Returns
     -------
@@ -106,13 +106,15 @@ def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     found = rounds(gradients, groups_of(parts, gradients)).with_columns(
         lead_ns=pl.col("begin_ns") - pl.col("came_ns"), first_ns="came_ns"
     )
-    rows = found.join(parts.select("part", "sharded", "step_start_ns"), on="part")
+    rows = found.join(parts.select("part", "sharded", "step_start_ns", "step_end_ns"), on="part")
     last = _exposed(rows.filter(~pl.col("sharded")))
     found = pl.concat([last, rows.filter("sharded").select(last.columns)]).sort("begin_ns")
     others = messages.filter(pl.col("kind") != "dp").select("part", done_ns="end_ns").sort("done_ns")
     done = found.join_asof(others, left_on="begin_ns", right_on="done_ns", by="part", check_sortedness=False)
     start = pl.max_horizontal(pl.col("begin_ns") - pl.col("lead_ns"), "done_ns", "step_start_ns")
-    return done.with_columns(start_ns=start).select(
+    # Where steps were cut apart, the last one may come after this one's step.
+    begin = pl.min_horizontal("begin_ns", "step_end_ns")
+    return done.with_columns(start_ns=pl.min_horizontal(start, begin), begin_ns=begin).select(
         "part",
         "group",
         "round",
@@ -140,5 +142,5 @@ def _exposed(rounds_: pl.DataFrame) -> pl.DataFrame:
         pl.col("end_ns").max(),
         pl.col("lead_ns").max(),
         pl.col("last").get(ahead),
-        pl.col("step_start_ns").first(),
+        pl.col("step_start_ns", "step_end_ns").first(),
     )
