@@ -52,6 +52,7 @@ accuracy: setup
 
 diagnosis: setup
 	-@$(BIN)/python -m accuracy run --families troubles captures $(if $(FOLDERS),--folders $(FOLDERS))
+	-@$(BIN)/python -m accuracy prices
 	@$(BIN)/python -m accuracy diagnosis $(if $(FOLDERS),--folders $(FOLDERS))
 
 clean:

@@ -1,4 +1,4 @@
-"""`python -m accuracy run`, `wrong`, `page` or `diagnosis`: measure, say what is wrong in words, or write a page."""
+"""`python -m accuracy run`, `prices`, `wrong`, `page` or `diagnosis`: measure, say what is wrong, or write a page."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from pathlib import Path
 from rich.console import Console
 
 from accuracy.diagnosis_page import write_diagnosis
-from accuracy.families import FAMILIES, TROUBLES
+from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, TROUBLES
 from accuracy.faults import wrongs
 from accuracy.page import write_page
+from accuracy.prices import prices
 from accuracy.running import run_missing
-from accuracy.runs import EVERY_FAMILY, METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources, kept
+from accuracy.runs import (
+    EVERY_FAMILY,
+    METHODS,
+    PROJECT,
+    Source,
+    capture_sources,
+    curve_sources,
+    family_sources,
+    keep_prices,
+    kept,
+)
 
 GROUPS = (*FAMILIES, "curves", "captures")
 """What the page on accuracy is made of; troubles are run when they are named."""
@@ -25,7 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code: 1 if a run failed."""
     arguments = _parser().parse_args(argv)
     failed: list[str] = []
-    if arguments.command == "run":
+    if arguments.command == "prices":
+        for seed in arguments.seeds or [FIRST_PUBLISHED_SEED]:
+            keep_prices(seed, list(prices(seed=seed)))
+    elif arguments.command == "run":
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
     elif arguments.command == "wrong":
         for source in _sources(arguments):
@@ -66,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         chosen.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
     page = commands.add_parser("page", parents=[common])
     page.add_argument("--out", type=Path, default=PROJECT / "docs" / "accuracy.md")
+    commands.add_parser("prices", parents=[common])
     diagnosis = commands.add_parser("diagnosis", parents=[common])
     diagnosis.add_argument("--out", type=Path, default=PROJECT / "docs" / "diagnosis.md")
     return parser

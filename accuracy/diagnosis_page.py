@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accuracy.families import TROUBLES
-from accuracy.runs import Result, Source, capture_sources, family_sources, kept, version
+from accuracy.families import FIRST_PUBLISHED_SEED, TROUBLES
+from accuracy.runs import Result, Source, capture_sources, family_sources, kept, kept_prices, version
 from accuracy.tables import MISSED, shown, table
 from accuracy.tallies import LEAST_EFFECT, culprits, missed
 from llmprism_tasks.kinds import KINDS
@@ -27,6 +27,7 @@ def write_diagnosis(out: Path, seeds: Sequence[int] | None, folders: Sequence[Pa
         *_how(results),
         *_families(families),
         *_captures(captures),
+        *_prices(seeds),
     ]
     out.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     return out
@@ -116,6 +117,23 @@ def _captures(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
         told = "; ".join(_told(row) for row in faults) or "nothing is wrong"
         rows.append((source.label, told, str(false) if false else "none"))
     yield table(("capture", "what was wrong, and what was said", "false"), rows)
+
+
+def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
+    rows = [row for seed in seeds or [FIRST_PUBLISHED_SEED] for row in kept_prices(seed)]
+    yield "## What it costs"
+    yield (
+        "What the replay says a repair would give back, against what the fault truly cost: the same job and seed with "
+        "the fault and without it (`accuracy/prices.py`, `python -m accuracy prices`). Replicas: 8 GPUs, data-parallel; "
+        "pipelines: 4 stages, 4 replicas; tensors: 8 GPUs a host, 2 stages, 2 replicas."
+    )
+    yield table(("job", "fault", "true GPU-s", "by replay", "error"), map(_price, rows)) if rows else "Not measured."
+
+
+def _price(row: Mapping[str, Any]) -> list[str]:
+    said = row["recoverable_gpu_s"]
+    told = ["-", "not priced"] if said is None else [f"{said:,.1f}", f"{100 * row['error']:+.1f} %"]
+    return [row["job"], f"{row['fault']}, {row['slower']:.1f} times", f"{row['true_gpu_s']:,.1f}", *told]
 
 
 def _told(row: Mapping[str, Any]) -> str:

@@ -107,6 +107,20 @@ def kept(source: Source, method: str, *, of_any_version: bool = False) -> Result
     return None
 
 
+def keep_prices(seed: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write what replays said of faults, as `prices.prices` yields it."""
+    file = KEPT / version() / f"prices-{seed}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(list(rows)), encoding="utf-8")
+
+
+def kept_prices(seed: int) -> list[dict[str, Any]]:
+    """Return what was kept last of a seed's prices; empty if nothing was."""
+    files = sorted(KEPT.glob(f"*/prices-{seed}.json"), key=lambda file: file.stat().st_mtime)
+    rows: list[dict[str, Any]] = json.loads(files[-1].read_text(encoding="utf-8")) if files else []
+    return rows
+
+
 def keep(source: Source, method: str, result: Result) -> None:
     """Write a result whole or not at all, under the version of the code that it names."""
     file = KEPT / result["version"] / source.file(method)

@@ -10,7 +10,7 @@ import pytest
 from accuracy import runs
 from accuracy.diagnosis_page import write_diagnosis
 from accuracy.families import DEVELOPMENT_SEEDS, TROUBLES
-from accuracy.runs import family_sources, keep
+from accuracy.runs import family_sources, keep, keep_prices
 from accuracy.tallies import culprits
 from llmprism_tasks.simulate import build_scenario
 from tests.accuracy.results import result
@@ -59,6 +59,16 @@ def test_the_page_has_every_trouble_and_says_what_was_wrong(tmp_path: Path) -> N
     )
     assert "- slow_gpu_2 101 (+20%): slow_gpu of addr:1: not named, but addr:2 was" in text
     assert "not measured" in text
+
+
+def test_the_page_has_prices_beside_the_truth(tmp_path: Path) -> None:
+    row = {"job": "replicas", "fault": "slow_gpu", "slower": 1.3, "true_gpu_s": 100.0, "lost_gpu_s": 104.0}
+    keep_prices(
+        100, [row | {"recoverable_gpu_s": 98.0, "error": -0.02}, row | {"recoverable_gpu_s": None, "error": None}]
+    )
+    text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
+    assert "| replicas | slow_gpu, 1.3 times | 100.0 | 98.0 | -2.0 % |" in text
+    assert "| replicas | slow_gpu, 1.3 times | 100.0 | - | not priced |" in text
 
 
 @pytest.mark.parametrize("name", TROUBLES)
