@@ -124,7 +124,7 @@ def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
     yield "## What it costs"
     yield (
         "What the replay says a repair would give back, against what the fault truly cost: the same job and seed with "
-        "the fault and without it (`accuracy/prices.py`, `python -m accuracy prices`). Replicas: 8 GPUs, data-parallel; "
+        "the fault and without it (`accuracy/prices.py`, `python -m accuracy prices`). Replicas: 8 GPUs; "
         "pipelines: 4 stages, 4 replicas; tensors: 8 GPUs a host, 2 stages, 2 replicas."
     )
     yield table(("job", "fault", "true GPU-s", "by replay", "error"), map(_price, rows)) if rows else "Not measured."
