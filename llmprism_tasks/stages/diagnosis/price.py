@@ -42,11 +42,22 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
         "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns"
     ).iter_rows():
         trouble = Trouble(job_id, kind, subject_type, subject, max(start_ns, evidence.window.start_ns), end_ns)
-        lost.append(_lost(trouble, evidence))
-        given_back.append(_recoverable(trouble, evidence, jobs))
+        lost.append(_silent(trouble, evidence) if kind == "hang" else _lost(trouble, evidence))
+        given_back.append(lost[-1] if kind == "hang" else _at_most(lost[-1], _recoverable(trouble, evidence, jobs)))
     return diagnoses.with_columns(
         lost_gpu_s=pl.Series(lost, dtype=pl.Float64), recoverable_gpu_s=pl.Series(given_back, dtype=pl.Float64)
     )
+
+
+def _silent(trouble: Trouble, evidence: Evidence) -> float:
+    """Return what silence costs: all of it, for all GPUs of the job."""
+    until_ns = min(trouble.end_ns, evidence.window.end_ns)
+    return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
+
+
+def _at_most(lost: float | None, given_back: float | None) -> float | None:
+    """Return what a repair gives back, which is no more than was lost, though the replay may err."""
+    return given_back if lost is None or given_back is None else min(lost, given_back)
 
 
 def _lost(trouble: Trouble, evidence: Evidence) -> float | None:

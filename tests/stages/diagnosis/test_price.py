@@ -56,6 +56,15 @@ def test_nobody_is_priced_whose_work_is_not_seen(healthy: Evidence) -> None:
     assert diagnosed(healthy, kind="cross_step", subject_type="job", subject="j")["recoverable_gpu_s"] is None
 
 
+def test_silence_costs_all_of_its_time_and_a_repair_gives_it_back(healthy: Evidence) -> None:
+    window = healthy.window
+    begun = {"kind": "hang", "subject_type": "job", "start_ns": window.end_ns - 20_000_000_000}
+    row = diagnosed(healthy, **begun, end_ns=window.end_ns)
+    assert row["lost_gpu_s"] == row["recoverable_gpu_s"] == 20 * healthy.members.height
+    before = diagnosed(healthy, **(begun | {"start_ns": window.start_ns - 1}), end_ns=window.end_ns)
+    assert before["lost_gpu_s"] == window.length_ns / 1e9 * healthy.members.height, "each window its own part"
+
+
 def test_a_trouble_before_all_steps_costs_nothing(healthy: Evidence) -> None:
     none = dataclasses.replace(healthy, steps=healthy.steps.clear())
     assert diagnosed(none)["recoverable_gpu_s"] is None
