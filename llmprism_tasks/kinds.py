@@ -14,6 +14,7 @@ class Kind:
     words : what the subject does or suffers, to be read after its name
     of_job : the same where the subject is a whole job, if that reads otherwise
     next : what the person on call does about it
+    next_of_job : the same where the subject is a whole job, if that is something else
     at_once : whether one window is enough to act; a slow minute may be chance, silence is not
     """
 
@@ -21,6 +22,11 @@ class Kind:
     next: str
     at_once: bool = False
     of_job: str = ""
+    next_of_job: str = ""
+
+    def next_for(self, subject_type: str) -> str:
+        """Return what to do about a subject of this type."""
+        return self.next_of_job or self.next if subject_type == "job" else self.next
 
     def said_of(self, subject_type: str) -> str:
         """Return the words that fit a subject of this type."""
@@ -42,6 +48,7 @@ KINDS: dict[str, Kind] = {
         "look at its clocks, temperature and errors and at what else runs there, then at its NIC; "
         "if it lasts, move the job off that host.",
         of_job="is held up, by whom is not known",
+        next_of_job="look at what changed when it began, in the job and on its hosts; flows name nobody yet.",
     ),
     "degraded_switch": Kind(
         "slows the traffic through it", "look at its ports' errors, speeds and queues; if it lasts, drain it."

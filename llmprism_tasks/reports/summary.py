@@ -98,7 +98,7 @@ def _incident(row: Row) -> Row:
 
 def _advice(row: Row) -> str | None:
     kind = KINDS.get(row["kind"])
-    return None if kind is None else kind.next
+    return None if kind is None else kind.next_for(row["subject_type"])
 
 
 def _folded(incidents: list[Row]) -> list[Row]:

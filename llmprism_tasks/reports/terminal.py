@@ -97,7 +97,12 @@ def _incident(number: int, incident: Row) -> RenderableType:
     kind = KINDS.get(incident["kind"])
     if kind is not None:
         sure = kind.at_once or incident["windows"] >= LASTS
-        lines.append(_label("Next", kind.next if sure else "wait for a second window, one may be chance."))
+        lines.append(
+            _label(
+                "Next",
+                kind.next_for(incident["subject_type"]) if sure else "wait for a second window, one may be chance.",
+            )
+        )
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", width=3)
     grid.add_column(ratio=1)
@@ -119,7 +124,10 @@ def _headline(incident: Row) -> str:
 
 def _loss(incident: Row) -> str:
     severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
-    slow = "the loss is not known" if severity is None else f"steps up to {1 + severity:.2f} times as long"
+    worst = " in the worst window" if incident["windows"] > 1 else ""
+    slow = "the loss is not known" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
+    if incident["kind"] == "hang":
+        slow = "no step ends"
     if lost is None:
         return slow
     back = "" if incident["recoverable_gpu_s"] is None else f", {_cost(incident['recoverable_gpu_s'])} of them by this"

@@ -65,16 +65,35 @@ def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute:
     assert "No job was seen in 1 window, so there was nothing to diagnose. If there are any," in text
 
 
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            {"kind": "hang", "subject_type": "job", "subject": "gpt", "severity": 50.0},
+            "Job gpt has gone quiet: no step ends",
+        ),
+        ({"subject_type": "job", "subject": "gpt"}, "Next: look at what changed when it began"),
+    ],
+    ids=["silence has no length of steps", "a job is no device"],
+)
+def test_what_is_told_fits_the_subject(
+    warehouse: Warehouse, minute: Minute, found: dict[str, object], told: str
+) -> None:
+    for number in range(3):
+        minute(number, [diagnosis(number, **found)])
+    assert told in words(shown(warehouse))
+
+
 def test_a_lasting_incident_is_told_with_numbers_and_what_to_do(warehouse: Warehouse, minute: Minute) -> None:
     for number in range(3):
         slow = diagnosis(number, kind="cross_step", subject_type="job", subject="gpt", severity=0.29)
         minute(number, [diagnosis(number), slow])
     text = words(shown(warehouse))
     assert "1 incident, open." in text
-    assert "1 GPU 10.3.1.5 on gpt-01 holds up its job: steps up to 1.30 times as long" in text
+    assert "1 GPU 10.3.1.5 on gpt-01 holds up its job: steps 1.30 times as long in the worst window" in text
     assert "Job gpt, since 2026-01-01 00:00:05, still at 00:02:55 UTC; in 3 windows" in text
     assert "It starts its sends 0.60 s after its peers, in 28 of 29 steps." in text
-    assert "Also: Job gpt has slow steps: steps up to 1.29 times as long." in text
+    assert "Also: Job gpt has slow steps: steps 1.29 times as long in the worst window." in text
     assert "Next: look at its clocks, temperature and errors and at what else runs there" in text
 
 
