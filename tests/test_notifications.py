@@ -148,6 +148,19 @@ def test_what_the_receiver_refuses_is_tried_again(run: Run, receiver: Receiver, 
     assert recorded(warehouse) == [("opened", "refused", "HTTP 503"), ("opened", "sent", None)]
 
 
+def test_what_began_and_ended_while_the_receiver_was_down_is_told_once_it_is_back(
+    run: Run, receiver: Receiver, warehouse: Warehouse
+) -> None:
+    receiver.status = 503
+    for number, found in enumerate(([{}], [], [])):
+        run(number, *found)
+    receiver.status = 200
+    run(3)
+    run(4)
+    assert recorded(warehouse)[-1] == ("closed", "sent", None)
+    assert [outcome for _, outcome, _ in recorded(warehouse)].count("sent") == 1
+
+
 def test_what_may_have_arrived_is_not_sent_again(run: Run, receiver: Receiver, warehouse: Warehouse) -> None:
     receiver.status = 0
     run(0, {})

@@ -1,10 +1,12 @@
 -- Incidents whose state is not what was last told of them, with the change to tell.
 -- What was told belongs to the nearest incident of the same trouble: its first window may have come later, by a backfill,
--- and its id with it. What a receiver refused was not told. Only what opened can close.
+-- and its id with it. What a receiver refused was not told. Only what opened can close; what opened while the receiver
+-- refused to hear of it is told once it has closed, by that one message.
 WITH matched AS (
     SELECT
         incidents.incident_id,
         notifications.change,
+        notifications.outcome,
         notifications.told_ns
     FROM notifications
     INNER JOIN incidents
@@ -14,7 +16,6 @@ WITH matched AS (
             AND notifications.tenant = incidents.tenant
             AND notifications.seen_window_start_ns
             BETWEEN incidents.first_window_start_ns - $slack_ns AND incidents.last_window_start_ns + $slack_ns
-    WHERE notifications.outcome <> 'refused'
     QUALIFY row_number() OVER (
         PARTITION BY notifications.told_ns
         ORDER BY
@@ -28,7 +29,10 @@ WITH matched AS (
 ),
 
 told AS (
-    SELECT incident_id, arg_max(change, told_ns) AS last_change
+    SELECT
+        incident_id,
+        arg_max(change, told_ns) FILTER (WHERE outcome <> 'refused') AS last_change,
+        bool_or(outcome = 'refused') AS was_refused
     FROM matched
     GROUP BY incident_id
 )
@@ -39,7 +43,9 @@ SELECT
 FROM incidents
 LEFT JOIN told USING (incident_id)
 WHERE
-    coalesce(told.last_change, 'closed') <> CASE incidents.state WHEN 'open' THEN 'opened' ELSE 'closed' END
+    coalesce(
+        told.last_change, CASE WHEN incidents.state = 'closed' AND told.was_refused THEN 'opened' ELSE 'closed' END
+    ) <> CASE incidents.state WHEN 'open' THEN 'opened' ELSE 'closed' END
     AND (
         incidents.state = 'closed'
         OR (
