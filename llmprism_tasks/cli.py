@@ -169,6 +169,12 @@ def _analyze(arguments: argparse.Namespace) -> None:
 
     with _progress("landing") as on_window:
         windows = pipeline.analyze(settings, on_window=on_window)
+    if not windows:
+        raise InputError(
+            found=f"no flow record in {settings.places.flows}",
+            expected="flow records of at least one window",
+            todo="Check places.flows (--flows), and the names of the files there.",
+        )
     place = settings.places.warehouse
     _tell(f"Windows done: {len(windows)}. Next: llmprism report --warehouse {place}")
 

@@ -98,6 +98,14 @@ def test_analyze_says_how_many_windows_were_done_and_what_is_next(capsys: pytest
     assert err == ""
 
 
+def test_flows_without_a_record_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    arguments = ["--flows", "empty", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    assert cli.main(["analyze", *arguments]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.partition(";")[0]) == ("", "llmprism: no flow record in empty")
+
+
 def test_settings_show_value_unit_source_and_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
