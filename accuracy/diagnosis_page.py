@@ -116,7 +116,7 @@ def _captures(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
         false = result["figures"]["all"]["false_diagnoses"]
         told = "; ".join(_told(row) for row in faults) or "nothing is wrong"
         rows.append((source.label, told, str(false) if false else "none"))
-    yield table(("capture", "what was wrong, and what was said", "false"), rows)
+    yield table(("capture", "what was wrong, and what was said", "false"), rows) if rows else "Not measured."
 
 
 def _prices(seeds: Sequence[int] | None) -> Iterator[str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-NIC = ["job_id", "addr"]
-STEP = [*NIC, "step_index"]
+from llmprism_tasks.stages.placement import NIC, STEP
 
 FORWARD_AND_BACKWARD = 3
 """A micro-batch's forward and backward pass in forward passes: the backward computes the gradients of the inputs and of

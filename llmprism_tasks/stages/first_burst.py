@@ -10,11 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import RhythmSettings
-
-PAIR = ["src_addr", "dst_addr"]
-WHOLE = -1
-RING_PEERS = 2
-"""Receivers that a NIC has in a ring whose channels run through its host in two orders."""
+from llmprism_tasks.stages.layout import RING_PEERS
+from llmprism_tasks.stages.streams import PAIR, WHOLE
 
 
 def first_bursts(

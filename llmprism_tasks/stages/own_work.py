@@ -10,7 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages import layout, traffic
-from llmprism_tasks.stages.entries import NIC, STEP, entry_work
+from llmprism_tasks.stages.entries import entry_work
+from llmprism_tasks.stages.placement import NIC, STEP
 from llmprism_tasks.stages.silences import silent_work
 
 EXCHANGING = ("ep", "cp")

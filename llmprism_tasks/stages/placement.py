@@ -7,6 +7,7 @@ import polars as pl
 from llmprism_tasks.stages import traffic
 
 NIC = ["job_id", "addr"]
+STEP = [*NIC, "step_index"]
 
 
 def placed(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

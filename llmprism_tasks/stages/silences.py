@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-NIC = ["job_id", "addr"]
-STEP = [*NIC, "step_index"]
+from llmprism_tasks.stages.placement import NIC, STEP
 
 EARLY = 0.1
 """Ratio of a NIC's mean burst of a kind below which one is what went ahead: buffers hold 4 MB a channel

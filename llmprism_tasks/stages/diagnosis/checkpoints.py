@@ -12,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 LONGER = 0.25
 """Ratio of a step by which one that waits for a checkpoint is longer at least; a whole job's jitter is less."""
@@ -78,7 +78,7 @@ def _stalls(
 def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Add to a job's steps `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: by far more than they vary."""
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
-    steps = history.with_columns(length=length, usual_ns=length.quantile(0.25)).with_columns(
+    steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK)).with_columns(
         excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64)
     )
     deviation = SIGMA_PER_MAD * (pl.col("length") - pl.col("length").median()).abs().median()

@@ -11,10 +11,7 @@ import polars as pl
 from llmprism_tasks.methods import runs
 from llmprism_tasks.methods.series import SIGMA_PER_MAD, Floats
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-
-QUICK = 0.25
-"""Quantile of a job's steps that is a healthy one, as long as a trouble spares a quarter of the look-back."""
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 USUAL = 0.9
 """Quantile of the other steps up to which a job is as slow now and then, by itself."""

@@ -16,6 +16,9 @@ from llmprism_tasks.stages.own_work import own_work
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
+QUICK = 0.25
+"""Quantile of a job's steps that is a healthy one, as long as a trouble spares a quarter of the look-back."""
+
 ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "job_id": pl.String,
     "kind": pl.String,
@@ -127,7 +130,7 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))
-    within, quick = lengths.filter("inside")["length"].median(), lengths["length"].quantile(0.25)
+    within, quick = lengths.filter("inside")["length"].median(), lengths["length"].quantile(QUICK)
     return 0.0 if within is None or not quick else max(float(within) / float(quick) - 1, 0.0)  # type: ignore[arg-type]
 
 

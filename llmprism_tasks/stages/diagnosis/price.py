@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages.breakdown import account
-from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
 from llmprism_tasks.stages.diagnosis.repair import Trouble, repaired
 from llmprism_tasks.stages.step_graph import step_graph
 
@@ -67,7 +67,7 @@ def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
     for most of it.
     """
     history = trouble.of_job(evidence.history).with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
-    usual = history["length"].quantile(0.25)
+    usual = history["length"].quantile(QUICK)
     if usual is None:
         return None
     longer = history.filter("current", trouble.hit).select((pl.col("length") - usual).clip(lower_bound=0).sum()).item()
@@ -125,5 +125,5 @@ def _healthy_steps(steps: pl.DataFrame) -> list[int]:
         .group_by("step_index")
         .agg(length=(pl.col("end_ns") - pl.col("start_ns")).median())
     )
-    far = (pl.col("length") - pl.col("length").quantile(0.25)).abs()
+    far = (pl.col("length") - pl.col("length").quantile(QUICK)).abs()
     return lengths.sort(far, "step_index")["step_index"].head(PAST_STEPS).to_list()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-
-QUICK = 0.25
-"""Quantile of a job's steps that stands for healthy ones: they are, as long as a trouble spares a quarter of the
-look-back."""
+from llmprism_tasks.stages.diagnosis.evidence import QUICK
 
 QUICKEST = 0.05
 SIGMA_PER_SPREAD = 1 / 0.97
