@@ -78,12 +78,20 @@ def validate_landed(window: Window, settings: Settings) -> dict[str, int]:
     return _validate(window, settings, (*LANDED, "windows"))
 
 
-def run_stage(name: str, window: Window, settings: Settings, *, jobs: Sequence[str] | None = None) -> dict[str, int]:
+def run_stage(
+    name: str,
+    window: Window,
+    settings: Settings,
+    *,
+    jobs: Sequence[str] | None = None,
+    flows: pl.DataFrame | None = None,
+) -> dict[str, int]:
     """Run one stage of the plan for a window: read its tables, derive, replace the window's rows.
 
     Parameters
     ----------
     jobs : only these jobs of the window, if the plan has the stage `per_job`; the others' rows stay as they are
+    flows : those of the window and its look-back, when they are at hand and need not be read
 
     Returns
     -------
@@ -98,7 +106,11 @@ def run_stage(name: str, window: Window, settings: Settings, *, jobs: Sequence[s
         )
     warehouse = _open(settings)
     began = time.monotonic_ns()
-    frames = {table: _read(warehouse, table, window, settings, jobs) for table in stage.reads}
+    held = {} if flows is None else {"flows": flows}
+    frames = {
+        table: held[table] if table in held else _read(warehouse, table, window, settings, jobs)
+        for table in stage.reads
+    }
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
     store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs)
@@ -236,8 +248,9 @@ def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
 def _derive(window: Window, settings: Settings) -> None:
     """Take a landed window to its end."""
     validate_landed(window, settings)
+    flows = _read(_open(settings), "flows", window, settings, None)
     for stage in STAGES:
-        run_stage(stage.name, window, settings)
+        run_stage(stage.name, window, settings, flows=flows)
     validate_results(window, settings)
     finish(window, settings)
     call_out(window, settings, now_ns=time.time_ns())

@@ -8,6 +8,7 @@ import polars as pl
 
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm
+from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.restarts import runs
 from llmprism_tasks.windows import Window
 
@@ -52,6 +53,7 @@ class Division:
         return main, other
 
 
+@remembered
 def divide(
     bulk: pl.DataFrame, window: Window, settings: Settings, *, pairs: pl.DataFrame | None = None
 ) -> Division | None:

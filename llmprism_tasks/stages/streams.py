@@ -8,6 +8,7 @@ import polars as pl
 from llmprism_tasks.methods import bursts, turns
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import sizes, traffic
+from llmprism_tasks.stages.remembered import remembered
 
 PAIR = ["src_addr", "dst_addr"]
 STREAM = [*PAIR, "size_class"]
@@ -22,6 +23,7 @@ STEPPING = [*STREAM, "group", "threshold_ns", "group_period_ns", "clarity"]
 """What is needed of a stream to cut it into steps."""
 
 
+@remembered
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the period of each pair's bursts, and of those of its records that have one size.
 

@@ -38,20 +38,22 @@ def test_flows_between_two_jobs_are_inside_neither() -> None:
     nics = members({"one": {"a": "h", "b": "h"}, "two": {"c": "h", "d": "h"}})
     inside = traffic.inside_jobs(table, nics)
     assert inside.select("job_id", "bytes").sort("bytes").rows() == [("one", 1), ("two", 2)]
-    assert set(inside.columns) == {*traffic.NEEDED, "job_id"}
+    assert set(inside.columns) == {*traffic.NEEDED, "pair", "job_id"}
 
 
 @pytest.mark.parametrize("paths", [True, False])
 def test_only_the_columns_that_stages_look_at_are_kept(paths: bool) -> None:
     nics = members({"j": {"a": "h", "b": "h"}})
-    expected = {*traffic.NEEDED, *(["switch_path"] if paths else [])}
+    expected = {*traffic.NEEDED, "pair", *(["switch_path"] if paths else [])}
     assert set(traffic.inside_jobs(SOME, nics, paths=paths).columns) == {*expected, "job_id"}
     assert set(traffic.between_gpus(SOME, nics.select("addr"), paths=paths).columns) == expected
 
 
 def test_flows_of_a_pair_lie_together_in_the_order_asked_for() -> None:
     mixed = flows(messages("a", "b", [0, 5, 9], 3), messages("b", "a", [1, 6], 2), messages("a", "c", [2, 7], 1))
-    ordered = traffic.by_pair(mixed, "flow_start_ns").select("src_addr", "dst_addr", "flow_start_ns")
+    flows_, pairs = traffic.numbered(mixed.sample(fraction=1, shuffle=True, seed=1))
+    assert pairs.rows() == [(0, "a", "b"), (1, "a", "c"), (2, "b", "a")]
+    ordered = flows_.select("src_addr", "dst_addr", "flow_start_ns")
     runs = ordered.with_columns(run=pl.struct("src_addr", "dst_addr").rle_id())
     assert runs["run"].n_unique() == 3
     assert (runs["flow_start_ns"].diff() > 0).filter(runs["run"].diff() == 0).all()

@@ -1,0 +1,45 @@
+"""Ordering: transfers of many pairs brought into groups, each in order of time, without sorting all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Integers
+
+
+def grouped(groups: Integers, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Integers:
+    """Return the places of transfers, group by group, each in order of start, end and size.
+
+    Parameters
+    ----------
+    groups : shape (transfers,): the group of each, from 0 to `number` - 1
+    starts, ends, sizes : shape (transfers,), in order of the starts
+
+    Returns
+    -------
+    shape (transfers,): a permutation; what is equal keeps its order
+    """
+    return _grouped(groups, number, starts, ends, sizes)
+
+
+@compiled
+def _grouped(groups: Integers, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Integers:
+    counts = np.zeros(number + 1, dtype=np.int64)
+    for group in groups:
+        counts[group + 1] += 1
+    begins = np.cumsum(counts)
+    following = begins.copy()
+    places = np.empty(groups.size, dtype=np.int64)
+    for i in range(groups.size):
+        group = groups[i]
+        place = following[group]
+        following[group] += 1
+        while place > begins[group]:
+            before = places[place - 1]
+            if starts[before] != starts[i] or (ends[before], sizes[before]) <= (ends[i], sizes[i]):
+                break
+            places[place] = before
+            place -= 1
+        places[place] = i
+    return places

@@ -1,0 +1,58 @@
+"""A result is kept for the flows it was made of, and for nothing else."""
+
+from __future__ import annotations
+
+import gc
+
+import polars as pl
+
+from llmprism_tasks.stages.remembered import KEPT, remembered
+
+CALLS: list[int] = []
+
+
+@remembered
+def total(flows: pl.DataFrame, members: pl.DataFrame | None = None, *, factor: int = 1) -> int:
+    CALLS.append(1)
+    return int(flows["bytes"].sum()) * factor + (0 if members is None else members.height)
+
+
+def calls_of(*calls: tuple[pl.DataFrame, pl.DataFrame | None, int]) -> int:
+    CALLS.clear()
+    for flows, members, factor in calls:
+        expected = int(flows["bytes"].sum()) * factor + (0 if members is None else members.height)
+        assert total(flows, members, factor=factor) == expected
+    return len(CALLS)
+
+
+def frame(*sizes: int) -> pl.DataFrame:
+    return pl.DataFrame({"bytes": sizes})
+
+
+def test_the_same_flows_are_worked_out_once() -> None:
+    flows = frame(1, 2)
+    assert calls_of((flows, None, 1), (flows, None, 1)) == 1
+
+
+def test_other_flows_are_not_taken_for_them_even_if_equal() -> None:
+    assert calls_of((frame(1, 2), None, 1), (frame(1, 2), None, 1)) == 2
+
+
+def test_equal_tables_beside_them_are_alike_and_others_are_not() -> None:
+    flows = frame(1)
+    assert calls_of((flows, frame(7), 1), (flows, frame(7), 1), (flows, frame(8), 1), (flows, frame(8), 2)) == 3
+
+
+def test_only_the_latest_are_kept() -> None:
+    flows = frame(1)
+    many = [(flows, None, factor) for factor in range(KEPT + 1)]
+    assert calls_of(*many, many[-1], many[0]) == KEPT + 2
+
+
+def test_nothing_is_kept_of_flows_that_are_gone() -> None:
+    flows = frame(1)
+    calls_of((flows, None, 1))
+    del flows
+    gc.collect()
+    (kept,) = (cell.cell_contents for cell in total.__closure__ or () if isinstance(cell.cell_contents, list))
+    assert kept == []
