@@ -14,10 +14,13 @@ from llmprism_tasks.settings import Settings
 
 ENVIRONMENT_PREFIX = "LLMPRISM_"
 
+HIDDEN = "(set, not shown)"
+"""Stands for the value of a secret: what is printed ends in tickets and logs."""
+
 
 @dataclass(frozen=True)
 class Origin:
-    """One setting as it would run: its value, unit, reason and where the value came from."""
+    """One setting as it would run: its value (`HIDDEN` for a secret), unit, reason and where the value came from."""
 
     section: str
     name: str
@@ -68,7 +71,8 @@ def load_with_origins(
             raw, source = given.pop((section.name, setting.name), (setting.default, "default"))
             values[setting.name] = value = _checked(section.name, setting, raw, source)
             meta = setting.metadata
-            origins.append(Origin(section.name, setting.name, value, meta["unit"], meta["reason"], source))
+            shown = HIDDEN if value and meta.get("secret") else value
+            origins.append(Origin(section.name, setting.name, shown, meta["unit"], meta["reason"], source))
         sections[section.name] = kind(**values)
     if given:
         (section_name, name), (_, source) = next(iter(given.items()))

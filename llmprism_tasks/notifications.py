@@ -75,7 +75,7 @@ def message(incident: Row) -> Row:
         *("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows"),
         *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
     )
-    where = f" on {incident['host']}" if incident["host"] else ""
+    where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
     subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
     return {

@@ -14,9 +14,19 @@ def number(default: float, *, unit: str, low: float, high: float, reason: str) -
     return field(default=default, metadata={"unit": unit, "low": low, "high": high, "reason": reason})
 
 
-def text(default: str, *, reason: str, choices: tuple[str, ...] = (), several: bool = False) -> Any:
-    """Declare a text setting; `choices` is empty when any text will do, `several` may be given with commas between."""
-    return field(default=default, metadata={"unit": "text", "choices": choices, "several": several, "reason": reason})
+def text(
+    default: str, *, reason: str, choices: tuple[str, ...] = (), several: bool = False, secret: bool = False
+) -> Any:
+    """Declare a text setting.
+
+    Parameters
+    ----------
+    choices : empty when any text will do
+    several : whether some of them may be given with commas between
+    secret : whether it is not to be shown, for who knows it may use it
+    """
+    metadata = {"unit": "text", "choices": choices, "several": several, "secret": secret, "reason": reason}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,9 @@ class WarehouseSettings:
 class NotifySettings:
     """Who is told when an incident opens or closes, and of which."""
 
-    webhook: str = text("", reason="the address to which messages are posted as JSON; empty: nobody is told")
+    webhook: str = text(
+        "", secret=True, reason="the address to which messages are posted as JSON; empty: nobody is told"
+    )
     kinds: str = text(
         "", choices=tuple(KINDS), several=True, reason="of incidents to tell of, such as hang,slow_nic; empty: all"
     )

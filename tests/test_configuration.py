@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmprism_tasks.configuration import load, load_with_origins
+from llmprism_tasks.configuration import HIDDEN, load, load_with_origins
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.settings import Settings
 
@@ -137,3 +137,12 @@ def test_an_error_keeps_its_parts_when_it_moves_between_processes() -> None:
     moved = pickle.loads(pickle.dumps(raised.value))
     assert type(moved) is SettingsError
     assert (moved.found, moved.expected, moved.todo) == (raised.value.found, raised.value.expected, raised.value.todo)
+
+
+def test_a_secret_is_used_but_not_shown() -> None:
+    address = "https://hooks.example/T0/secret"
+    settings, origins = load_with_origins(overrides={"notify.webhook": address})
+    assert settings.notify.webhook == address
+    shown = {(one.section, one.name): one.value for one in origins}
+    assert shown["notify", "webhook"] == HIDDEN
+    assert {(one.section, one.name): one.value for one in load_with_origins()[1]}["notify", "webhook"] == ""

@@ -116,7 +116,7 @@ def _label(label: str, text: str) -> Text:
 
 def _headline(incident: Row) -> str:
     subject = SUBJECTS.get(incident["subject_type"], "{subject_type} {subject}").format(**incident)
-    where = f" on {incident['host']}" if incident["host"] else ""
+    where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     kind = KINDS.get(incident["kind"])
     words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
     return f"{subject}{where} {words}"

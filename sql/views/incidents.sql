@@ -30,7 +30,7 @@ placed AS (
             ELSE coalesce(job_members.host, diagnoses.subject)
         END AS place,
         CASE WHEN diagnoses.subject_type IN ('switch', 'link') THEN '' ELSE diagnoses.job_id END AS tenant,
-        job_members.host AS subject_host,
+        CASE diagnoses.subject_type WHEN 'host' THEN diagnoses.subject ELSE job_members.host END AS subject_host,
         CASE
             WHEN diagnoses.kind IN ('cross_step', 'cross_group') THEN 2
             WHEN diagnoses.kind IN ('straggler', 'switch_level') THEN 1

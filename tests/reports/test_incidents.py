@@ -92,6 +92,12 @@ def test_a_nic_its_host_and_its_cause_once_it_is_known_are_one_trouble(warehouse
     assert incident["kinds"] == ["slow_compute", "straggler"]
 
 
+def test_of_a_host_the_host_is_itself(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0, [diagnosis(0, subject_type="host", subject="gpt-01")])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["subject"], incident["host"]) == ("gpt-01", "gpt-01")
+
+
 @pytest.mark.parametrize(
     "other",
     [{"subject": "10.3.2.5"}, {"job_id": "bert", "subject": "10.4.1.5"}, {"kind": "hang"}, LEAF, SLOW_STEPS],
