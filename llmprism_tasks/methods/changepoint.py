@@ -9,18 +9,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.compiled import compiled_vectors
+from llmprism_tasks.methods.elementary import LEAST_EXPONENT, exponentials, logarithms
 from llmprism_tasks.methods.series import Floats, Integers, as_series, medians, sigmas
 
-# What is kept of a run that may still be going on, one row each: its observations, their mean, the rate of the inverse
-# gamma law of their variance and its logarithm, and the logarithm of the run's probability, up to a constant of the
-# moment.
-LENGTH, MEAN, BETA, LOG_BETA, LOG_MASS = range(5)
+
+class ByLength(NamedTuple):
+    """What depends on a run's length alone, for lengths from 0.
+
+    Attributes
+    ----------
+    to_mean, to_beta : what goes of an observation's distance to the mean, and of its square to the rate
+    shape : of the inverse gamma law
+    constant : the part of the log predictive density that the length decides
+    """
+
+    to_mean: Floats
+    to_beta: Floats
+    shape: Floats
+    constant: Floats
 
 
 @dataclass(frozen=True)
@@ -145,8 +158,8 @@ def start_posterior(
     _check(alpha > 0 and math.isfinite(alpha), "prior.scale_weight", alpha * 2, "a finite number above 0")
     _check(bool(np.isfinite(mean).all()), "prior.mean", prior.mean, "finite numbers")
     _check(bool((np.isfinite(scale) & (scale > 0)).all()), "prior.scale", prior.scale, "finite numbers above 0")
-    constants = _predictive_constants(kappa, alpha, max_run_length)
-    return _start_posterior(series, bounds, mean, alpha * scale**2, kappa, alpha, constants, hazard, negligible)
+    by_length = _by_length(kappa, alpha, max_run_length)
+    return _start_posterior(series, bounds, mean, alpha * scale**2, by_length, hazard, negligible)
 
 
 def _check(holds: bool, name: str, value: object, expected: str) -> None:
@@ -154,100 +167,86 @@ def _check(holds: bool, name: str, value: object, expected: str) -> None:
         raise SettingsError(found=f"{name} = {value!r}", expected=expected, todo="Correct the value.")
 
 
-def _predictive_constants(kappa: float, alpha: float, max_run_length: int) -> Floats:
-    """Return the part of the log predictive density that depends on the run's length alone, for lengths from 0."""
-    lengths = range(max_run_length + 1)
-    return np.array(
-        [
-            math.lgamma(alpha + (n + 1) / 2) - math.lgamma(alpha + n / 2) + math.log((kappa + n) / (kappa + n + 1)) / 2
-            for n in lengths
-        ]
-    )
+def _by_length(kappa: float, alpha: float, max_run_length: int) -> ByLength:
+    lengths = np.arange(max_run_length + 1)
+    k, a = kappa + lengths, alpha + lengths / 2
+    gammas = np.array([math.lgamma(shape + 0.5) - math.lgamma(shape) for shape in a])
+    return ByLength(1 / (k + 1), k / (2 * (k + 1)), a, gammas + np.log(k / (k + 1)) / 2)
 
 
-@compiled
+@compiled_vectors
 def _start_posterior(
     values: Floats,
     offsets: Integers,
     prior_mean: Floats,
     prior_beta: Floats,
-    kappa: float,
-    alpha: float,
-    constants: Floats,
+    by_length: ByLength,
     hazard: float,
     negligible: float,
 ) -> Floats:
-    """Take the runs that may still be going on, oldest first, through each series (the paper's algorithm 1)."""
-    longest = len(constants) - 1
-    start = math.log(hazard) - math.log1p(-hazard)  # against a run that goes on
-    posterior = np.zeros(len(values))
-    runs = np.empty((longest + 2, 5))
-    fresh = np.empty((1, 5))
-    for series in range(len(offsets) - 1):
-        count, total, log_beta = 0, 1.0, math.log(prior_beta[series])
-        for t in range(offsets[series], offsets[series + 1]):
-            fresh[0, LENGTH], fresh[0, MEAN], fresh[0, BETA] = 0.0, prior_mean[series], prior_beta[series]
-            fresh[0, LOG_BETA], fresh[0, LOG_MASS] = log_beta, start + math.log(total)
-            best = _observe(fresh, 1, values[t], kappa, alpha, constants)
-            if count:
-                best = max(best, _observe(runs, count, values[t], kappa, alpha, constants))
-            count, others = _forget(runs, count, best, longest, negligible)
-            fresh[0, LOG_MASS] -= best
-            share = math.exp(fresh[0, LOG_MASS])
-            total = share + others
-            if t > offsets[series]:
-                posterior[t] = share / total
-            if share >= negligible:
-                runs[count] = fresh[0]
-                count += 1
-    return posterior
-
-
-@compiled
-def _observe(runs: Floats, count: int, x: float, kappa: float, alpha: float, constants: Floats) -> float:
-    """Let each run take in an observation; return the greatest log mass.
+    """Take the runs that may still be going on, oldest first, through each series (the paper's algorithm 1).
 
     With a the shape of the inverse gamma law, and b and c its rate without and with x, the predictive density of x is
-    b ** a / c ** (a + 1/2) times a constant of the run's length: one logarithm for each run.
+    b ** a / c ** (a + 1/2) times a constant of the run's length: one logarithm for each run. It is one long function
+    because handing a dozen arrays to another takes longer than the work on them.
     """
-    longest = len(constants) - 1
-    best = -np.inf
-    for run in range(count):
-        n = int(runs[run, LENGTH])
-        k, a = kappa + n, alpha + 0.5 * n
-        off = x - runs[run, MEAN]
-        runs[run, MEAN] += off / (k + 1)
-        runs[run, BETA] += off * off * k / (2 * (k + 1))
-        log_beta = math.log(runs[run, BETA])
-        runs[run, LOG_MASS] += a * runs[run, LOG_BETA] - (a + 0.5) * log_beta + constants[n]
-        runs[run, LOG_BETA] = log_beta
-        if n < longest:
-            runs[run, LENGTH] += 1
-        else:  # it remembers no more observations: the older ones fade, and its rate goes back to its shape
-            runs[run, BETA] *= a / (a + 0.5)
-            runs[run, LOG_BETA] = math.log(runs[run, BETA])
-        best = max(best, runs[run, LOG_MASS])
-    return best
-
-
-@compiled
-def _forget(runs: Floats, count: int, best: float, longest: int, negligible: float) -> tuple[int, float]:
-    """Drop the runs of negligible probability; return how many are left, and their mass against the best."""
-    kept, total = 0, 0.0
-    for run in range(count):
-        mass = math.exp(runs[run, LOG_MASS] - best)
-        if mass < negligible:
-            continue
-        total += mass
-        runs[run, LOG_MASS] -= best
-        if kept == 1 and runs[0, LENGTH] == longest and runs[run, LENGTH] == longest:
-            # Two runs of the longest length cannot be told apart from here on: the likelier stands for both.
-            both = np.logaddexp(runs[0, LOG_MASS], runs[run, LOG_MASS])
-            if runs[run, LOG_MASS] > runs[0, LOG_MASS]:
-                runs[0] = runs[run]
-            runs[0, LOG_MASS] = both
-        else:
-            if kept < run:
-                runs[kept] = runs[run]
-            kept += 1
-    return kept, total
+    to_mean, to_beta, shape, constant = by_length
+    longest = len(shape) - 1
+    start = math.log(hazard) - math.log1p(-hazard)  # against a run that goes on
+    posterior = np.zeros(len(values))
+    # Of each run: its observations as far as it remembers them, their mean, the law's rate and its logarithm, and how
+    # probable the run is against the likeliest.
+    most = longest + 2
+    length, mean, beta, log_beta = np.empty(most, np.int64), np.empty(most), np.empty(most), np.empty(most)
+    log_mass, mass, log_grown, room = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    beta_bits, room_bits = beta.view(np.int64), room.view(np.int64)
+    for series in range(len(offsets) - 1):
+        count, total, log_prior = 0, 1.0, math.log(prior_beta[series])
+        for t in range(offsets[series], offsets[series + 1]):
+            length[count], mean[count], beta[count], log_beta[count] = (
+                0,
+                prior_mean[series],
+                prior_beta[series],
+                log_prior,
+            )
+            log_mass[count] = start + math.log(total)
+            count += 1
+            for run in range(count):  # each takes in the observation
+                off = values[t] - mean[run]
+                mean[run] += off * to_mean[length[run]]
+                beta[run] += off * off * to_beta[length[run]]
+            logarithms(beta_bits, room_bits, room, log_grown, count)
+            best = -np.inf
+            for run in range(count):  # what that makes each run's probability
+                a = shape[length[run]]
+                log_mass[run] += constant[length[run]] + a * log_beta[run] - (a + 0.5) * log_grown[run]
+                log_beta[run] = log_grown[run]
+                best = max(best, log_mass[run])
+            for run in range(count):
+                log_mass[run] = max(log_mass[run] - best, LEAST_EXPONENT)
+            exponentials(log_mass, room_bits, room, mass, count)
+            share, total, kept = mass[count - 1], 0.0, 0
+            for run in range(count):  # those of negligible probability are forgotten, the others grow
+                if mass[run] < negligible:
+                    continue
+                total += mass[run]
+                grown = length[run] + 1
+                if grown > longest:  # it remembers no more: the older fade, and its rate goes back to its shape
+                    grown = longest
+                    beta[run] *= shape[longest] / (shape[longest] + 0.5)
+                    log_beta[run] = math.log(beta[run])
+                if kept == 1 and grown == longest and length[0] == longest:
+                    # Two runs of the longest length cannot be told apart from here on: the likelier stands for both.
+                    likelier = run if log_mass[run] > log_mass[0] else 0
+                    log_mass[0] = np.logaddexp(log_mass[0], log_mass[run])
+                    mean[0], beta[0], log_beta[0] = mean[likelier], beta[likelier], log_beta[likelier]
+                    continue
+                if kept < run:
+                    mean[kept], beta[kept] = mean[run], beta[run]
+                    log_beta[kept], log_mass[kept] = log_beta[run], log_mass[run]
+                length[kept] = grown
+                kept += 1
+            count = kept
+            if t > offsets[series]:
+                posterior[t] = share / total
+    return posterior

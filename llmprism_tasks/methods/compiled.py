@@ -20,8 +20,8 @@ class Kernel:
     Other kernels call the compiled function itself, and may pass it arrays to write to.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._dispatcher = numba.njit(cache=True, nogil=True)(function)
+    def __init__(self, function: Callable[..., Any], **options: object) -> None:
+        self._dispatcher = numba.njit(cache=True, nogil=True, **options)(function)
         self._numba_type_ = self._dispatcher._numba_type_  # by which kernels know each other
 
     def __call__(self, *arguments: object) -> Any:
@@ -36,6 +36,15 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     It runs without Python's global lock, so that threads may take a job each.
     """
     return cast(Callable[P, R], Kernel(function))
+
+
+def compiled_vectors(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function likewise, its loops into instructions that take several numbers at once where they can.
+
+    For that, a product and a sum may be rounded once, a division by zero is infinite, and no number may be NaN.
+    """
+    allowed = {"contract", "nnan", "nsz"}
+    return cast(Callable[P, R], Kernel(function, fastmath=allowed, error_model="numpy"))
 
 
 def _read_only(argument: object) -> object:

@@ -22,7 +22,7 @@ priors = st.builds(
     mean=st.sampled_from([-3.0, 0.0, 1.0]),
     scale=st.sampled_from([0.5, 1.0, 2.0]),
     mean_weight=st.sampled_from([0.01, 0.1, 1.0]),
-    scale_weight=st.sampled_from([1.0, 4.0, 10.0, 100.0]),
+    scale_weight=st.sampled_from([1.0, 4.0, 10.0, 100.0, 1000.0]),
 )
 hazards = st.sampled_from([0.001, 0.01, 0.1, 0.4])
 
