@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
 
+Groups = Integers | npt.NDArray[np.int32]
 
-def grouped(groups: Integers, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Integers:
+
+def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Integers:
     """Return the places of transfers, group by group, each in order of start, end and size.
 
     Parameters
     ----------
     groups : shape (transfers,): the group of each, from 0 to `number` - 1
-    starts, ends, sizes : shape (transfers,), in order of the starts
+    starts, ends, sizes : shape (transfers,); nothing is quicker than what comes in order of the starts
 
     Returns
     -------
     shape (transfers,): a permutation; what is equal keeps its order
     """
-    return _grouped(groups, number, starts, ends, sizes)
+    return _grouped(np.argsort(starts, kind="stable"), groups, number, starts, ends, sizes)
 
 
 @compiled
-def _grouped(groups: Integers, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Integers:
+def _grouped(
+    rows: Integers, groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers
+) -> Integers:
     counts = np.zeros(number + 1, dtype=np.int64)
     for group in groups:
         counts[group + 1] += 1
     begins = np.cumsum(counts)
     following = begins.copy()
     places = np.empty(groups.size, dtype=np.int64)
-    for i in range(groups.size):
+    for i in rows:
         group = groups[i]
         place = following[group]
         following[group] += 1

@@ -6,36 +6,32 @@ pair: to sort, group or join them again by two addresses would cost more than al
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import ordering
+from llmprism_tasks.methods import numbering, ordering
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.remembered import remembered
 
 PAIR = ["src_addr", "dst_addr"]
-NEEDED = ["window_start_ns", "flow_start_ns", "flow_end_ns", *PAIR, "bytes"]
+TIMES = ["flow_start_ns", "flow_end_ns", "bytes"]
+NEEDED = ["window_start_ns", *TIMES[:2], *PAIR, "bytes"]
 """Columns of flows that the stages look at; the others only cost memory when rows are sorted and joined."""
 
+Rows = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 
-@remembered
+
 def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Number the pairs of flows.
 
     Returns
     -------
-    flows : `NEEDED` (and `switch_path`, if there), with `pair`, ordered by it, within it by start, end and bytes
+    flows : `NEEDED`, with `pair`, ordered by it, within it by start, end and bytes
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
-    kept = [*NEEDED, *(["switch_path"] if "switch_path" in flows.columns else [])]
-    flows = flows.select(kept)
-    if not flows["flow_start_ns"].is_sorted():
-        flows = flows.sort("flow_start_ns", maintain_order=True)
-    coded = flows.select(*PAIR, code=_code())
-    pairs = coded.unique("code").sort(PAIR).with_row_index("pair").with_columns(pl.col("pair").cast(pl.Int32))
-    number = coded.select("code").join(pairs.select("code", "pair"), on="code", maintain_order="left")["pair"]
-    times = (flows[column].to_numpy() for column in ("flow_start_ns", "flow_end_ns", "bytes"))
-    order = ordering.grouped(number.to_numpy(), pairs.height, *times)
-    return flows.with_columns(number)[order], pairs.select("pair", *PAIR)
+    return _numbered(flows)[:2]
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False) -> pl.DataFrame:
@@ -52,12 +48,11 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False
     flows with the columns `NEEDED` and `pair`, in the order of `numbered`, and with `src_…` and `dst_…` for every
     further column of `nics`
     """
-    flows, pairs = _numbered(flows)
+    flows, pairs = _with_pairs(flows, paths=paths)
     described = [column for column in nics.columns if column != "addr"]
     for end in ("src", "dst"):
         renamed = nics.rename({"addr": f"{end}_addr"} | {column: f"{end}_{column}" for column in described})
         pairs = pairs.join(renamed, on=f"{end}_addr")
-    flows = flows.select(*NEEDED, "pair", *(["switch_path"] if paths else []))
     return of_pairs(flows, pairs.drop(PAIR))
 
 
@@ -68,11 +63,10 @@ def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame, *, paths: bool =
 
 @remembered
 def _inside(flows: pl.DataFrame, jobs: pl.DataFrame, *, paths: bool) -> pl.DataFrame:
-    flows, pairs = _numbered(flows)
+    flows, pairs = _with_pairs(flows, paths=paths)
     for end in PAIR:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
-    flows = flows.select(*NEEDED, "pair", *(["switch_path"] if paths else []))
     return of_pairs(flows, same.select("pair", job_id=f"{PAIR[0]}_job"))
 
 
@@ -84,7 +78,14 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     flows : with `pair`
     pairs : `pair`, once each, and columns to add
     """
-    return flows.join(pairs, on="pair", maintain_order="left")
+    numbers, wanted = flows["pair"].to_numpy(), pairs["pair"].to_numpy()
+    row = np.full(max((numbers[-1:].max(initial=-1), wanted.max(initial=-1))) + 1, -1, np.int32)
+    row[wanted] = np.arange(wanted.size, dtype=np.int32)
+    found = row[numbers]
+    if found.min(initial=0) < 0:
+        flows, found = flows.filter(pl.Series(found >= 0)), found[found >= 0]
+    described = pairs.drop("pair")
+    return flows.with_columns(described[found]) if described.width else flows
 
 
 @remembered
@@ -96,7 +97,7 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
 
 def by_pair(flows: pl.DataFrame, *within: str) -> pl.DataFrame:
     """Sort flows so that those of a pair lie together, within it by columns of numbers."""
-    return flows.sort("pair" if "pair" in flows.columns else _code(), *within)
+    return flows.sort(*(["pair"] if "pair" in flows.columns else PAIR), *within)
 
 
 def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:
@@ -109,13 +110,33 @@ def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    if "pair" not in flows.columns:
-        return numbered(flows)
-    return flows, flows.select("pair", *PAIR).unique("pair").sort("pair")
+def _with_pairs(flows: pl.DataFrame, *, paths: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return flows (`NEEDED`, `pair`, and `switch_path` if wanted) and their pairs, as `numbered` does."""
+    if "pair" in flows.columns:
+        kept = flows.select(*NEEDED, "pair", *(["switch_path"] if paths else []))
+        first = np.flatnonzero(np.diff(flows["pair"].to_numpy(), prepend=-1))
+        return kept, flows.select("pair", *PAIR)[first].unique("pair").sort("pair")
+    ordered, pairs, order = _numbered(flows)
+    return ordered.with_columns(flows["switch_path"].gather(order)) if paths else ordered, pairs
 
 
-def _code() -> pl.Expr:
-    """A number for each pair, in no particular order: to sort text would cost ten times as much."""
-    source, target = (pl.col(end).cast(pl.Categorical).to_physical().cast(pl.Int64) for end in PAIR)
-    return source * 2**32 + target
+@remembered
+def _numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, Rows]:
+    """Return what `numbered` does, and the row that each flow had."""
+    number, pairs = _pairs(flows)
+    order = ordering.grouped(number, pairs.height, *(flows[column].to_numpy() for column in TIMES))
+    numbers = {name: flows[name].to_numpy()[order] for name in NEEDED if name not in PAIR}
+    ordered = pairs.select(pl.col(PAIR).gather(number[order])).with_columns(pair=number[order], **numbers)
+    return ordered.select(*NEEDED, "pair"), pairs, order
+
+
+def _pairs(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
+    """Return the number of each flow's pair, and the pairs: `pair`, `src_addr`, `dst_addr`."""
+    hashes = flows.select(
+        (pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)
+    )
+    met, first = numbering.numbered(hashes["0"].to_numpy(), hashes["1"].to_numpy())
+    pairs = flows.select(pl.col(PAIR).gather(first)).with_row_index("met").sort(PAIR)
+    number = np.empty(pairs.height, np.int32)
+    number[pairs["met"].to_numpy()] = np.arange(pairs.height, dtype=np.int32)
+    return number[met], pairs.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("pair"), *PAIR)
