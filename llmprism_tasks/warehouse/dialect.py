@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import duckdb_engine
+import sqlalchemy
 import sqlalchemy.types as sql
 from sqlalchemy.engine.cursor import FullyBufferedCursorFetchStrategy
 from sqlalchemy.pool import StaticPool
@@ -68,6 +69,11 @@ class _Borrowed(duckdb_engine.ConnectionWrapper):  # type: ignore[misc]
         """Leave the connection open."""
 
 
-def borrowing(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Return the options with which an SQLAlchemy engine borrows an open connection instead of making its own."""
-    return {"creator": lambda: _Borrowed(connection), "poolclass": StaticPool}
+def engine(connection: duckdb.DuckDBPyConnection) -> sqlalchemy.Engine:
+    """Return an engine that borrows an open connection instead of making its own."""
+    return sqlalchemy.create_engine(URL, creator=lambda: _Borrowed(connection), poolclass=StaticPool)
+
+
+def expression(text: str) -> sqlalchemy.ColumnElement[Any]:
+    """Return an expression in SQL as a column that a query can have."""
+    return sqlalchemy.literal_column(text)

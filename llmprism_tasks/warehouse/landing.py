@@ -166,5 +166,6 @@ def _write(
         "stage_ns": "{}",
         "software_version": __version__,
     }
-    frames = {**staged.rows(window), "windows": pl.DataFrame([row])}
-    store.replace(warehouse, window, frames, clears=STALE, unless_landed=unless_landed)
+    frames = {"flows_quarantine": staged.quarantine(window), "windows": pl.DataFrame([row])}
+    streams = {"flows": staged.flows(window)}
+    store.replace(warehouse, window, frames, streams=streams, clears=STALE, unless_landed=unless_landed)

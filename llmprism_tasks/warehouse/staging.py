@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import csv
 import glob
+import itertools
 import logging
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 ALL_TIME = Window(0, 2**63 - 1)
 MEMORY_LIMIT = "2GB"  # beyond it DuckDB spills to a temporary folder; a minute of a large platform needs a tenth
+ROWS_AT_A_TIME = 122_880  # a row group of DuckDB
 KEYS_SAMPLE = 1_000  # lines of a JSON file that are looked at for unknown keys
 
 NAMES = tuple(column.name for column in FLOW_COLUMNS)
@@ -69,15 +72,22 @@ class Staging:
         row = self.connection.execute(statement("staged_counts"), {"window_start_ns": window.start_ns}).fetchone()
         return Counts(*(int(number) for number in row or (0, 0, 0, 0)))
 
-    def rows(self, window: Window) -> dict[str, pl.DataFrame]:
-        """Return a window's rows of `flows` and `flows_quarantine`."""
-        values: dict[str, object] = {"window_start_ns": window.start_ns}
-        flows = self.connection.execute(statement("staged_flows"), values).pl()
-        values["files"] = [file.path for file in self.files]
-        return {
-            "flows": flows,
-            "flows_quarantine": self.connection.execute(statement("staged_quarantine"), values).pl(),
-        }
+    def flows(self, window: Window) -> Callable[[], Any]:
+        """Return a function that returns a window's rows of `flows` in order, as an Arrow stream.
+
+        Sorting is done by then for the first call: the warehouse need not be held meanwhile.
+        """
+        sorted_rows = itertools.chain([self._sorted(window)], iter(lambda: self._sorted(window), None))
+        return lambda: next(sorted_rows)
+
+    def quarantine(self, window: Window) -> pl.DataFrame:
+        """Return a window's rows of `flows_quarantine`."""
+        values = {"window_start_ns": window.start_ns, "files": [file.path for file in self.files]}
+        return self.connection.execute(statement("staged_quarantine"), values).pl()
+
+    def _sorted(self, window: Window) -> Any:
+        values = {"window_start_ns": window.start_ns}
+        return self.connection.cursor().execute(statement("staged_flows"), values).to_arrow_reader(ROWS_AT_A_TIME)
 
 
 @contextmanager

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import duckdb
 import polars as pl
 
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.frames import conform, schema
-from llmprism_tasks.tables import FLOW_COLUMNS, Table, table_named
+from llmprism_tasks.tables import Table, table_named
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.statements import identifier, statement
 from llmprism_tasks.windows import Window
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
+ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
+FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets")
+"""How flows are stored, the path last; sql/statements/staged_flows.sql says the same."""
+
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
 
 
-def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] | None = None) -> pl.DataFrame:
+def read(
+    warehouse: Warehouse,
+    table: str,
+    span: Window,
+    *,
+    jobs: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> pl.DataFrame:
+    """Return a table's rows whose window starts within `span`, as `rows` does, in a connection of its own."""
+    with warehouse.reading() as connection:
+        return rows(connection, table, span, jobs=jobs, columns=columns)
+
+
+def rows(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    span: Window,
+    *,
+    jobs: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> pl.DataFrame:
     """Return a table's rows whose window starts within `span`, with the contract's columns and types.
 
     Parameters
@@ -26,6 +51,7 @@ def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] 
     span : one window, or several as one long one (`Window.lookback`)
     jobs : only the rows of these jobs; for `flows`, which know no job, those from or to a member that one of these
         jobs has in the last window of `span`. Tables that know neither are returned whole.
+    columns : only these, in this order; None for all
 
     Returns
     -------
@@ -41,12 +67,33 @@ def read(warehouse: Warehouse, table: str, span: Window, *, jobs: Sequence[str] 
         conditions.append(statement("flows_of_jobs"))
     else:
         del values["jobs"]
-    columns = ", ".join(map(identifier, wanted.column_names))
-    order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in _order(wanted))
-    query = f"SELECT {columns} FROM {identifier(table)} WHERE {' AND '.join(conditions)} ORDER BY {order}"
-    with warehouse.reading() as connection:
-        rows = frame(connection.execute(query, values))
-    return rows.cast(schema(wanted.columns))
+    query = f"FROM {identifier(table)} WHERE {' AND '.join(conditions)}"
+    if table == "flows":
+        return _flows(connection, query, values, columns or wanted.column_names)
+    names = ", ".join(map(identifier, columns or wanted.column_names))
+    order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in wanted.key)
+    return _typed(frame(connection.execute(f"SELECT {names} {query} ORDER BY {order}", values)), wanted)
+
+
+def _flows(
+    connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, object], columns: Sequence[str]
+) -> pl.DataFrame:
+    """Return flows in the order in which each window's are stored; mostly there is nothing to sort."""
+    names = ", ".join(map(identifier, dict.fromkeys((*columns, "flow_start_ns"))))
+    found = frame(connection.execute(f"SELECT {names} {query}", values))
+    if not found["flow_start_ns"].is_sorted():  # a window was landed after a later one
+        found = found.sort("flow_start_ns", maintain_order=True)
+    return _typed(found.select(columns), table_named("flows"))
+
+
+def _in_order(flows: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows of `flows` by whatever tells two of them apart, first by time."""
+    path = pl.col("switch_path").list.join("|")
+    return flows.sort(*FLOW_ORDER, path, nulls_last=False)
+
+
+def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
+    return found.cast({name: kind for name, kind in schema(table.columns).items() if name in found.columns})
 
 
 def addresses(warehouse: Warehouse, span: Window) -> set[str]:
@@ -62,6 +109,7 @@ def replace(
     window: Window,
     frames: Mapping[str, pl.DataFrame],
     *,
+    streams: Mapping[str, Callable[[], Any]] | None = None,
     clears: Sequence[str] = (),
     jobs: Sequence[str] | None = None,
     unless_landed: bool = False,
@@ -71,6 +119,8 @@ def replace(
     Parameters
     ----------
     frames : table to the window's new rows; a frame without rows leaves the window without rows
+    streams : table to a function that returns the window's new rows, as an Arrow stream, checked and in order; for
+        tables that are too large to be held as a frame
     clears : further tables that lose the window's rows
     jobs : delete only rows of these jobs, in all of these tables
     unless_landed : do nothing when the warehouse has a row for the window in `windows` already
@@ -85,9 +135,12 @@ def replace(
     WarehouseBusy : another process held the warehouse for longer than its patience
     """
     incoming = {table: conform(rows, table) for table, rows in frames.items()}
-    for table, rows in incoming.items():
-        _check(table, rows, window)
-    touched = tuple(dict.fromkeys((*frames, *clears)))
+    for table, arrived in incoming.items():
+        _check(table, arrived, window)
+    if "flows" in incoming:
+        incoming["flows"] = _in_order(incoming["flows"])
+    streams = streams or {}
+    touched = tuple(dict.fromkeys((*frames, *streams, *clears)))
     if jobs is not None:
         _check_jobs(touched)
 
@@ -96,8 +149,10 @@ def replace(
             return False
         for table in touched:
             _delete(connection, table, window, jobs)
-        for table, rows in incoming.items():
-            insert(connection, table, rows)
+        for table, arrived in incoming.items():
+            insert(connection, table, arrived)
+        for table, stream in streams.items():
+            _insert(connection, table, stream())
         return True
 
     return warehouse.write(work)
@@ -161,14 +216,6 @@ def record_window(
     warehouse.write(work)
 
 
-def _order(table: Table) -> tuple[str, ...]:
-    """Return the columns that rows are ordered by: the key, and for flows, which have none, everything."""
-    if table.name != "flows":
-        return table.key
-    first = ("window_start_ns", "flow_start_ns", "src_addr", "dst_addr", "src_port", "dst_port", "bytes", "flow_end_ns")
-    return (*first, *(column.name for column in FLOW_COLUMNS if column.name not in first))
-
-
 def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
     strangers = rows.filter(pl.col("window_start_ns").ne_missing(window.start_ns))
     empty = [
@@ -215,7 +262,11 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
     """Add rows to a table within the caller's transaction."""
     if rows.is_empty():
         return
-    connection.register("incoming_rows", rows.to_arrow())
+    _insert(connection, table, rows.to_arrow())
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+    connection.register("incoming_rows", rows)
     connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
     connection.unregister("incoming_rows")
 

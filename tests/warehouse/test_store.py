@@ -136,3 +136,33 @@ def test_queries_read_and_cannot_write(either: Warehouse) -> None:
         with pytest.raises(InputError, match="DuckDB refuses"):
             store.query(either, wrong)
     assert addresses(either, WINDOW) == ["a"]
+
+
+def test_flows_come_in_the_order_of_time_though_windows_were_landed_in_another(either: Warehouse) -> None:
+    for window in (AFTER, WINDOW, BEFORE):
+        shift = window.start_ns - WINDOW.start_ns
+        records = [flow(second) for second in (2, 1)]
+        moved = [one | {name: one[name] + shift for name in ("flow_start_ns", "flow_end_ns")} for one in records]
+        store.replace(either, window, {"flows": flows(window, *moved)})
+    rows = store.read(either, "flows", Window(BEFORE.start_ns, 3 * WINDOW.length_ns))
+    assert rows["flow_start_ns"].is_sorted()
+    assert rows["window_start_ns"].is_sorted()
+    assert rows.height == 6
+
+
+def test_only_the_columns_asked_for_are_read(either: Warehouse) -> None:
+    store.replace(
+        either, WINDOW, {"flows": flows(WINDOW, flow(1), flow(0)), "job_members": members(WINDOW, ("j", "a"))}
+    )
+    assert store.read(either, "flows", WINDOW, columns=["bytes", "src_addr"]).schema == {
+        "bytes": pl.Int64,
+        "src_addr": pl.String,
+    }
+    assert store.read(either, "job_members", WINDOW, columns=["addr"]).rows() == [("a",)]
+
+
+def test_a_stream_of_rows_replaces_a_window_s_rows(either: Warehouse) -> None:
+    rows = flows(WINDOW, flow(0), flow(1))
+    for _ in range(2):
+        store.replace(either, WINDOW, {}, streams={"flows": rows.to_arrow})
+    assert store.read(either, "flows", WINDOW).equals(rows)

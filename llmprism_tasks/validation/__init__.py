@@ -12,8 +12,7 @@ Great Expectations takes seconds to import, so only the functions here do it, in
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -28,7 +27,6 @@ from llmprism_tasks.windows import Window
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
-    from great_expectations.data_context import EphemeralDataContext
 
 CRITICAL = "critical"
 
@@ -72,11 +70,11 @@ def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.
     ------
     WarehouseBusy : another process held the warehouse for too long
     """
-    observed = _observe(warehouse, window, tables)
-    kept = store.read(warehouse, "validation_results", window).filter(
-        ~pl.col("expectation").str.split(".").list.first().is_in(list(tables))
-    )
-    store.replace(warehouse, window, {"validation_results": pl.concat([kept, observed])})
+    with warehouse.reading() as connection:  # one, so that all see the same state and wait for the lock once
+        observed = _observe(connection, window, tables)
+        before = store.rows(connection, "validation_results", window)
+    of_others = ~pl.col("expectation").str.split(".").list.first().is_in(list(tables))
+    store.replace(warehouse, window, {"validation_results": pl.concat([before.filter(of_others), observed])})
     return observed
 
 
@@ -103,63 +101,31 @@ def _notes(expectation: str) -> str:
     return next(str(one["notes"]) for one in suite(table)["expectations"] if one["meta"]["name"] == name)
 
 
-def _observe(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:
-    """Run the suites in one read-only connection, so that all see the same state and wait for the lock once."""
-    suites = {table: suite(table) for table in tables}
-    context = _context()
-    with warehouse.reading() as connection:
-        connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
-        connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
-        for table in TABLES:
-            connection.execute(
-                f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
-                f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
-            )
-        rows = [row for table in tables for row in _run(context, connection, window, suites[table])]
+def _observe(connection: Any, window: Window, tables: Sequence[str]) -> pl.DataFrame:
+    """Run the suites in an open connection."""
+    from llmprism_tasks.validation import engine  # noqa: PLC0415 - takes seconds
+
+    connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
+    connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
+    for table in TABLES:
+        connection.execute(
+            f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
+            f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
+        )
+    held = engine.hold(connection, {f"window_{table}": suite(table)["expectations"] for table in tables})
+    rows = [
+        {"window_start_ns": window.start_ns, **_row(view.removeprefix("window_"), result)}
+        for view, results in held.items()
+        for result in results
+    ]
     return conform(pl.DataFrame(rows, schema=empty("validation_results").schema), "validation_results")
-
-
-def _context() -> EphemeralDataContext:
-    """Return Great Expectations without usage reports, progress bars, folders for documents and talk in the log."""
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    import great_expectations as gx
-    from great_expectations.data_context.types import base
-
-    config = base.DataContextConfig(
-        store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
-        progress_bars=base.ProgressBarsConfig(globally=False, metric_calculations=False),
-        analytics_enabled=False,
-    )
-    return gx.get_context(mode="ephemeral", project_config=config)
-
-
-def _run(
-    context: EphemeralDataContext, connection: Any, window: Window, table_suite: Mapping[str, Any]
-) -> Iterator[dict[str, object]]:
-    """Run one table's suite over its view of the window; yield a row of results for each expectation."""
-    import great_expectations as gx
-
-    from llmprism_tasks.warehouse import dialect  # noqa: PLC0415 - imports SQLAlchemy
-
-    table = table_suite["name"]
-    source = context.data_sources.add_sql(
-        table,
-        connection_string=dialect.URL,
-        create_temp_table=False,
-        kwargs=dialect.borrowing(connection),
-    )
-    batch = source.add_table_asset(table, table_name=f"window_{table}").add_batch_definition_whole_table("window")
-    added = context.suites.add(gx.ExpectationSuite(**table_suite))
-    definition = context.validation_definitions.add(gx.ValidationDefinition(name=table, data=batch, suite=added))
-    for result in definition.run(result_format="BASIC").results:
-        yield {"window_start_ns": window.start_ns, **_row(table, result)}
 
 
 def _row(table: str, result: ExpectationValidationResult) -> dict[str, object]:
     """Return what `validation_results` keeps of one expectation's outcome."""
     config, observed = result.expectation_config, dict(result.result)
     count = observed.get("unexpected_count", 0 if "element_count" in observed else None)  # none is told of no rows
-    if config.type == "unexpected_rows_expectation":
+    if config.type == "expect_no_rows":
         count = observed.get("observed_value")
     if not observed:  # it could not be evaluated: the reason is all there is to observe
         observed = {"error": _error(result.exception_info)}

@@ -1,0 +1,130 @@
+"""Great Expectations at work: our own kind of expectation, and a suite held against a view of the warehouse.
+
+Most expectations say that there are no rows of some sort. Great Expectations' own `unexpected_rows_expectation` asks
+twice for each, once for the rows and once for their number. `expect_no_rows` asks for the number alone and leaves the
+asking to Great Expectations' bundles: all such expectations of a suite are one query, in which conditions on single
+rows share one pass over the batch.
+
+Importing this module takes seconds, for it imports Great Expectations.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import great_expectations as gx
+from great_expectations.compatibility import pydantic
+from great_expectations.core import ExpectationValidationResult
+from great_expectations.core.batch import Batch
+from great_expectations.core.id_dict import IDDict
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
+from great_expectations.data_context import EphemeralDataContext
+from great_expectations.data_context.types import base
+from great_expectations.execution_engine import SqlAlchemyExecutionEngine
+from great_expectations.execution_engine.sqlalchemy_batch_data import SqlAlchemyBatchData
+from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+from great_expectations.expectations.metrics.metric_provider import metric_partial
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from great_expectations.validator.validator import Validator
+
+from llmprism_tasks.warehouse import dialect
+
+logging.getLogger("great_expectations").setLevel(logging.ERROR)
+
+COUNT = "batch.rows_that_should_not_be"
+
+
+class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
+    """Expect no rows of some sort; known to suites as `expect_no_rows`.
+
+    Attributes
+    ----------
+    where : condition on a row of the batch, in SQL; rows for which it is true are unexpected, NULL is not true
+    query : instead of it, a query whose rows are unexpected; `{batch}` in it stands for the batch
+    """
+
+    where: str | None = None
+    query: str | None = None
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = (COUNT,)
+    success_keys: ClassVar[tuple[str, ...]] = ("where", "query")
+    domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
+    _configuration: ExpectationConfiguration | None = pydantic.PrivateAttr(None)
+
+    @property
+    def configuration(self) -> ExpectationConfiguration:
+        """What it was made from; Great Expectations asks for it some sixty times in each validation."""
+        if self._configuration is None:
+            self._configuration = super().configuration
+        return self._configuration
+
+    def _validate(self, metrics: Mapping[str, int], **_: object) -> dict[str, Any]:
+        return {"success": metrics[COUNT] == 0, "result": {"observed_value": metrics[COUNT]}}
+
+
+class RowsThatShouldNotBe(TableMetricProvider):  # type: ignore[misc]
+    """The number of rows that an `expect_no_rows` is about, as one column of Great Expectations' bundled query."""
+
+    metric_name = COUNT
+    value_keys = ("where", "query")
+
+    @metric_partial(  # type: ignore[untyped-decorator]
+        engine=SqlAlchemyExecutionEngine,
+        partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN,
+        domain_type=MetricDomainTypes.TABLE,
+    )
+    def _sqlalchemy(
+        cls,  # noqa: N805 - Great Expectations makes a class method of it
+        execution_engine: SqlAlchemyExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        **_: object,
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        where, query = metric_value_kwargs["where"], metric_value_kwargs["query"]
+        if where is not None:
+            return dialect.expression(f"count(*) FILTER (WHERE {where})"), metric_domain_kwargs, {}
+        batch = execution_engine.get_domain_records(metric_domain_kwargs)
+        rows = f"SELECT count(*) FROM ({query.format(batch=batch.name)}) AS unexpected"
+        # The aggregate of nothing makes the bundle one row, whatever else is in it.
+        return dialect.expression(f"count(*) FILTER (WHERE false) + ({rows})"), metric_domain_kwargs, {}
+
+
+@cache
+def _context() -> EphemeralDataContext:
+    """Return Great Expectations without usage reports, progress bars and folders for documents."""
+    config = base.DataContextConfig(
+        store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars=base.ProgressBarsConfig(globally=False, metric_calculations=False),
+        analytics_enabled=False,
+    )
+    return gx.get_context(mode="ephemeral", project_config=config)
+
+
+def hold(
+    connection: Any, views: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, list[ExpectationValidationResult]]:
+    """Hold views of a warehouse against expectations.
+
+    Parameters
+    ----------
+    connection : open, of DuckDB
+    views : a view's name to the expectations about it, in Great Expectations' JSON
+
+    Returns
+    -------
+    for each view the results, in no particular order
+    """
+    engine = SqlAlchemyExecutionEngine(engine=dialect.engine(connection))
+    held = {}
+    for view, expectations in views.items():
+        data = SqlAlchemyBatchData(engine, table_name=view, create_temp_table=False)
+        batch = Batch(data=data, batch_definition=IDDict(view=view))
+        held[view] = Validator(engine, data_context=_context(), batches=[batch]).graph_validate(
+            [ExpectationConfiguration(**one) for one in expectations], {"result_format": "BASIC"}
+        )
+    return held
