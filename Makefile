@@ -4,12 +4,13 @@
 # make test    linter, type checker and every test
 # make scores  how right the results are on the captures of real training in tests/data/real
 # make accuracy  how right both methods are on simulated platforms and captures, as docs/accuracy.md; goes on where it was
+# make bench     what an analysis costs, by size and part, as docs/performance.md; Airflow's share: python -m bench airflow
 # make diagnosis  who is named when something goes wrong, and when nothing does, as docs/diagnosis.md; likewise
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: setup demo up down report latency env test scores accuracy diagnosis clean
+.PHONY: setup demo up down report latency env test scores accuracy diagnosis bench clean
 
 setup: $(INSTALLED)
 
@@ -55,5 +56,9 @@ diagnosis: setup
 	-@$(BIN)/python -m accuracy prices
 	@$(BIN)/python -m accuracy diagnosis $(if $(FOLDERS),--folders $(FOLDERS))
 
+bench: setup
+	@$(BIN)/python -m bench run $(if $(GPUS),--gpus $(GPUS))
+	@$(BIN)/python -m bench page
+
 clean:
-	rm -rf .venv .demo .accuracy
+	rm -rf .venv .demo .accuracy .bench

@@ -1,0 +1,118 @@
+"""Costs against flows as SVG, both on logarithmic scales: a panel of seconds and one of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+WIDTH, HEIGHT = 360, 280
+LEFT, TOP, BETWEEN, BOTTOM = 58, 34, 66, 82
+LEGEND = 175
+
+Point = tuple[float, float]
+"""Flows, and what they cost."""
+
+
+class Line(NamedTuple):
+    """How a figure is drawn: its name, colour and dashes (empty: drawn through)."""
+
+    name: str
+    colour: str
+    dashes: str
+
+
+class Panel(NamedTuple):
+    """A panel: what it shows with its unit, and each line's points."""
+
+    title: str
+    lines: Mapping[Line, Sequence[Point]]
+
+
+def fitted(points: Sequence[Point]) -> tuple[float, float] | None:
+    """Return slope and intercept of the least squares line through the points' logarithms; None below two sizes."""
+    across, up = ([math.log10(point[axis]) for point in points] for axis in (0, 1))
+    if len(points) < 2 or max(across) - min(across) < math.log10(1.5):
+        return None
+    mean_x, mean_y = sum(across) / len(across), sum(up) / len(up)
+    spread = sum((x - mean_x) ** 2 for x in across)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(across, up, strict=True)) / spread
+    return slope, mean_y - slope * mean_x
+
+
+def picture(panels: Sequence[Panel]) -> str:
+    """Return a picture: the points as they are, and through them the line that fits best."""
+    width = LEFT + len(panels) * WIDTH + (len(panels) - 1) * BETWEEN + 16
+    height = TOP + HEIGHT + BOTTOM
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for index, panel in enumerate(panels):
+        parts += _panel(LEFT + index * (WIDTH + BETWEEN), panel)
+    parts += _legend([line for panel in panels for line, points in panel.lines.items() if points], height - 14)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(left: float, panel: Panel) -> list[str]:
+    points = [point for several in panel.lines.values() for point in several]
+    (x_low, x_high), (y_low, y_high) = (_decades([point[axis] for point in points]) for axis in (0, 1))
+
+    def x_at(value: float) -> float:
+        return round(left + WIDTH * (math.log10(value) - x_low) / (x_high - x_low), 1)
+
+    def y_at(value: float) -> float:
+        return round(TOP + HEIGHT * (1 - (math.log10(value) - y_low) / (y_high - y_low)), 1)
+
+    parts = [_text(left + WIDTH / 2, TOP - 14, panel.title, weight="bold")]
+    for power in range(y_low, y_high + 1):
+        y = y_at(10**power)
+        parts += [_rule(left, left + WIDTH, y, y), _text(left - 6, y + 4, _mark(10.0**power), anchor="end")]
+    for power in range(x_low, x_high + 1):
+        x = x_at(10**power)
+        parts += [_rule(x, x, TOP, TOP + HEIGHT), _text(x, TOP + HEIGHT + 16, _mark(10.0**power))]
+    parts.append(_text(left + WIDTH / 2, TOP + HEIGHT + 34, "flow records in the minute"))
+    for line, several in panel.lines.items():
+        fit = fitted(several)
+        if fit is not None:
+            ends = [min(point[0] for point in several), max(point[0] for point in several)]
+            path = " ".join(f"{x_at(x)},{y_at(10 ** (fit[1] + fit[0] * math.log10(x)))}" for x in ends)
+            parts.append(f'<polyline points="{path}" fill="none" {_stroke(line)}/>')
+        parts += [f'<circle cx="{x_at(x)}" cy="{y_at(y)}" r="3.2" fill="{line.colour}"/>' for x, y in several]
+    return parts
+
+
+def _decades(values: Sequence[float]) -> tuple[int, int]:
+    """Return the powers of ten around the values, at least one apart."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return low, max(high, low + 1)
+
+
+def _mark(value: float) -> str:
+    return f"{value / 1e6:g} M" if value >= 1e5 else f"{value:g}"
+
+
+def _legend(lines: Sequence[Line], y: float) -> list[str]:
+    parts = []
+    for index, line in enumerate(dict.fromkeys(lines)):
+        x = LEFT + LEGEND * index
+        parts.append(f'<line x1="{x}" x2="{x + 26}" y1="{y - 4}" y2="{y - 4}" {_stroke(line)}/>')
+        parts.append(_text(x + 32, y, line.name, anchor="start"))
+    return parts
+
+
+def _stroke(line: Line) -> str:
+    return f'stroke="{line.colour}" stroke-width="2" stroke-dasharray="{line.dashes or "none"}"'
+
+
+def _rule(x1: float, x2: float, y1: float, y2: float) -> str:
+    return f'<line x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}" stroke="#dddddd"/>'
+
+
+def _text(x: float, y: float, words: str, *, anchor: str = "middle", weight: str = "normal") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="#222222">'
+        f"{escape(words)}</text>"
+    )

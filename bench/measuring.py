@@ -1,0 +1,66 @@
+"""One platform measured: analyses, bare scans, starts without work, and the plain published method."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.minutes import FOLDER, Platform, holds
+from bench.processes import Cost, python
+
+Figures = dict[str, Any]
+LIBRARIES = {"llmprism_tasks", "polars", "duckdb", "numpy", "numba", "pandas", "pyarrow", "great_expectations", "rich"}
+
+
+def measure(platform: Platform, *, runs: int, published: bool, say: Callable[[str], None]) -> Figures:
+    """Measure a platform's first minute, each run in a process of its own, scans and analyses in turn.
+
+    Returns
+    -------
+    `holds` : how many flows, pairs and jobs there are
+    `runs` : of each analysis what it took in all, and its `spans`
+    `starts` : of a process that imports what an analysis does, and does nothing, what it took
+    `scans` : of each bare scan what the query took
+    `published` : of the plain published method, None if it was not asked for
+    """
+    taken: dict[str, list[Figures]] = {"runs": [], "starts": [], "scans": []}
+    name = f"{platform.gpus:,} GPUs, {platform.mix}"
+    for number in range(1, runs + 1):
+        taken["scans"].append(_answer(python("-m", "bench.scan", str(platform.flows(0)))))
+        analysed = analyse(platform)
+        taken["starts"].append(_total(python("-c", _imports(analysed.pop("modules")))))
+        taken["runs"].append(analysed)
+        say(f"{name}, {number} of {runs}: {analysed['wall_s']:.2f} s, {analysed['peak_bytes'] / 2**30:.2f} GiB")
+    plain = None
+    if published:
+        plain = _answer(python("-m", "bench.plain", str(platform.folder), str(platform.flows(0))))
+        say(f"{name}, the plain published method: {plain['wall_s'] + plain['python_bocd_s']:.0f} s")
+    return {"holds": holds(platform), "mix": platform.mix, "gpus": platform.gpus, **taken, "published": plain}
+
+
+def analyse(platform: Platform) -> Figures:
+    """Analyse a platform's first minute from its file to written tables."""
+    with tempfile.TemporaryDirectory(prefix="run-", dir=FOLDER) as place:
+        spans, warehouse = Path(place) / "spans.json", Path(place) / "llmprism.duckdb"
+        words = ["--flows", platform.flows(0), "--topology", platform.topology, "--warehouse", warehouse]
+        cost = python("-m", "bench.traced", str(spans), "analyze", *map(str, words))
+        traced: Figures = json.loads(spans.read_text(encoding="utf-8"))
+        return {**_total(cost), **traced, "warehouse_bytes": warehouse.stat().st_size}
+
+
+def _total(cost: Cost) -> Figures:
+    return {"wall_s": cost.wall_s, "cpu_s": cost.cpu_s, "peak_bytes": cost.peak_bytes}
+
+
+def _answer(cost: Cost) -> Figures:
+    answer: Figures = json.loads(cost.said.splitlines()[-1])
+    return answer
+
+
+def _imports(modules: Sequence[str]) -> str:
+    """Return a program that imports the modules of a process that ended, in the order in which they were."""
+    ours = [one for one in modules if one.partition(".")[0] in LIBRARIES]
+    return f"import importlib\nfor one in {ours!r}:\n try: importlib.import_module(one)\n except Exception: pass"

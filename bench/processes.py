@@ -1,0 +1,74 @@
+"""What a fresh process takes: time on the clock, processor time, and its greatest memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accuracy.runs import PROJECT
+
+
+class ProcessFailed(Exception):
+    """A measured process failed; the message is what it said."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a process took from its start to its end.
+
+    Attributes
+    ----------
+    wall_s, cpu_s : on the clock; of processors, its own children's included
+    peak_bytes : its greatest resident memory
+    said : its standard output
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    said: str
+
+
+def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Cost:
+    """Run a command from the top of the repository and measure it.
+
+    Raises
+    ------
+    ProcessFailed : it ended with another code than 0
+    """
+    with tempfile.TemporaryFile() as said:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command, cwd=PROJECT, env=_environment() | dict(variables or {}), stdout=said, stderr=subprocess.STDOUT
+        )
+        _, status, used = os.wait4(process.pid, 0)  # of this one child, unlike resource.RUSAGE_CHILDREN
+        wall_s = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read().decode()
+    if process.returncode:
+        raise ProcessFailed(f"{' '.join(command)} ended with {process.returncode}\n{text[-4000:]}")
+    return Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, text)
+
+
+def python(*words: str, variables: Mapping[str, str] | None = None) -> Cost:
+    """Run `python` with some words, as `run` does."""
+    return run([sys.executable, *words], variables)
+
+
+def _environment() -> dict[str, str]:
+    """Return this process's variables without a developer's own settings, which would change what is measured."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")}
+    paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return kept | {"PYTHONPATH": os.pathsep.join(paths), "GX_ANALYTICS_ENABLED": "false"}
+
+
+def command(name: str) -> str:
+    """Return the path of a command that is installed beside this Python."""
+    return str(Path(sys.executable).parent / name)

@@ -1,0 +1,63 @@
+"""`python -m bench.traced FILE analyze ...`: the command `llmprism`, with what its parts take written to a file."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.spans import Spans
+
+Named = Callable[..., str]
+
+
+def _always(name: str) -> Named:
+    return lambda *args, **kwargs: name
+
+
+def _stage(name: str, *args: Any, **kwargs: Any) -> str:
+    return name
+
+
+PIPELINE, STORE = "llmprism_tasks.pipeline", "llmprism_tasks.warehouse.store"
+HOOKS: tuple[tuple[str, str, Named], ...] = (
+    ("llmprism_tasks.warehouse.landing", "land_all", _always("landing")),
+    (PIPELINE, "validate_landed", _always("validation")),
+    (PIPELINE, "run_stage", _stage),
+    (PIPELINE, "validate_results", _always("results_validation")),
+    (PIPELINE, "finish", _always("finish")),
+    (PIPELINE, "call_out", _always("call_out")),
+    (STORE, "read", _always("read")),
+    (STORE, "replace", _always("write")),
+)
+"""Module, function and the span's name. Reads and writes are spans inside those of the parts that do them."""
+
+OUTERMOST = ("landing", "validation", "results_validation", "finish", "call_out")
+"""Names of the spans that are not stages of the plan."""
+
+
+def hook(spans: Spans) -> None:
+    """Put spans around the pipeline's functions, where its modules look them up."""
+    for module, function, name in HOOKS:
+        found = importlib.import_module(module)
+        setattr(found, function, spans.hooked(getattr(found, function), name))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command line of llmprism; the first word is the file to write, which also names the modules loaded."""
+    from llmprism_tasks import cli  # noqa: PLC0415 - importing is part of what is measured
+
+    out, *words = argv
+    spans = Spans()
+    with spans.span("imports"):
+        hook(spans)
+    code = cli.main(words)
+    Path(out).write_text(json.dumps(spans.figures() | {"modules": list(sys.modules)}), encoding="utf-8")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
