@@ -26,6 +26,20 @@ def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes
     return _grouped(np.argsort(starts, kind="stable"), groups, number, starts, ends, sizes)
 
 
+def ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers) -> bool:
+    """Whether transfers lie group by group, each in order of start, end and size: as `grouped` orders them."""
+    return bool(_ascending(groups, starts, ends, sizes))
+
+
+@compiled
+def _ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers) -> bool:
+    for i in range(1, groups.size):
+        before = (groups[i - 1], starts[i - 1], ends[i - 1], sizes[i - 1])
+        if before > (groups[i], starts[i], ends[i], sizes[i]):
+            return False
+    return True
+
+
 @compiled
 def _grouped(
     rows: Integers, groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers

@@ -15,6 +15,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import layout, signatures, streams, traffic
 from llmprism_tasks.stages.division import Division, divide
 from llmprism_tasks.stages.laid_out import laid_out
+from llmprism_tasks.stages.stream_steps import stream_steps, with_back
 from llmprism_tasks.windows import Window
 
 PAIR = ["job_id", *streams.PAIR]
@@ -109,25 +110,29 @@ def pair_kinds(
     `bytes_per_step`."""
     if division is None:
         return _judged(bulk.select(PAIR).head(0))
-    numbered, in_steps, periods = division.numbered, division.in_steps, division.periods
-    steps = signatures.stream_steps(in_steps, periods, settings)
-    judged = _with_relayed(signatures.votes(steps, settings), in_steps, job_members, periods, settings)
-    periodic = numbered.select(PAIR).unique().with_columns(periodic=True)
-    judged = judged.join(periodic, on=PAIR, how="left").with_columns(pl.col("periodic").fill_null(value=False))
-    return _jointly(judged, settings)
+    periods = division.periods
+    flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
+    pairs = with_back(traffic.pairs_of(flows, PAIR))
+    judged = signatures.votes(stream_steps(flows, pairs, periods, settings), settings)
+    judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
+    periodic = pl.col("pair").is_in(division.numbered["pair"].unique().implode())
+    return _jointly(judged.with_columns(periodic=periodic).join(pairs.drop("back"), on="pair"), settings)
 
 
 def _with_relayed(
-    judged: pl.DataFrame, flows: pl.DataFrame, job_members: pl.DataFrame, periods: pl.DataFrame, settings: Settings
+    judged: pl.DataFrame,
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    periods: pl.DataFrame,
+    settings: Settings,
 ) -> pl.DataFrame:
     """Add the votes of pipelines that are answered on another pair of NICs."""
     silent = judged.filter(pl.col("filling") >= signatures.MAJORITY, pl.col("pipeline") < signatures.MAJORITY)
     if silent.is_empty():
         return judged
-    relayed = signatures.relayed(flows, silent, job_members, periods, settings)
-    return judged.join(relayed.rename({"pipeline": "relayed"}), on=PAIR, how="left").with_columns(
-        pipeline=pl.max_horizontal("pipeline", "relayed")
-    )
+    relayed = signatures.relayed(flows, pairs, silent.select("pair"), job_members, periods, settings)
+    return judged.join(relayed, on="pair", how="left").with_columns(pipeline=pl.max_horizontal("pipeline", "relayed"))
 
 
 def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:

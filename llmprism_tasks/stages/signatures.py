@@ -11,117 +11,13 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
-from llmprism_tasks.settings import RhythmSettings, Settings
-from llmprism_tasks.stages import sizes, streams
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import streams, traffic
+from llmprism_tasks.stages.stream_steps import stream_steps, with_back
 
-PAIR = ["job_id", *streams.PAIR]
-STREAM = ["job_id", *streams.STREAM]
+STREAM = ["pair", "size_class"]
 MAJORITY = 0.5
 """Ratio of its steps that decides what a pair is."""
-
-
-def stream_steps(flows: pl.DataFrame, periods: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Describe what each stream does in each step.
-
-    Parameters
-    ----------
-    flows : bulk flows with `job_id` and `step`
-    periods : `job_id`, `period_ns`
-
-    Returns
-    -------
-    a row per pair and step (`size_class` -1), and one per size that recurs in most of the pair's steps: `records`,
-    `stream_bytes`, `size` (median, bytes), `spread` (from first to last start, a ratio of the period), `fresh`
-    (ratio of records whose size is not met in most other steps), `distinct` (sizes), `share` (of the pair's bytes),
-    `job_steps` (the job's steps), and `first_missed`, `last_missed`: by how much the step's first and last record miss
-    those that come back, a ratio of the period (NULL where nothing alike does), and `first_mutual`, `last_mutual`:
-    whether each of them is also the nearest to the one that is nearest to it
-    """
-    same_size = settings.rhythm.same_size
-    classed = sizes.with_class(sizes.in_one_piece(flows, same_size), same_size).with_columns(
-        pair_steps=pl.col("step").n_unique().over(PAIR), job_steps=pl.col("step").n_unique().over("job_id")
-    )
-    present = pl.col("step").n_unique().over(STREAM) >= settings.parallelism.least_presence * pl.col("pair_steps")
-    classed = (
-        classed.join(periods, on="job_id")
-        .with_columns(
-            fresh=pl.col("step").n_unique().over(*PAIR, "bytes") * 2 < pl.col("pair_steps"),
-            pair_bytes=pl.col("bytes").sum().over(*PAIR, "step"),
-        )
-        .with_columns(recurs=present & (pl.col("fresh").mean().over(STREAM) < settings.parallelism.expert_sizes))
-    )
-    recurring = classed.with_columns(distinct="size_class").filter("recurs")
-    whole = classed.with_columns(distinct="size_class", size_class=pl.lit(streams.WHOLE, pl.Int64))
-    # Where sizes recur, the pair as a whole answers nothing: what goes and what comes may be different tensors.
-    varying = whole.filter(pl.col("fresh").mean().over(PAIR) >= settings.parallelism.expert_sizes)
-    rows = []
-    for frame, answering in ((whole, varying), (recurring, recurring)):
-        missed = frame.join(_missed(answering, settings.rhythm), on=[*STREAM, "step", "flow_start_ns"], how="left")
-        rows.append(
-            missed.sort("flow_start_ns")
-            .group_by(*STREAM, "step")
-            .agg(
-                records=pl.len(),
-                stream_bytes=pl.col("bytes").sum(),
-                size=pl.col("bytes").median(),
-                spread=(pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()) / pl.col("period_ns").first(),
-                fresh=pl.col("fresh").mean(),
-                distinct=pl.col("distinct").n_unique(),
-                share=pl.col("bytes").sum() / pl.col("pair_bytes").first(),
-                first_missed=pl.col("missed_ns").first() / pl.col("period_ns").first(),
-                last_missed=pl.col("missed_ns").last() / pl.col("period_ns").first(),
-                first_mutual=pl.col("mutual").first(),
-                last_mutual=pl.col("mutual").last(),
-                period_ns=pl.col("period_ns").first(),
-                job_steps=pl.col("job_steps").first(),
-            )
-        )
-    return pl.concat(rows)
-
-
-def _missed(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return how far each record's start is from the nearest that comes back in its step (`missed_ns`, for each start
-    of a stream), and whether neither has a nearer one (`mutual`).
-
-    What comes back has the same size and altogether about as many bytes; streams without such an answer are absent.
-    """
-    sent = flows.group_by(STREAM).agg(size=pl.col("bytes").median(), total=pl.col("bytes").sum())
-    back = sent.select(
-        "job_id",
-        src_addr="dst_addr",
-        dst_addr="src_addr",
-        back_class="size_class",
-        back_size="size",
-        back_total="total",
-    )
-    same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
-    same_bytes = (pl.col("total") / pl.col("back_total")).log().abs() <= settings.answer_bytes
-    off = (pl.col("total") / pl.col("back_total")).log().abs()
-    answered = (
-        sent.join(back, on=PAIR)
-        .filter(same_size, same_bytes)
-        .sort(*STREAM, off)
-        .group_by(STREAM, maintain_order=True)
-        .agg(pl.col("back_class").first())
-    )
-    starts = flows.select(*STREAM, "step", "flow_start_ns").unique().sort("flow_start_ns")
-    back_stream = {"src_addr": "dst_addr", "dst_addr": "src_addr", "back_class": "size_class"}
-    comes_back = starts.select("job_id", "step", "flow_start_ns", **back_stream, back_ns="flow_start_ns")
-    nearest = (
-        starts.join(answered, on=STREAM)
-        .sort("flow_start_ns")
-        .join_asof(
-            comes_back, on="flow_start_ns", by=[*PAIR, "step", "back_class"], strategy="nearest", check_sortedness=False
-        )
-    )
-    partners = nearest.select("job_id", "step", **back_stream, back_ns="flow_start_ns", partner_ns="back_ns")
-    return nearest.join(partners, on=[*PAIR, "step", "back_class", "back_ns"], how="left").select(
-        *STREAM,
-        "step",
-        "flow_start_ns",
-        missed_ns=(pl.col("flow_start_ns") - pl.col("back_ns")).abs(),
-        mutual=(pl.col("partner_ns") == pl.col("flow_start_ns")).fill_null(value=False),
-    )
 
 
 def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -133,42 +29,53 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
     Returns
     -------
-    `job_id`, `src_addr`, `dst_addr`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is
-    answered later), `expert` (goes on through the step in sizes that never repeat), `filling` (goes on through the step
-    in sizes that do); `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that
-    carries most; NULL where none recurs), of those that go on through the step `filling_size`, of the others
-    `burst_size`; `presence` (ratio of the job's steps)
+    `pair`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is answered later), `expert`
+    (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
+    `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
+    where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
+    (ratio of the job's steps)
     """
     whole = pl.col("size_class") == streams.WHOLE
-    piped = _piped(steps, settings).with_columns(piped=True)
-    judged = steps.join(piped, on=STREAM, how="left").with_columns(pl.col("piped").fill_null(value=False))
+    piped = _piped(steps, settings)
     fills = pl.col("spread") >= settings.parallelism.filling_spread
+    goes_on = ~whole & fills & pl.col("pipeline").is_null()
     expert = (
         whole
-        & ~pl.col("piped")
+        & pl.col("pipeline").is_null()
         & fills
         & (pl.col("records") >= settings.parallelism.expert_records)
         & (pl.col("fresh") >= settings.parallelism.expert_sizes)
     )
     by_step = (
-        judged.with_columns(expert=expert, filling=~whole & fills & ~pl.col("piped"))
-        .group_by(*PAIR, "step")
+        steps.join(piped, on=STREAM, how="left")
+        .sort("pair", "step", "share", "size_class")
+        .select(
+            "pair",
+            "step",
+            expert=expert,
+            filling=pl.when(goes_on).then("share").otherwise(0.0),
+            distinct=pl.when(whole).then("distinct"),
+            step_bytes=pl.when(whole).then("stream_bytes"),
+            size=pl.when(~whole).then("size"),
+            burst_size=pl.when(~whole & ~fills & pl.col("pipeline").is_null()).then("size"),
+            filling_size=pl.when(goes_on).then("size"),
+            job_steps="job_steps",
+        )
+        .group_by("pair", "step")
         .agg(
             pl.col("expert").any(),
-            filling=pl.col("share").filter("filling").sum() >= MAJORITY,
-            distinct=pl.col("distinct").filter(whole).first(),
-            step_bytes=pl.col("stream_bytes").filter(whole).first(),
-            size=_largest("size", ~whole),
-            burst_size=_largest("size", ~whole & ~fills & ~pl.col("piped")),
-            filling_size=_largest("size", pl.col("filling")),
-            job_steps=pl.col("job_steps").first(),
+            pl.col("filling").sum() >= MAJORITY,
+            pl.col("distinct", "step_bytes").max(),
+            # Of the sizes that carry most: they come last.
+            pl.col("size", "burst_size", "filling_size").drop_nulls().last(),
+            pl.col("job_steps").first(),
         )
     )
     # Records that the collector splits have new sizes, too, but in all the same bytes.
     varies = _deviation("step_bytes") >= settings.parallelism.expert_variation * pl.col("step_bytes").median()
-    sure = piped.group_by(PAIR).agg(pl.col("pipeline").max())
+    sure = piped.group_by("pair").agg(pl.col("pipeline").max())
     return (
-        by_step.group_by(PAIR)
+        by_step.group_by("pair")
         .agg(
             expert=pl.when(varies).then(pl.col("expert").mean()).otherwise(0.0),
             filling=pl.col("filling").mean(),
@@ -181,39 +88,48 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             ),
             presence=pl.len() / pl.col("job_steps").first(),
         )
-        .join(sure, on=PAIR, how="left")
+        .join(sure, on="pair", how="left")
         .with_columns(pl.col("pipeline").fill_null(0.0))
     )
 
 
 def relayed(
-    flows: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame, periods: pl.DataFrame, settings: Settings
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    silent: pl.DataFrame,
+    job_members: pl.DataFrame,
+    periods: pl.DataFrame,
+    settings: Settings,
 ) -> pl.DataFrame:
-    """Find pipelines whose activations and gradients go through different NICs: `job_id`, `src_addr`, `dst_addr`,
-    `pipeline`.
+    """Find pipelines whose activations and gradients go through different NICs: `pair`, `relayed` (ratio of steps).
 
     A message to a GPU on another rail may leave through the NIC of the neighbour that is on it (NCCL's PXN), so what
     comes back does so between the same hosts, on another pair of NICs.
 
     Parameters
     ----------
-    flows : bulk flows with `job_id` and `step`
-    pairs : `job_id`, `src_addr`, `dst_addr`: those that fill the step and that nothing answers
+    flows : bulk flows with `pair` and `step`, in the order of `traffic.numbered`
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, of all pairs
+    silent : `pair`: those that fill the step and that nothing answers
     """
     hosts = job_members.select("job_id", "addr", "host")
-    between, pairs = flows.join(pairs, on="job_id", how="semi"), pairs.select(PAIR)
-    host_pair = {end: f"{end}_host" for end in streams.PAIR}
-    for end, place in host_pair.items():
-        host = hosts.rename({"addr": end, "host": place})
-        between, pairs = between.join(host, on=["job_id", end]), pairs.join(host, on=["job_id", end])
-    piped = _piped(stream_steps(between.with_columns(**host_pair), periods, settings), settings)
-    found = piped.group_by(PAIR).agg(pl.col("pipeline").max()).rename(host_pair)
-    return pairs.join(found, on=["job_id", *host_pair.values()]).select(*PAIR, "pipeline")
-
-
-def _largest(column: str, chosen: pl.Expr) -> pl.Expr:
-    """Return a column's value where the chosen stream carries most; NULL if none is chosen."""
-    return pl.col(column).sort_by("share").filter(chosen.sort_by("share")).last()
+    between = pairs.join(pairs.join(silent, on="pair", how="semi"), on="job_id", how="semi")
+    for end in traffic.PAIR:
+        between = between.join(hosts.rename({"addr": end, "host": f"{end}_host"}), on=["job_id", end])
+    between = between.select(
+        "pair",
+        "job_id",
+        src_addr="src_addr_host",
+        dst_addr="dst_addr_host",
+        among=pl.struct("job_id", "^.*_host$").rank("dense").cast(pl.Int32),
+    )
+    together = traffic.of_pairs(flows, between.select("pair", "among")).drop("pair").rename({"among": "pair"})
+    host_pairs = between.select("job_id", *traffic.PAIR, pair="among").unique("pair")
+    steps = stream_steps(
+        together.sort("pair", "flow_start_ns", "flow_end_ns", "bytes"), with_back(host_pairs), periods, settings
+    )
+    found = _piped(steps, settings).group_by(among="pair").agg(relayed=pl.col("pipeline").max())
+    return silent.select("pair").join(between, on="pair").join(found, on="among").select("pair", "relayed")
 
 
 def _deviation(column: str) -> pl.Expr:
@@ -230,10 +146,12 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     counted as the next one's first, or its first as the last one's.
     """
     ratios = settings.parallelism
-    answered = steps.drop_nulls("first_missed")
     gap = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
+    answered = steps.drop_nulls("first_missed").with_columns(gap=gap)
     both_ways = _with_answer(
-        answered.group_by(STREAM).agg(pl.col("size").median(), interval=gap.median()), "interval", settings
+        answered.group_by("back", *STREAM).agg(pl.col("size").median(), interval=pl.col("gap").median()),
+        "interval",
+        settings,
     )
     # What is counted to the wrong step stretches the time between records in one direction only.
     intervals = both_ways.select(*STREAM, interval=pl.min_horizontal("interval", "back_interval"))
@@ -243,13 +161,18 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     def alone(end: str) -> pl.Expr:
         missed, mutual = pl.col(f"{end}_missed"), pl.col(f"{end}_mutual")
         far = (missed >= least) & (~mutual | (missed >= ratios.lag_interval * pl.col("interval")))
-        return pl.when(fills).then(far).otherwise(missed >= ratios.pipeline_spread / 2).mean()
+        return pl.when(fills).then(far).otherwise(missed >= ratios.pipeline_spread / 2)
 
-    either, both = pl.max_horizontal(alone("first"), alone("last")), pl.min_horizontal(alone("first"), alone("last"))
     edges = (
         answered.join(intervals, on=STREAM)
-        .group_by(STREAM)
-        .agg(pl.col("size").median(), alone=pl.when(fills.mean() >= MAJORITY).then(either).otherwise(both))
+        .select("back", *STREAM, "size", first=alone("first"), last=alone("last"), fills=fills)
+        .group_by("back", *STREAM)
+        .agg(pl.col("size").median(), pl.col("first", "last", "fills").mean())
+        .with_columns(
+            alone=pl.when(pl.col("fills") >= MAJORITY)
+            .then(pl.max_horizontal("first", "last"))
+            .otherwise(pl.min_horizontal("first", "last"))
+        )
     )
     return (
         _with_answer(edges, "alone", settings)
@@ -260,11 +183,9 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 def _with_answer(streams: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
     """Add a column of the stream of like size that comes back, as `back_…`; where several do, the largest value."""
-    back = streams.select(
-        "job_id", pl.col(column).alias(f"back_{column}"), src_addr="dst_addr", dst_addr="src_addr", back_size="size"
-    )
+    back = streams.select(pl.col(column).alias(f"back_{column}"), back="pair", back_size="size")
     return (
-        streams.join(back, on=PAIR)
+        streams.join(back, on="back")
         .filter((pl.col("size") / pl.col("back_size") - 1).abs() <= settings.rhythm.same_size)
         .group_by(STREAM)
         .agg(pl.col(column).first(), pl.col(f"back_{column}").max())

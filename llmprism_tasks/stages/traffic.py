@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import numbering, ordering
+from llmprism_tasks.methods import numbering, ordering, segments
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.remembered import remembered
 
@@ -98,6 +98,17 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
 def by_pair(flows: pl.DataFrame, *within: str) -> pl.DataFrame:
     """Sort flows so that those of a pair lie together, within it by columns of numbers."""
     return flows.sort(*(["pair"] if "pair" in flows.columns else PAIR), *within)
+
+
+def in_order(flows: pl.DataFrame) -> pl.DataFrame:
+    """Bring flows with `pair` into the order of `numbered`, where they are not in it."""
+    keys = ["pair", "flow_start_ns", "flow_end_ns", "bytes"]
+    return flows if ordering.ascending(*(flows[key].to_numpy() for key in keys)) else flows.sort(keys)
+
+
+def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Return the pairs of flows in order: `pair`, and columns that are the same for all flows of one."""
+    return flows.select("pair", *columns)[segments.bounds(flows["pair"].to_numpy())[:-1]]
 
 
 def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:

@@ -20,3 +20,9 @@ def test_groups_lie_together_in_order_of_time(transfers: list[tuple[int, int, in
     places = ordering.grouped(groups, 5, starts, ends, sizes)
     assert sorted(places) == list(range(len(table)))
     assert [tuple(row) for row in table[places]] == sorted(map(tuple, table))
+
+
+@given(TRANSFERS)
+def test_what_is_in_this_order_is_known_to_be(transfers: list[tuple[int, int, int, int]]) -> None:
+    columns = np.array(transfers, dtype=np.int64).reshape(-1, 4).T
+    assert ordering.ascending(*columns) == (transfers == sorted(transfers))

@@ -12,7 +12,8 @@ from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.stages import signatures, streams
+from llmprism_tasks.stages import signatures, streams, traffic
+from llmprism_tasks.stages.stream_steps import stream_steps, with_back
 
 PERIOD, STEPS = 1000, 12
 BEGINS = every(PERIOD, count=STEPS)
@@ -23,12 +24,28 @@ KINDS = ("pipeline", "expert", "filling")
 def numbered(*parts: Iterable[Row], cut: float = 0) -> pl.DataFrame:
     """Return flows of a job whose steps end `cut` ms before each second."""
     since = pl.col("flow_start_ns") - WINDOW.start_ns + round(cut * MS)
-    return flows(*parts).with_columns(job_id=pl.lit("j"), step=since // (PERIOD * MS))
+    return flows(*parts).with_columns(
+        job_id=pl.lit("j"), step=since // (PERIOD * MS), pair=pl.struct(streams.PAIR).rank("dense").cast(pl.Int32)
+    )
+
+
+def in_steps(table: pl.DataFrame, **values: Any) -> pl.DataFrame:
+    """Return what `stream_steps` says of flows, with the names of the pairs' ends."""
+    table = traffic.in_order(table)
+    pairs = with_back(traffic.pairs_of(table, ["job_id", *streams.PAIR]))
+    steps = stream_steps(table, pairs, PERIODS, settings("parallelism", **values))
+    return steps.join(pairs.drop("back"), on="pair")
+
+
+def votes(table: pl.DataFrame, **values: Any) -> pl.DataFrame:
+    """Return the votes of pairs, with the names of their ends."""
+    steps = in_steps(table, **values)
+    found = signatures.votes(steps, settings("parallelism", **values))
+    return steps.select("pair", *streams.PAIR).unique().join(found, on="pair").drop("pair")
 
 
 def judged(*parts: Iterable[Row], cut: float = 0, **values: Any) -> pl.DataFrame:
-    own = settings("parallelism", **values)
-    return signatures.votes(signatures.stream_steps(numbered(*parts, cut=cut), PERIODS, own), own)
+    return votes(numbered(*parts, cut=cut), **values)
 
 
 def vote(*parts: Iterable[Row], pair: str = "ac", cut: float = 0, **values: Any) -> dict[str, Any]:
@@ -59,7 +76,7 @@ def evenly(spread: float, count: int) -> list[float]:
 
 
 def test_a_pair_is_described_as_a_whole_and_by_its_recurring_sizes() -> None:
-    rows = signatures.stream_steps(numbered(ring("ac", BEGINS)), PERIODS, settings()).filter(src_addr="a", step=3)
+    rows = in_steps(numbered(ring("ac", BEGINS))).filter(src_addr="a", step=3)
     whole, small, large = rows.sort("size_class").iter_rows(named=True)
     assert [row["size_class"] for row in (whole, small, large)] == [streams.WHOLE, 0, 1]
     assert [row["records"] for row in (whole, small, large)] == [8, 4, 4]
@@ -252,11 +269,11 @@ def test_a_pair_fills_the_step_if_most_of_its_bytes_do(gradients: int, found: fl
 @pytest.mark.parametrize(("present", "streams"), [(6, 3), (5, 2)])
 def test_a_size_that_comes_in_few_of_the_pair_s_steps_does_not_recur(present: int, streams: int) -> None:
     rows = [*messages("a", "c", BEGINS, 8 * MB), *messages("a", "c", [at + 5 for at in BEGINS[:present]], 20 * MB)]
-    steps = signatures.stream_steps(numbered(rows), PERIODS, settings())
+    steps = in_steps(numbered(rows))
     assert steps["size_class"].n_unique() == streams
 
 
-traffic = st.one_of(
+TRAFFIC = st.one_of(
     st.builds(lambda m: stages("ac", BEGINS, micro_batches=m), st.integers(1, 20)),
     st.builds(lambda seed, count: routed(count, 0.6, seed=seed), st.integers(0, 1000), st.integers(2, 14)),
     st.builds(
@@ -266,18 +283,16 @@ traffic = st.one_of(
 
 
 def rows_of(table: pl.DataFrame) -> list[tuple[Any, ...]]:
-    return sorted(
-        signatures.votes(signatures.stream_steps(table, PERIODS, settings()), settings()).iter_rows(), key=str
-    )
+    return sorted(votes(table).iter_rows(), key=str)
 
 
-@given(traffic, st.integers(0, 10))
+@given(TRAFFIC, st.integers(0, 10))
 def test_the_order_of_rows_does_not_matter(rows: list[Row], seed: int) -> None:
     table = numbered(rows)
     assert rows_of(table.sample(fraction=1, shuffle=True, seed=seed)) == rows_of(table)
 
 
-@given(traffic, st.integers(2, 100))
+@given(TRAFFIC, st.integers(2, 100))
 def test_the_unit_of_bytes_does_not_matter(rows: list[Row], factor: int) -> None:
     table = numbered(rows)
     kinds = ["src_addr", *KINDS, "distinct_sizes", "presence"]
@@ -285,15 +300,13 @@ def test_the_unit_of_bytes_does_not_matter(rows: list[Row], factor: int) -> None
         judged([(*row[:4], row[4] * factor) for row in rows])
         .select(kinds)
         .sort(kinds)
-        .equals(
-            signatures.votes(signatures.stream_steps(table, PERIODS, settings()), settings()).select(kinds).sort(kinds)
-        )
+        .equals(votes(table).select(kinds).sort(kinds))
     )
 
 
-@given(traffic, traffic)
+@given(TRAFFIC, TRAFFIC)
 def test_pairs_do_not_see_each_other(rows: list[Row], others: list[Row]) -> None:
     """NICs of the second pair have names of their own."""
     renamed = [(start, end, src.upper(), dst.upper(), size) for start, end, src, dst, size in others]
     table = numbered(rows, renamed)
-    assert [row for row in rows_of(table) if row[1].islower()] == rows_of(numbered(rows))
+    assert [row for row in rows_of(table) if row[0].islower()] == rows_of(numbered(rows))

@@ -1,0 +1,79 @@
+"""Answers: by how much the ends of a stream's step miss what comes back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Integers
+
+
+class Ends(NamedTuple):
+    """What answers the first and the last transfer of each segment; arrays of shape (segments, 2).
+
+    Attributes
+    ----------
+    missed : ns from its start to the nearest start that comes back in its step; -1 where none does
+    mutual : whether the nearest to that one is the transfer itself
+    """
+
+    missed: Integers
+    mutual: npt.NDArray[np.bool_]
+
+
+def of_ends(starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers) -> Ends:
+    """Compare the ends of each stream's steps with the stream that answers it.
+
+    Parameters
+    ----------
+    starts : ns, shape (transfers,), ascending in each segment
+    steps : shape (segments,): a segment is what a stream sends in one step, its steps ascending
+    offsets : shape (segments + 1,): segment i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    streams : shape (streams + 1,): stream i holds the segments `streams[i]` to `streams[i + 1]`
+    answering : shape (streams,): the stream that comes back, -1 where none does. It may have another answer itself.
+    """
+    return Ends(*_of_ends(starts, steps, offsets, streams, answering))
+
+
+@compiled
+def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
+    """Find a stream's segment of a step; -1 if it sends nothing in it, or if there is no stream."""
+    if stream < 0:
+        return -1
+    low, high = streams[stream], streams[stream + 1]
+    at = low + np.searchsorted(steps[low:high], step)
+    return int(at) if at < high and steps[at] == step else -1
+
+
+@compiled
+def _nearest(starts: Integers, moment: int) -> int:
+    """Return the start that is nearest to a moment, the later of two."""
+    at = np.searchsorted(starts, moment)
+    if at == starts.size or (at > 0 and moment - starts[at - 1] < starts[at] - moment):
+        at -= 1
+    return int(starts[at])
+
+
+@compiled
+def _of_ends(
+    starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
+) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    missed = np.full((steps.size, 2), -1, dtype=np.int64)
+    mutual = np.zeros((steps.size, 2), dtype=np.bool_)
+    for stream in range(streams.size - 1):
+        back = answering[stream]
+        for own in range(streams[stream], streams[stream + 1]):
+            theirs = _segment(steps[own], steps, streams, back)
+            if theirs < 0:
+                continue
+            returned = _segment(steps[own], steps, streams, answering[back])
+            for end, place in enumerate((offsets[own], offsets[own + 1] - 1)):
+                nearest = _nearest(starts[offsets[theirs] : offsets[theirs + 1]], starts[place])
+                missed[own, end] = abs(starts[place] - nearest)
+                if returned >= 0:
+                    partner = _nearest(starts[offsets[returned] : offsets[returned + 1]], nearest)
+                    mutual[own, end] = partner == starts[place]
+    return missed, mutual

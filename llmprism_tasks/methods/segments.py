@@ -1,0 +1,73 @@
+"""Segments: rows that agree on some keys and lie together, and figures of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Floats, Integers
+
+
+def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
+    """Return where segments begin, and after them the number of rows: segment i is rows `[i]` to `[i + 1]`.
+
+    Parameters
+    ----------
+    keys : each of shape (rows,); where any of them changes, a segment begins
+    """
+    changes = keys[0][1:] != keys[0][:-1]
+    for key in keys[1:]:
+        changes |= key[1:] != key[:-1]
+    inner = np.flatnonzero(changes) + 1
+    return np.concatenate([[0], inner, [keys[0].size]] if keys[0].size else [[0]]).astype(np.int64)
+
+
+def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
+    """Return the sum of each segment's whole numbers; of flags, how many are set."""
+    return np.add.reduceat(values, offsets[:-1], dtype=np.int64) if offsets.size > 1 else np.zeros(0, np.int64)
+
+
+def medians(values: Integers, offsets: Integers) -> Floats:
+    """Return the median of each segment, which has one row at least."""
+    return _medians(values, offsets)
+
+
+def distinct(numbers: Integers, offsets: Integers) -> Integers:
+    """Return how many different numbers each segment has.
+
+    Parameters
+    ----------
+    numbers : shape (rows,), from 0; small, for a mark is kept for each
+    """
+    return _distinct(numbers, offsets, int(numbers.max(initial=0)) + 1)
+
+
+@compiled
+def _ascending(values: Integers) -> bool:
+    place = 1
+    while place < values.size and values[place] >= values[place - 1]:
+        place += 1
+    return place >= values.size
+
+
+@compiled
+def _medians(values: Integers, offsets: Integers) -> Floats:
+    middles = np.empty(offsets.size - 1, dtype=np.float64)
+    for segment in range(offsets.size - 1):
+        rows = values[offsets[segment] : offsets[segment + 1]]
+        ordered = rows if _ascending(rows) else np.sort(rows)  # most rows are all equal
+        middles[segment] = (ordered[(rows.size - 1) // 2] + ordered[rows.size // 2]) / 2
+    return middles
+
+
+@compiled
+def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
+    counts = np.zeros(offsets.size - 1, dtype=np.int64)
+    met_in = np.full(limit, -1, dtype=np.int64)
+    for segment in range(offsets.size - 1):
+        for i in range(offsets[segment], offsets[segment + 1]):
+            if met_in[numbers[i]] != segment:
+                met_in[numbers[i]] = segment
+                counts[segment] += 1
+    return counts

@@ -1,0 +1,34 @@
+"""Figures of segments are those of their rows, one segment at a time."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism_tasks.methods import segments
+
+ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 9)), max_size=30)
+
+
+@given(ROWS)
+def test_segments_are_runs_of_equal_keys_and_have_their_rows_figures(rows: list[tuple[int, int, int]]) -> None:
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    offsets = segments.bounds(columns[0], columns[1])
+    runs = [[row[2] for row in run] for _, run in groupby(rows, key=lambda row: row[:2])]
+    assert np.diff(offsets).tolist() == list(map(len, runs))
+    assert segments.sums(columns[2], offsets).tolist() == list(map(sum, runs))
+    assert segments.medians(columns[2], offsets).tolist() == list(map(np.median, runs))
+    assert segments.distinct(columns[2], offsets).tolist() == [len(set(run)) for run in runs]
+
+
+def test_without_rows_there_is_no_segment() -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    assert segments.bounds(nothing).tolist() == [0]
+    assert segments.sums(nothing, segments.bounds(nothing)).size == 0
+
+
+def test_flags_are_counted() -> None:
+    assert segments.sums(np.array([True, True, False]), np.array([0, 2, 3])).tolist() == [2, 0]
