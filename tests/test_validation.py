@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from llmprism_tasks.errors import ContractError, WarehouseBusy
 from llmprism_tasks.plan import DERIVED
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.tables import TABLES
+from llmprism_tasks.validation.postponed import postpone
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import Window
@@ -268,6 +270,20 @@ def test_results_name_column_count_and_what_was_seen(file: Warehouse) -> None:
     assert json.loads(row["observed"])["partial_unexpected_list"] == [0, 0, 0, 0]
 
 
+def test_an_expectation_that_cannot_be_evaluated_fails_and_says_why(
+    file: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = validation.suite("flows")
+    wrong = whole["expectations"][0] | {"kwargs": {"where": "no_such_column > 0"}}
+    monkeypatch.setattr(
+        validation, "suite", {"flows": whole | {"expectations": [wrong, *whole["expectations"][1:]]}}.get
+    )
+    store.replace(file, WINDOW, sound())
+    results = validation.validate(file, WINDOW, ["flows"])
+    assert failed(results) == ["flows.counted"]
+    assert "no_such_column" in results.filter(~pl.col("success"))["observed"].item()
+
+
 def test_only_critical_failures_stop_and_say_what_to_do(file: Warehouse) -> None:
     store.replace(file, WINDOW, sound() | {"flows": changed("flows", packets=9001)(sound())})
     assert validation.stopping_error(WINDOW, validation.validate(file, WINDOW, ["flows"])) is None
@@ -284,7 +300,7 @@ def test_the_suite_knows_every_reason_for_a_refusal() -> None:
     reasons = next(
         one for one in validation.suite("flows_quarantine")["expectations"] if one["meta"]["name"] == "reason"
     )
-    assert set(reasons["kwargs"]["value_set"]) == set(REASONS)
+    assert set(re.findall(r"'(\w+)'", reasons["kwargs"]["where"])) == set(REASONS)
 
 
 def test_a_table_without_suite_is_named() -> None:
@@ -302,6 +318,31 @@ def test_it_is_silent_and_leaves_no_folder(
     validation.validate(file, WINDOW, DERIVED)
     assert capfd.readouterr() == ("", "")
     assert list(temporary.iterdir()) == []
+
+
+def test_a_postponed_module_runs_when_something_in_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_come.py").write_text("import sys; sys.slow_has_come = True; answer = 42")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delattr(sys, "slow_has_come", raising=False)
+    postpone("slow_to_come")
+    import slow_to_come
+
+    assert not hasattr(slow_to_come, "__wrapped__")  # as who looks at all modules may ask
+    assert not hasattr(sys, "slow_has_come")
+    assert slow_to_come.answer == 42
+    postpone("slow_to_come")  # too late to make a difference
+    assert sys.modules["slow_to_come"] is slow_to_come
+    assert slow_to_come.answer == 42
+    postpone("nobody_has_written_this")
+    assert "nobody_has_written_this" not in sys.modules
+    del sys.modules["slow_to_come"], sys.slow_has_come
+
+
+def test_great_expectations_comes_without_what_is_not_needed() -> None:
+    code = "import sys; from llmprism_tasks import validation; validation._engine(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "great_expectations" in loaded
+    assert not {"altair.vegalite", "scipy.linalg"} & set(loaded)
 
 
 HOLD = """

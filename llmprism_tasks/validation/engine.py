@@ -37,6 +37,7 @@ from llmprism_tasks.warehouse import dialect
 logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
 COUNT = "batch.rows_that_should_not_be"
+VALUES_TOLD = 20
 
 
 class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
@@ -46,13 +47,15 @@ class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
     ----------
     where : condition on a row of the batch, in SQL; rows for which it is true are unexpected, NULL is not true
     query : instead of it, a query whose rows are unexpected; `{batch}` in it stands for the batch
+    column : the one column it is about, if it is about one; with a condition, its least unexpected values are told
     """
 
     where: str | None = None
     query: str | None = None
+    column: str | None = None
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (COUNT,)
-    success_keys: ClassVar[tuple[str, ...]] = ("where", "query")
+    success_keys: ClassVar[tuple[str, ...]] = ("where", "query", "column")
     domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
     _configuration: ExpectationConfiguration | None = pydantic.PrivateAttr(None)
 
@@ -63,15 +66,17 @@ class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
             self._configuration = super().configuration
         return self._configuration
 
-    def _validate(self, metrics: Mapping[str, int], **_: object) -> dict[str, Any]:
-        return {"success": metrics[COUNT] == 0, "result": {"observed_value": metrics[COUNT]}}
+    def _validate(self, metrics: Mapping[str, dict[str, Any]], **_: object) -> dict[str, Any]:
+        count, values = metrics[COUNT]["count"], metrics[COUNT]["values"]
+        told = {"partial_unexpected_list": values or []} if self.column and self.where else {}
+        return {"success": count == 0, "result": {"observed_value": count, **told}}
 
 
 class RowsThatShouldNotBe(TableMetricProvider):  # type: ignore[misc]
     """The number of rows that an `expect_no_rows` is about, as one column of Great Expectations' bundled query."""
 
     metric_name = COUNT
-    value_keys = ("where", "query")
+    value_keys = ("where", "query", "column")
 
     @metric_partial(  # type: ignore[untyped-decorator]
         engine=SqlAlchemyExecutionEngine,
@@ -85,13 +90,19 @@ class RowsThatShouldNotBe(TableMetricProvider):  # type: ignore[misc]
         metric_value_kwargs: dict[str, Any],
         **_: object,
     ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        where, query = metric_value_kwargs["where"], metric_value_kwargs["query"]
+        where, query, column = (metric_value_kwargs[name] for name in cls.value_keys)
+        values = "NULL"
         if where is not None:
-            return dialect.expression(f"count(*) FILTER (WHERE {where})"), metric_domain_kwargs, {}
-        batch = execution_engine.get_domain_records(metric_domain_kwargs)
-        rows = f"SELECT count(*) FROM ({query.format(batch=batch.name)}) AS unexpected"
-        # The aggregate of nothing makes the bundle one row, whatever else is in it.
-        return dialect.expression(f"count(*) FILTER (WHERE false) + ({rows})"), metric_domain_kwargs, {}
+            count = f"count(*) FILTER (WHERE {where})"
+            if column is not None:
+                values = f"min({column}, {VALUES_TOLD}) FILTER (WHERE {where})"
+        else:
+            batch = execution_engine.get_domain_records(metric_domain_kwargs).name
+            # The aggregate of nothing makes the bundle one row, whatever else is in it.
+            count = (
+                f"count(*) FILTER (WHERE false) + (SELECT count(*) FROM ({query.format(batch=batch)}) AS unexpected)"
+            )
+        return dialect.expression(f"{{'count': {count}, 'values': {values}}}"), metric_domain_kwargs, {}
 
 
 @cache
