@@ -19,19 +19,28 @@ TIMES = ["flow_start_ns", "flow_end_ns", "bytes"]
 NEEDED = ["window_start_ns", *TIMES[:2], *PAIR, "bytes"]
 """Columns of flows that the stages look at; the others only cost memory when rows are sorted and joined."""
 
-Rows = npt.NDArray[np.int64]
+NUMBERED = [*NEEDED, "pair", "row"]
+"""With the number of its pair, and its row in the table: what is seldom needed, as its path, is fetched by that."""
+
 Numbers = npt.NDArray[np.int32]
 
 
+@remembered
 def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Number the pairs of flows.
 
     Returns
     -------
-    flows : `NEEDED`, with `pair`, ordered by it, within it by start, end and bytes
+    flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
-    return _numbered(flows)[:2]
+    number, pairs = _pairs(flows)
+    order = ordering.grouped(number, pairs.height, *(flows[column].to_numpy() for column in TIMES))
+    numbers = {name: flows[name].to_numpy()[order] for name in NEEDED if name not in PAIR}
+    ordered = pairs.select(pl.col(PAIR).gather(number[order])).with_columns(
+        pair=number[order], row=order.astype(np.int32), **numbers
+    )
+    return ordered.select(*NUMBERED), pairs
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False) -> pl.DataFrame:
@@ -45,8 +54,8 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False
 
     Returns
     -------
-    flows with the columns `NEEDED` and `pair`, in the order of `numbered`, and with `src_…` and `dst_…` for every
-    further column of `nics`
+    flows with the columns `NUMBERED`, in the order of `numbered`, and with `src_…` and `dst_…` for every further column
+    of `nics`
     """
     flows, pairs = _with_pairs(flows, paths=paths)
     described = [column for column in nics.columns if column != "addr"]
@@ -122,23 +131,13 @@ def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_pairs(flows: pl.DataFrame, *, paths: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return flows (`NEEDED`, `pair`, and `switch_path` if wanted) and their pairs, as `numbered` does."""
+    """Return flows (`NUMBERED`, and `switch_path` if wanted) and their pairs, as `numbered` does."""
     if "pair" in flows.columns:
-        kept = flows.select(*NEEDED, "pair", *(["switch_path"] if paths else []))
+        kept = flows.select(*NUMBERED, *(["switch_path"] if paths else []))
         first = np.flatnonzero(np.diff(flows["pair"].to_numpy(), prepend=-1))
         return kept, flows.select("pair", *PAIR)[first].unique("pair").sort("pair")
-    ordered, pairs, order = _numbered(flows)
-    return ordered.with_columns(flows["switch_path"].gather(order)) if paths else ordered, pairs
-
-
-@remembered
-def _numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, Rows]:
-    """Return what `numbered` does, and the row that each flow had."""
-    number, pairs = _pairs(flows)
-    order = ordering.grouped(number, pairs.height, *(flows[column].to_numpy() for column in TIMES))
-    numbers = {name: flows[name].to_numpy()[order] for name in NEEDED if name not in PAIR}
-    ordered = pairs.select(pl.col(PAIR).gather(number[order])).with_columns(pair=number[order], **numbers)
-    return ordered.select(*NEEDED, "pair"), pairs, order
+    ordered, pairs = numbered(flows)
+    return ordered.with_columns(flows["switch_path"].gather(ordered["row"])) if paths else ordered, pairs
 
 
 def _pairs(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:

@@ -38,13 +38,13 @@ def test_flows_between_two_jobs_are_inside_neither() -> None:
     nics = members({"one": {"a": "h", "b": "h"}, "two": {"c": "h", "d": "h"}})
     inside = traffic.inside_jobs(table, nics)
     assert inside.select("job_id", "bytes").sort("bytes").rows() == [("one", 1), ("two", 2)]
-    assert set(inside.columns) == {*traffic.NEEDED, "pair", "job_id"}
+    assert set(inside.columns) == {*traffic.NUMBERED, "job_id"}
 
 
 @pytest.mark.parametrize("paths", [True, False])
 def test_only_the_columns_that_stages_look_at_are_kept(paths: bool) -> None:
     nics = members({"j": {"a": "h", "b": "h"}})
-    expected = {*traffic.NEEDED, "pair", *(["switch_path"] if paths else [])}
+    expected = {*traffic.NUMBERED, *(["switch_path"] if paths else [])}
     assert set(traffic.inside_jobs(SOME, nics, paths=paths).columns) == {*expected, "job_id"}
     assert set(traffic.between_gpus(SOME, nics.select("addr"), paths=paths).columns) == expected
 
