@@ -32,7 +32,7 @@ def colliding_job(
         .select(*BURST, slow=pace >= settings.slow_rate * pl.col("usual"))
         .sort("flow_end_ns", "flow_start_ns")
     )
-    others = across(evidence.flows, culprit).filter(pl.col("job_id") != slow["job_id"][0]).sort("job_id")
+    others = across(evidence, culprit, slow["job_id"][0])
     met = []
     for (job_id,), bursts in others.group_by("job_id", maintain_order=True):
         meets = _meets(ours, bursts)
@@ -42,13 +42,15 @@ def colliding_job(
     return max(met)[1] if met else None
 
 
-def across(flows: pl.DataFrame, culprit: Row) -> pl.DataFrame:
-    """Return the flows that cross a link, or a direction of it."""
+def across(evidence: Evidence, culprit: Row, job_id: str) -> pl.DataFrame:
+    """Return the flows of other jobs that cross a link, or a direction of it, job by job."""
     one_way = culprit["device_type"] == "one_way"
     first, second = culprit["device"].split(" to " if one_way else " - ")
+    others = evidence.with_paths(evidence.flows.filter(pl.col("job_id") != job_id))
     path = pl.concat_str(pl.lit(" "), pl.col("switch_path").list.join(" "), pl.lit(" "))
     ways = [(first, second)] if one_way else [(first, second), (second, first)]
-    return flows.filter(pl.any_horizontal(path.str.contains(f" {a} {b} ", literal=True) for a, b in ways))
+    crossing = pl.any_horizontal(path.str.contains(f" {a} {b} ", literal=True) for a, b in ways)
+    return others.filter(crossing).sort("job_id")
 
 
 def _share(met: pl.Series) -> float:

@@ -9,10 +9,12 @@ from functools import cached_property
 import polars as pl
 
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, layout, rhythm, streams, traffic
+from llmprism_tasks.stages import completion, layout, streams, traffic
+from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.stages.own_work import own_work
+from llmprism_tasks.stages.placement import NIC
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
 
@@ -61,6 +63,7 @@ class Evidence:
     window : the window
     silences : of jobs in the middle of a step
     storage : what members write to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
+    paths : the `switch_path` of each `row` of the flows table; None where the flows have it themselves
     """
 
     flows: pl.DataFrame
@@ -71,6 +74,11 @@ class Evidence:
     window: Window
     silences: Sequence[Silence] = ()
     storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
+    paths: pl.Series | None = None
+
+    def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
+        """Add to some of the flows their `switch_path`; to carry it with all of them would cost more than the rest."""
+        return flows if self.paths is None else flows.with_columns(switch_path=self.paths.gather(flows["row"]))
 
     @cached_property
     def work(self) -> pl.DataFrame:
@@ -94,24 +102,23 @@ def gather(
     settings: Settings,
 ) -> Evidence | None:
     """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
-    every = traffic.bulk(traffic.inside_jobs(flows, job_members, paths=True), settings.traffic)
-    silences = overdue(every.drop("switch_path"), flows, topology, window, settings)
+    every = traffic.bulk(traffic.inside_jobs(flows, job_members), settings.traffic)
+    silences = overdue(every, flows, topology, window, settings)
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None
-    bulk = since_restart(every, window, settings.traffic)
     synchronising = layout.ending(pairs)
-    numbered = rhythm.of_jobs(bulk, settings.rhythm, pairs=synchronising, until_ns=window.end_ns)
-    endpoints = completion.endpoint_steps(numbered, window, settings)
-    job_steps = completion.job_steps(endpoints, window, settings)
+    division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
+    bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
         flows=bulk.join(pairs.select(*streams.PAIR, "kind"), on=streams.PAIR),
-        steps=_spans(endpoints, "job_id", "addr").rename({"step": "step_index"}),
-        history=_spans(job_steps, "job_id").drop("step"),
+        steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
+        history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
         silences=silences,
         storage=_written(flows, topology, job_members),
+        paths=flows["switch_path"],
     )
 
 
@@ -134,11 +141,14 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
     return 0.0 if within is None or not quick else max(float(within) / float(quick) - 1, 0.0)  # type: ignore[arg-type]
 
 
-def _spans(steps: pl.DataFrame, *key: str) -> pl.DataFrame:
-    """Begin each step where the one before it ended."""
+def _spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
+    """Begin each step where the one before it ended, of the same run."""
+    if steps is None:
+        times = dict.fromkeys(("step", "start_ns", "end_ns"), pl.Int64)
+        return pl.DataFrame(schema=dict.fromkeys(key, pl.String) | times | {"current": pl.Boolean})
     return (
         steps.sort(*key, "step")
-        .with_columns(start_ns=pl.col("end_ns").shift().over(key), current=completion.IN_WINDOW)
+        .with_columns(start_ns=pl.col("end_ns").shift().over(*key, "run"), current=completion.IN_WINDOW)
         .filter(pl.col("ended"), pl.col("start_ns").is_not_null(), pl.col("start_ns") < pl.col("end_ns"))
         .select(*key, "step", "start_ns", "end_ns", "current")
     )

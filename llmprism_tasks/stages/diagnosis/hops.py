@@ -35,9 +35,9 @@ def placed(evidence: Evidence, steps: pl.DataFrame, settings: DiagnosisSettings)
     rings = evidence.groups.select("job_id", src_addr="addr", ring=pl.col("addr").min().over("job_id", "component"))
     timed = (pl.col("bytes") >= settings.least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
     pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
+    of_jobs = evidence.flows.filter(pl.col("job_id").is_in(spans["job_id"].unique().implode()))
     return (
-        evidence.flows.filter(pl.col("kind").is_in(KINDS), timed)
-        .join(spans.select("job_id").unique(), on="job_id", how="semi")
+        evidence.with_paths(of_jobs.filter(pl.col("kind").is_in(KINDS), timed))
         .sort("flow_end_ns")
         .join_asof(
             spans,

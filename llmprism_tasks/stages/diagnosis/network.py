@@ -38,6 +38,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     steps are longer, `confidence` the share of that which the subject's own delay makes up.
     """
     steps = in_trouble(evidence.history, settings)
+    if steps.is_empty():
+        return pl.DataFrame(schema=ROW)
     records = placed(evidence, steps, settings)
     by_step = paces(records)
     hops = compared(by_step, settings)

@@ -86,7 +86,8 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame) -> fl
     past = _healthy_steps(steps)[: max(affordable, LEAST_STEPS)]
     known = steps.filter(pl.col("step_index").is_in([*chosen, *past]))
     members = trouble.of_job(evidence.members).join(evidence.groups, on=["job_id", "addr"], how="left")
-    found = account(_of_steps(flows, known), known, jobs, members.rename({"component": "dp_group"}))
+    seen = evidence.with_paths(_of_steps(flows, known))
+    found = account(seen, known, jobs, members.rename({"component": "dp_group"}))
     graph = step_graph(found)
     healthy = repaired(trouble, found, graph, members, jobs, since=int(numbers[0]))
     if healthy is None:
