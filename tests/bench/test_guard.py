@@ -1,0 +1,55 @@
+"""What an analysis costs is held by ratios within one run: to work of a fixed size, and to half the platform's cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmprism_tasks import pipeline
+from tests.bench.guard import analysis, cheapest_s, fixed_work, platform
+
+JOBS = 3
+MOST_TIMES_FIXED_WORK = 12.0
+"""An analysis of three jobs of 32 GPUs against the fixed work; about twice what it was when this was written."""
+
+MOST_TIMES_HALF = 2.5
+"""Twice the jobs cost at most this many times as much: 2 is in proportion, 4 with the square of the flows."""
+
+
+@pytest.fixture(scope="module")
+def works(tmp_path_factory: pytest.TempPathFactory) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Analyses of a platform and of one twice as large; what is imported and compiled once is done."""
+    folder = tmp_path_factory.mktemp("guard")
+    half, whole = (analysis(platform(folder / str(jobs), jobs), folder / str(jobs)) for jobs in (JOBS, 2 * JOBS))
+    half()
+    return half, whole
+
+
+def test_an_analysis_is_not_dearer_than_it_was_and_grows_with_the_flows(
+    works: tuple[Callable[[], None], Callable[[], None]],
+) -> None:
+    fixed, half, whole = cheapest_s(fixed_work, *works)
+    assert half / fixed < MOST_TIMES_FIXED_WORK
+    assert whole / half < MOST_TIMES_HALF
+
+
+def test_the_guard_notices_a_stage_that_is_slower(
+    works: tuple[Callable[[], None], Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pipeline._function
+
+    def slow(*args: Any) -> Callable[..., Any]:
+        function = found(*args)
+
+        def often(**kwargs: Any) -> Any:
+            for _ in range(4):
+                function(**kwargs)
+            return function(**kwargs)
+
+        return often
+
+    monkeypatch.setattr(pipeline, "_function", slow)
+    fixed, analysed = cheapest_s(fixed_work, works[0], repeats=1)
+    assert analysed / fixed > MOST_TIMES_FIXED_WORK

@@ -1,0 +1,82 @@
+"""What is measured is what was done: processes, spans inside spans, and the pipeline's functions where they are."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import time
+
+import pytest
+
+from bench.figures import by_part
+from bench.processes import ProcessFailed, python
+from bench.spans import Spans
+from bench.traced import HOOKS
+
+
+def burn(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_a_process_costs_what_it_does() -> None:
+    cost = python("-c", "import time; time.sleep(0.3); x = bytearray(200_000_000); print('done')")
+    assert cost.wall_s > 0.3
+    assert 0 < cost.cpu_s < cost.wall_s
+    assert cost.peak_bytes > 200_000_000
+    assert cost.said == "done\n"
+
+
+def test_a_process_that_fails_is_told_with_what_it_said() -> None:
+    with pytest.raises(ProcessFailed, match="no such thing"):
+        python("-c", "raise SystemExit('no such thing')")
+
+
+def test_a_process_does_not_see_a_developers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMPRISM_PLACES__FLOWS", "mine")
+    assert "mine" not in python("-c", "import os; print(os.environ)").said
+
+
+def test_spans_inside_spans_are_told_apart_and_not_counted_twice() -> None:
+    spans = Spans()
+    with spans.span("stage"):
+        burn(0.05)
+        with spans.span("write"):
+            time.sleep(0.05)
+    stage = by_part([{**spans.figures(), "wall_s": 1.0, "cpu_s": 0.5}])
+    assert list(stage) == ["stage", "the rest"]
+    assert stage["stage"]["write_s"] >= 0.05
+    assert stage["stage"]["wall_s"] >= 0.1
+    assert stage["stage"]["cpu_s"] < stage["stage"]["wall_s"]
+    assert stage["the rest"]["wall_s"] == pytest.approx(1.0 - stage["stage"]["wall_s"])
+
+
+def test_a_span_has_the_peak_of_its_own_time() -> None:
+    spans = Spans()
+    with spans.span("large"):
+        held = bytearray(300_000_000)
+        held[::4096] = b"1" * len(held[::4096])
+        del held
+    with spans.span("small"):
+        pass
+    large, small = (span["peak_bytes"] for span in spans.figures()["spans"])
+    assert spans.peak_bytes == large
+    if os.access("/proc/self/clear_refs", os.W_OK):
+        assert small < large - 200_000_000
+
+
+def test_a_function_is_measured_on_the_main_thread_alone() -> None:
+    spans = Spans()
+    hooked = spans.hooked(lambda name: name, lambda name: name)
+    assert hooked("here") == "here"
+    other = threading.Thread(target=hooked, args=("there",))
+    other.start()
+    other.join()
+    assert [span["name"] for span in spans.ended] == ["here"]
+
+
+@pytest.mark.parametrize(("module", "function"), [(module, function) for module, function, _ in HOOKS])
+def test_what_is_hooked_is_there(module: str, function: str) -> None:
+    assert callable(getattr(importlib.import_module(module), function))
