@@ -16,7 +16,7 @@ def classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
 
     Parameters
     ----------
-    values : shape (n,), each series in ascending order, >= 0
+    values : shape (n,), each series in any order, >= 0
     offsets : shape (series + 1,): series i holds the values `offsets[i]` to `offsets[i + 1]`
     tolerance : ratio, >= 0
     """
@@ -27,11 +27,10 @@ def classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
 def _classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
     numbers = np.zeros(len(values), np.int64)
     for series in range(len(offsets) - 1):
-        number, smallest = 0, 0.0
-        for i in range(offsets[series], offsets[series + 1]):
-            if i == offsets[series]:
-                smallest = values[i]
-            elif values[i] > smallest * (1 + tolerance):
+        low, high = offsets[series], offsets[series + 1]
+        number, smallest = -1, -1.0
+        for i in low + np.argsort(values[low:high]):
+            if number < 0 or values[i] > smallest * (1 + tolerance):
                 number, smallest = number + 1, values[i]
             numbers[i] = number
     return numbers

@@ -111,6 +111,14 @@ def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: In
     return _burst_numbers(starts, ends, sizes, offsets, threshold)
 
 
+def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
+    """Return the longest time in which nothing was under way between two transfers of each series; 0 if there is none.
+
+    Parameters are as for `quiet_gaps`.
+    """
+    return _longest_gaps(starts, ends, offsets)
+
+
 @compiled
 def _gaps(starts: Integers, ends: Integers) -> Floats:
     gaps = np.zeros(starts.size, dtype=np.float64)
@@ -276,3 +284,11 @@ def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: I
             continue
         numbers[low:high] = _cut(sizes[low:high], _gaps(starts[low:high], ends[low:high]), threshold[s])
     return numbers
+
+
+@compiled
+def _longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
+    longest = np.zeros(offsets.size - 1)
+    for s in range(longest.size):
+        longest[s] = _gaps(starts[offsets[s] : offsets[s + 1]], ends[offsets[s] : offsets[s + 1]]).max()
+    return longest

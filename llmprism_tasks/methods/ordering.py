@@ -62,3 +62,82 @@ def _grouped(
             place -= 1
         places[place] = i
     return places
+
+
+def collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
+    """Return the places of each group's members, group by group, each in the order in which they come; and offsets.
+
+    Parameters
+    ----------
+    groups : shape (members,): the group of each, from 0 to `number` - 1
+
+    Returns
+    -------
+    places, shape (members,), and offsets, shape (number + 1,): group i has the places `offsets[i]` to `offsets[i + 1]`
+    """
+    return _collected(groups, number)
+
+
+def spread(offsets: Integers, chosen: Integers) -> tuple[Integers, Integers]:
+    """Return the places of the members of chosen series, series by series, and the offsets of these."""
+    counts = (offsets[1:] - offsets[:-1])[chosen]
+    within = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return np.arange(within[-1]) + np.repeat(offsets[:-1][chosen] - within[:-1], counts), within
+
+
+def merged(
+    offsets: Integers, one: Integers, other: Integers, starts: Integers, ends: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Return the places of the members of two series each, in order of start and end, and whose each is.
+
+    Parameters
+    ----------
+    one, other : shape (couples,): the two series of each couple; -1 for none
+    starts, ends : shape (members,), each series in this order
+
+    Returns
+    -------
+    places and sides (1 for those of `one`, 0 for the other's; of equals, 1 is first), shape (places,), and the offsets
+    of couples, shape (couples + 1,)
+    """
+    return _merged(offsets, one, other, starts, ends)
+
+
+@compiled
+def _collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
+    offsets = np.zeros(number + 1, np.int64)
+    for group in groups:
+        offsets[group + 1] += 1
+    offsets = np.cumsum(offsets)
+    following, places = offsets.copy(), np.empty(groups.size, np.int64)
+    for i in range(groups.size):
+        places[following[groups[i]]] = i
+        following[groups[i]] += 1
+    return places, offsets
+
+
+@compiled
+def _merged(
+    offsets: Integers, one: Integers, other: Integers, starts: Integers, ends: Integers
+) -> tuple[Integers, Integers, Integers]:
+    within = np.zeros(one.size + 1, np.int64)
+    for couple in range(one.size):
+        within[couple + 1] = within[couple]
+        for series in (one[couple], other[couple]):
+            if series >= 0:
+                within[couple + 1] += offsets[series + 1] - offsets[series]
+    places, sides = np.empty(within[-1], np.int64), np.empty(within[-1], np.int64)
+    for couple in range(one.size):
+        i = stop = j = limit = 0
+        if one[couple] >= 0:
+            i, stop = offsets[one[couple]], offsets[one[couple] + 1]
+        if other[couple] >= 0:
+            j, limit = offsets[other[couple]], offsets[other[couple] + 1]
+        for place in range(within[couple], within[couple + 1]):
+            if j >= limit or (i < stop and (starts[i], ends[i]) <= (starts[j], ends[j])):
+                places[place], sides[place] = i, 1
+                i += 1
+            else:
+                places[place], sides[place] = j, 0
+                j += 1
+    return places, sides, within

@@ -32,6 +32,13 @@ def begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDA
     return _begins_next(sizes, offsets, float(tolerance))
 
 
+def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
+    """Return the bytes of each transfer with those of the one before, where that begins it."""
+    whole = sizes.copy()
+    whole[1:][begins[:-1]] += sizes[:-1][begins[:-1]]
+    return whole
+
+
 @compiled
 def _among(ordered: Integers, size: float, tolerance: float) -> bool:
     """Whether a size is among some in ascending order."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.methods import totals
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.traffic import PAIR
 from llmprism_tasks.windows import Window
 
 
@@ -21,24 +23,22 @@ def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -
 
     Parameters
     ----------
-    numbered : flows with `job_id` and `step`, as `rhythm.of_jobs` returns
+    numbered : flows with `job_id` and `step`, as `rhythm.of_jobs` returns; those without a step take no part
 
     Returns
     -------
     sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
     `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
-    seen_before = pl.col("flow_start_ns") < window.start_ns
+    sent = sent_in_steps(numbered, before_ns=window.start_ns)
     steps = (
-        traffic.by_endpoint(numbered)
+        pl.concat([sent.with_columns(addr=pl.col(end)) for end in PAIR])
         .group_by("job_id", "addr", "step")
         .agg(
-            first_ns=pl.col("flow_start_ns").min(),
-            end_ns=pl.col("flow_end_ns").max(),
-            bytes=pl.col("bytes").sum(),
-            end_before_ns=pl.col("flow_end_ns").filter(seen_before).max(),
-            bytes_before=pl.col("bytes").filter(seen_before).sum(),
-            period_ns=pl.col("group_period_ns").first(),
+            pl.col("first_ns").min(),
+            pl.col("end_ns", "end_before_ns").max(),
+            pl.col("bytes", "bytes_before").sum(),
+            pl.col("period_ns").first(),
         )
         .with_columns(
             pl.col("bytes", "bytes_before").sum().over("job_id", "step").name.prefix("step_"),
@@ -60,6 +60,32 @@ def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -
         )
         .select("job_id", "addr", "step", "first_ns", "end_ns", "bytes", "ended_before", "ended")
         .sort("job_id", "addr", "step")
+    )
+
+
+def sent_in_steps(numbered: pl.DataFrame, *, before_ns: int = 0) -> pl.DataFrame:
+    """Sum up what each pair sends in each step.
+
+    Parameters
+    ----------
+    numbered : as `rhythm.steps_of_groups` returns, with or without `job_id`
+
+    Returns
+    -------
+    `pair`, `src_addr`, `dst_addr`, `job_id` (if there), `step`, `period_ns`, `first_ns` (first flow's start), `end_ns`,
+    `bytes`, and `end_before_ns` and `bytes_before`: of the flows that began before a time, NULL and 0 if none did
+    """
+    numbered = traffic.in_order(numbered)
+    starts, ends, sizes = (numbered[column].to_numpy() for column in traffic.TIMES)
+    offsets, steps = traffic.starts_of_pairs(numbered), numbered["step"].fill_null(-1).to_numpy()
+    found, _ = totals.of_numbers(steps, offsets, starts, ends, sizes, edge=before_ns)
+    known = ["pair", *PAIR, *(["job_id"] if "job_id" in numbered.columns else [])]
+    return numbered.select(*known, "step", period_ns="group_period_ns")[found.position].with_columns(
+        first_ns=found.first,
+        end_ns=found.last,
+        bytes=found.total,
+        end_before_ns=pl.Series(found.last_before).replace(0, None),
+        bytes_before=found.total_before,
     )
 
 

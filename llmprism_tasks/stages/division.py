@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, rhythm
+from llmprism_tasks.stages import completion, rhythm, traffic
 from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.restarts import runs
 from llmprism_tasks.windows import Window
@@ -21,21 +21,29 @@ class Division:
     Attributes
     ----------
     flows : all bulk flows of the runs
-    numbered : the flows of periodic streams with their `step`, as `rhythm.of_jobs` returns
+    stepping : the bulk flows with the `step` that their streams show, as `rhythm.in_steps_of_jobs` returns
     endpoints, job_steps : the steps, as `completion` returns them
     in_steps : all bulk flows that belong to a step, with `step`
     """
 
     flows: pl.DataFrame
-    numbered: pl.DataFrame
+    stepping: pl.DataFrame
     endpoints: pl.DataFrame
     job_steps: pl.DataFrame
     in_steps: pl.DataFrame
 
     @property
+    def numbered(self) -> pl.DataFrame:
+        """Return the flows of periodic streams alone."""
+        return self.stepping.drop_nulls("step")
+
+    @property
     def periods(self) -> pl.DataFrame:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
-        return self.numbered.group_by("job_id").agg(period_ns=pl.col("group_period_ns").first())
+        first = traffic.starts_of_pairs(self.stepping)[:-1]
+        known = self.stepping.select("job_id", "run", period_ns="group_period_ns")[first].drop_nulls()
+        shown: pl.DataFrame = known.join(self.endpoints, on=["job_id", "run"], how="semi")
+        return shown.group_by("job_id").agg(pl.col("period_ns").first())
 
     def by_run(self) -> tuple[Division, Division | None]:
         """Return of each job the run that ended most steps in the window, and its other one; None where there is none.
@@ -46,7 +54,7 @@ class Division:
         most = counts.sort("ended", "run").group_by("job_id", maintain_order=True).last().select("job_id", "run")
         if most.height == counts.height:
             return self, None
-        frames = (self.flows, self.numbered, self.endpoints, self.job_steps, self.in_steps)
+        frames = (self.flows, self.stepping, self.endpoints, self.job_steps, self.in_steps)
         main, other = (
             Division(*(frame.join(most, on=["job_id", "run"], how=how) for frame in frames)) for how in ("semi", "anti")
         )
@@ -69,11 +77,11 @@ def divide(
     for run, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        numbered = rhythm.of_jobs(flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns)
-        endpoints = completion.endpoint_steps(numbered, window, settings)
+        stepping = rhythm.in_steps_of_jobs(flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns)
+        endpoints = completion.endpoint_steps(stepping, window, settings)
         job_steps = completion.job_steps(endpoints, window, settings)
         in_steps = completion.step_of_flows(flows, endpoints, job_steps).filter(pl.col("step").is_not_null())
-        counted = (_counted_on(frame, told, run) for frame in (numbered, endpoints, job_steps, in_steps))
+        counted = (_counted_on(frame, told, run) for frame in (stepping, endpoints, job_steps, in_steps))
         parts.append((flows.with_columns(run=pl.lit(run)), *counted))
         told = endpoints.group_by("job_id").agg(before=pl.col("step").max() + 1)
     if not any(part[-1].height for part in parts):
@@ -83,6 +91,8 @@ def divide(
 
 def _counted_on(frame: pl.DataFrame, told: pl.DataFrame, run: int) -> pl.DataFrame:
     """Count the steps of a run on from those of the run before it."""
+    if told.is_empty():
+        return frame.with_columns(run=pl.lit(run))
     counted = frame.join(told, on="job_id", how="left", maintain_order="left")
     step = pl.col("step") + pl.col("before").fill_null(0)
     return counted.with_columns(step=step, run=pl.lit(run)).drop("before")

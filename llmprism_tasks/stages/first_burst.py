@@ -7,9 +7,12 @@ step; a copy of weights has a source, a shuffle has other bytes for everyone.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods import bursts, ordering
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.layout import RING_PEERS
 from llmprism_tasks.stages.streams import PAIR, WHOLE
 
@@ -24,19 +27,18 @@ def first_bursts(
 
     Parameters
     ----------
-    flows : bulk flows of groups without a period
-    rhythms : their rows of `streams.stream_rhythms` with `group`
+    flows : bulk flows, as `traffic.in_order` returns
+    rhythms : the rows of `streams.stream_rhythms` of groups without a period, with `group`
     until_ns : up to when flows could have been seen
 
     Returns
     -------
-    `group`, `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends the burst), `group_period_ns` (at least: from the
-    group's first flow to the end of the burst, or from there until now)
+    `group`, `pair`, `src_addr`, `dst_addr`, `threshold_ns` (a longer gap ends the burst), `group_period_ns` (at
+    least: from the group's first flow to the end of the burst, or from there until now)
     """
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select(*PAIR, "group", "first_ns")
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select("pair", *PAIR, "group", "first_ns", "bytes")
     ends = _ends(pairs).group_by("group").agg(endpoints=pl.col("addr").n_unique(), first_ns=pl.col("first_ns").min())
-    single = _single(flows, pairs.select(*PAIR, "group"), settings, until_ns)
-    ring = _rings(single, settings)
+    ring = _rings(_single(flows, pairs, settings, until_ns), settings)
     enough = (
         _ends(ring)
         .group_by("group")
@@ -50,25 +52,20 @@ def first_bursts(
     )
     threshold = (until_ns - pl.col("end_ns")).cast(pl.Float64)
     return ring.join(enough, on="group").select(
-        "group", *PAIR, pl.col("group_period_ns").cast(pl.Float64), threshold_ns=threshold
+        "group", "pair", *PAIR, pl.col("group_period_ns").cast(pl.Float64), threshold_ns=threshold
     )
 
 
 def _single(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
     """Keep the pairs that have been quiet for far longer than ever between two flows: one burst, which is over."""
-    quiet = (pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift()).over(PAIR, order_by="flow_start_ns")
-    bursts = (
-        flows.join(pairs, on=PAIR)
-        .with_columns(quiet=quiet)
-        .group_by("group", *PAIR)
-        .agg(
-            pl.col("bytes").sum(),
-            first_ns=pl.col("flow_start_ns").min(),
-            end_ns=pl.col("flow_end_ns").max(),
-            quiet=pl.max_horizontal(pl.col("quiet").max(), settings.shortest_quiet_ms * 1e6),
-        )
-    )
-    return bursts.filter(until_ns - pl.col("end_ns") >= settings.few_quiet_ratio * pl.col("quiet"))
+    offsets = traffic.starts_of_pairs(flows)
+    at = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
+    rows, within = ordering.spread(offsets, at)
+    ends = flows["flow_end_ns"].to_numpy()[rows]
+    gaps = bursts.longest_gaps(flows["flow_start_ns"].to_numpy()[rows], ends, within)
+    quiet = np.maximum(gaps, settings.shortest_quiet_ms * 1e6)
+    seen = pairs.with_columns(end_ns=np.maximum.reduceat(ends, within[:-1]), quiet=quiet)
+    return seen.filter(until_ns - pl.col("end_ns") >= settings.few_quiet_ratio * pl.col("quiet"))
 
 
 def _rings(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

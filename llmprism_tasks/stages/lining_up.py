@@ -7,7 +7,6 @@ import polars as pl
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.periods import CUT_OFF
-from llmprism_tasks.stages.streams import STREAM
 
 ELSEWHERE = 0.25
 """Ratio of the period from which on two streams end at different places of the step: pipeline stages synchronise within
@@ -22,17 +21,23 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
     Parts of pairs that end elsewhere in the step than the group's leader are left out: they are what goes on in one
     half of it, such as parameters that are gathered in the forward pass.
+
+    Parameters
+    ----------
+    table : a row per burst: `stream` (a number in the order of addresses and sizes), `group`, `size_class`,
+        `period_ns`, `threshold_ns`, `clarity` of it, `start_ns`, `end_ns`, `bytes`, `window_start_ns`
     """
-    stream = ["group", *STREAM]
-    leading = table.join(_leaders(table, settings), on=stream, how="semi").select("group", "end_ns", leader_ns="end_ns")
+    leading = table.join(_leaders(table, settings), on="stream", how="semi").select(
+        "group", "end_ns", leader_ns="end_ns"
+    )
     delayed = (
         table.sort("end_ns")
         .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
         .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
-        .with_columns(typical=_typical_phase().over(stream))
+        .with_columns(typical=_typical_phase().over("stream"))
         .filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
         .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("period_ns"))
-        .sort("group", "moment", *STREAM)
+        .sort("group", "moment", "stream")
     )
     apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("period_ns") / 4
     return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
@@ -80,9 +85,9 @@ def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     part, most = pl.col("size_class") >= 0, pl.col("shown").max().over("group", "part")
     brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
     chosen = (
-        table.group_by("group", *STREAM)
+        table.group_by("stream")
         .agg(
-            pl.col("clarity", "period_ns").first(),
+            pl.col("group", "size_class", "clarity", "period_ns").first(),
             pl.col("bytes").median(),
             shown=pl.len(),
             lasts=(pl.col("end_ns") - pl.col("start_ns")).median(),
@@ -95,11 +100,9 @@ def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
             bytes=pl.when(pl.col("part") & ~brief).then("bytes").otherwise(0.0),
         )
     )
-    order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", *STREAM]
+    order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", "stream"]
     falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
-    return (
-        chosen.sort(order, descending=falling).group_by("group", maintain_order=True).first().select("group", *STREAM)
-    )
+    return chosen.sort(order, descending=falling).group_by("group", maintain_order=True).first().select("stream")
 
 
 def _typical_phase() -> pl.Expr:

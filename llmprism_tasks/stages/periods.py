@@ -7,6 +7,7 @@ import polars as pl
 
 from llmprism_tasks.methods import bursts
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.streams import PAIR, TURNS, WHOLE
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
@@ -139,16 +140,17 @@ def _explained(
     )
     often = periodic.filter(pl.col("bursts") > bursts.FEW).select("group").unique()
     rest = pairs.join(repeats, on=PAIR, how="anti").join(often, on="group", how="semi")
-    slots = flows.join(rest.select(*PAIR, "first_ns", "around"), on=PAIR).group_by(
-        *PAIR, ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor().alias("slot")
+    sent = traffic.of_pairs(
+        traffic.in_order(flows).select("pair", "flow_start_ns"), rest.select("pair", "first_ns", "around")
     )
+    slots = sent.group_by("pair", slot=((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor())
     counts = (
-        slots.len().group_by(PAIR).agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
+        slots.len().group_by("pair").agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
     )
     periods_of = (pl.col("last_ns") - pl.col("first_ns")) / pl.col("around")
     mean = pl.col("total") / periods_of
     steady = (
-        rest.join(counts, on=PAIR)
+        rest.join(counts, on="pair")
         .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
         .select(*PAIR, repeating="bytes")
     )

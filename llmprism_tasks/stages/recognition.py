@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks import frames
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import identity, links, rhythm, traffic
+from llmprism_tasks.stages.completion import sent_in_steps
 from llmprism_tasks.stages.fallen_silent import with_fallen_silent
 from llmprism_tasks.stages.restarts import at_restarts
 from llmprism_tasks.stages.streams import PAIR, stream_rhythms
@@ -108,17 +109,17 @@ def _step_ends(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
-    linked = bulk.join(grouped.select(*PAIR, "group").unique(), on=PAIR)
+    clusters_of = grouped.select("pair", "group").unique()
+    linked = traffic.of_pairs(bulk, clusters_of.select("pair"))
     numbered = rhythm.steps_of_groups(linked, grouped, settings.rhythm, until_ns=window.end_ns)
-    heavy = pl.col("bytes").sum().over(PAIR)
+    sent = sent_in_steps(numbered).join(clusters_of, on="pair")
+    heavy = pl.col("bytes").sum().over("pair")
     steps = (
-        numbered.filter(heavy >= MAIN * heavy.max().over("group"))
+        sent.filter(heavy >= MAIN * heavy.max().over("group"))
         .group_by(cluster="group", step="step")
-        .agg(end_ns=pl.col("flow_end_ns").max(), period_ns=pl.col("group_period_ns").first())
-        .sort("cluster", "step")
+        .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
     )
-    pairs = numbered.select(PAIR).unique()
-    return steps, pl.concat([pairs[end].alias("addr") for end in PAIR]).unique()
+    return steps, pl.concat([sent[end].alias("addr") for end in PAIR]).unique()
 
 
 def _described(

@@ -8,13 +8,16 @@ times. Here the bursts of all pairs that share the job's period are lined up, ea
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.cutting import STEPPING, cut
 from llmprism_tasks.stages.first_burst import first_bursts
 from llmprism_tasks.stages.lining_up import line_up, whole_steps
 from llmprism_tasks.stages.periods import ends_of, group_periods, in_period, same_period
-from llmprism_tasks.stages.streams import PAIR, STEPPING, STREAM, TURNS, WHOLE, answered, cut, stream_rhythms
+from llmprism_tasks.stages.streams import PAIR, TURNS, WHOLE, answered, stream_rhythms
 
 
 def of_jobs(
@@ -30,12 +33,20 @@ def of_jobs(
 
     Returns
     -------
-    as `flow_steps`, with `job_id` for `group`. Pairs that are named but too broken to show the period themselves are
-    cut at the gap typical of their job's others.
+    the flows of periodic streams, as `steps_of_groups` returns. Pairs that are named but too broken to show the period
+    themselves are cut at the gap typical of their job's others.
     """
-    found = stream_rhythms(flows, settings).join(flows.select(*PAIR, group="job_id").unique(), on=PAIR)
-    flows = flows.rename({"job_id": "group"})
-    return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns).rename({"group": "job_id"})
+    return in_steps_of_jobs(flows, settings, pairs=pairs, until_ns=until_ns).drop_nulls("step")
+
+
+def in_steps_of_jobs(
+    flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None, until_ns: int = 0
+) -> pl.DataFrame:
+    """Return what `of_jobs` does and all other flows, whose `step` is NULL."""
+    flows = traffic.in_order(flows)
+    jobs = flows.select("pair", group="job_id")[traffic.starts_of_pairs(flows)[:-1]]
+    found = stream_rhythms(flows, settings).join(jobs, on="pair", maintain_order="left")
+    return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns)
 
 
 def steps_of_groups(
@@ -52,8 +63,8 @@ def steps_of_groups(
 
     Parameters
     ----------
-    flows : bulk flows with `group`
-    found : as `stream_rhythms` returns, with a column `group`
+    flows : bulk flows, as `traffic.in_order` returns
+    found : as `stream_rhythms` returns for them, with a column `group`
     pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their group's period
     until_ns : as for `group_periods`
 
@@ -69,7 +80,7 @@ def steps_of_groups(
     streams = _named_streams(found, periods, pairs, settings).select(STEPPING)
     known = pl.concat([periods.select("group"), lines.select("group")])
     once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
-    return flow_steps(flows.drop("group"), pl.concat([streams, once]), settings)
+    return flow_steps(flows, pl.concat([streams, once]), settings)
 
 
 def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -77,40 +88,50 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
 
     Parameters
     ----------
-    flows : bulk flows; those of streams not in `streams` are left out
-    streams : `src_addr`, `dst_addr`, `size_class`, `group`, `threshold_ns`, `group_period_ns`, `clarity`
+    flows : bulk flows, as `traffic.in_order` returns
+    streams : STEPPING, a row each; of a pair one, or several of its sizes
 
     Returns
     -------
-    the flows with `group` and `step`: counted from 0 in each group, in the order of time. Bursts that carry less than
+    the flows with `group_period_ns` (of their pair's group) and `step`: counted from 0 in each group, in the order of
+    time; NULL for those of other streams. What was sent early counts with the rest. Bursts that carry less than
     `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out,
     unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
     each group to say, since groups may be looked at one by one.
     """
-    numbered = cut(flows, streams.select(STEPPING), settings)
+    streams = streams.sort("pair", "size_class").with_row_index("stream")
+    taken = cut(flows, streams, settings)
     table = line_up(
-        numbered.group_by("group", *STREAM, "burst").agg(
-            start_ns=pl.col("flow_start_ns").min(),
-            end_ns=pl.col("flow_end_ns").max(),
-            bytes=pl.col("bytes").sum(),
-            window_start_ns=pl.col("window_start_ns").min(),
-            period_ns=pl.col("group_period_ns").first(),
-            threshold_ns=pl.col("threshold_ns").first(),
-            clarity=pl.col("clarity").first(),
+        taken.table.with_row_index("burst").join(
+            streams.select(
+                pl.col("stream").cast(pl.Int64),
+                *("group", "size_class", "threshold_ns", "clarity"),
+                period_ns="group_period_ns",
+            ),
+            on="stream",
         ),
         settings,
     )
-    steps = table.join(whole_steps(table, settings), on=["group", "beat"]).select("group", *STREAM, "burst", "step")
-    return numbered.join(steps, on=["group", *STREAM, "burst"]).drop("burst", "threshold_ns", "clarity", "size_class")
+    numbered = table.join(whole_steps(table, settings), on=["group", "beat"])
+    step_of = np.full(taken.table.height + 1, -1)  # the last stands for the flows of no burst
+    step_of[numbered["burst"].to_numpy()] = numbered["step"].to_numpy()
+    step, sizes = np.full(flows.height, -1), flows["bytes"].to_numpy().copy()
+    step[taken.rows], sizes[taken.rows] = step_of[taken.burst], taken.sizes
+    offsets = traffic.starts_of_pairs(flows)
+    periods = np.full(offsets.size - 1, np.nan)
+    periods[np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], streams["pair"])] = streams["group_period_ns"]
+    return flows.with_columns(
+        bytes=sizes,
+        group_period_ns=pl.Series(np.repeat(periods, np.diff(offsets)), nan_to_null=True),
+        step=pl.when(pl.lit(pl.Series(step)) >= 0).then(pl.lit(pl.Series(step))),
+    )
 
 
 def _seen_once(
     flows: pl.DataFrame, found: pl.DataFrame, pairs: pl.DataFrame | None, settings: RhythmSettings, until_ns: int
 ) -> pl.DataFrame:
     """Return the streams of groups without a period that show the end of one step: STEPPING."""
-    once = first_bursts(
-        flows.join(found.select("group").unique(), on="group", how="semi"), found, settings, until_ns=until_ns
-    )
+    once = first_bursts(flows, found, settings, until_ns=until_ns)
     if pairs is not None:
         once = once.join(pairs, on=PAIR, how="semi")
     return once.with_columns(size_class=pl.lit(WHOLE, pl.Int64), clarity=pl.lit(0.0)).select(STEPPING)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods import alike, pieces
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.remembered import remembered
 
 
+@remembered
 def with_class(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     """Add `size_class`, equal for records of one pair whose sizes are alike within a tolerance (a ratio)."""
-    ordered = traffic.by_pair(flows, "bytes")
-    counts = ordered.group_by("src_addr", "dst_addr", maintain_order=True).len()["len"].to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    numbers = alike.classes(ordered["bytes"].cast(pl.Float64).to_numpy(), offsets, tolerance)
-    return ordered.with_columns(size_class=pl.Series(numbers))
+    ordered = traffic.in_order(flows)
+    sizes = ordered["bytes"].cast(pl.Float64).to_numpy()
+    numbers = alike.classes(sizes, traffic.starts_of_pairs(ordered), tolerance)
+    return ordered.select(*flows.columns, size_class=numbers)
 
 
+@remembered
 def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     """Put the records that a rank left when it came early to a collective together with what it sent when all had come.
 
     What was sent early counts with the rest, from when that was sent.
     """
-    ordered = traffic.by_pair(flows, "flow_start_ns", "flow_end_ns")
-    counts = ordered.group_by("src_addr", "dst_addr", maintain_order=True).len()["len"].to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    early = pl.Series(pieces.begins_next(ordered["bytes"].to_numpy(), offsets, tolerance))
-    before = (early * ordered["bytes"]).shift(1, fill_value=0)
-    return ordered.with_columns(pl.col("bytes") + before).filter(~early)
+    ordered = traffic.in_order(flows)
+    sizes = ordered["bytes"].to_numpy()
+    early = pieces.begins_next(sizes, traffic.starts_of_pairs(ordered), tolerance)
+    if early.any():
+        ordered = ordered.with_columns(bytes=pieces.joined(sizes, early)).filter(pl.Series(~early))
+    return ordered.select(flows.columns)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.methods import numbering, ordering, segments
+from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.remembered import remembered
 
@@ -104,15 +105,19 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     return flows.filter(pl.col("bytes") > settings.control_bytes)
 
 
-def by_pair(flows: pl.DataFrame, *within: str) -> pl.DataFrame:
-    """Sort flows so that those of a pair lie together, within it by columns of numbers."""
-    return flows.sort(*(["pair"] if "pair" in flows.columns else PAIR), *within)
-
-
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:
-    """Bring flows with `pair` into the order of `numbered`, where they are not in it."""
-    keys = ["pair", "flow_start_ns", "flow_end_ns", "bytes"]
-    return flows if ordering.ascending(*(flows[key].to_numpy() for key in keys)) else flows.sort(keys)
+    """Return flows with `pair` in the order of `numbered`, with all their columns: as they are, if they are so."""
+    number = flows["pair"].to_numpy() if "pair" in flows.columns else _pairs(flows)[0]
+    times = [flows[column].to_numpy() for column in TIMES]
+    if not ordering.ascending(number, *times):
+        order = ordering.grouped(number, int(number.max(initial=-1)) + 1, *times)
+        flows, number = flows[order], number[order]
+    return flows if "pair" in flows.columns else flows.with_columns(pair=number)
+
+
+def starts_of_pairs(flows: pl.DataFrame) -> Integers:
+    """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
+    return segments.bounds(flows["pair"].to_numpy())
 
 
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
@@ -134,7 +139,7 @@ def _with_pairs(flows: pl.DataFrame, *, paths: bool) -> tuple[pl.DataFrame, pl.D
     """Return flows (`NUMBERED`, and `switch_path` if wanted) and their pairs, as `numbered` does."""
     if "pair" in flows.columns:
         kept = flows.select(*NUMBERED, *(["switch_path"] if paths else []))
-        first = np.flatnonzero(np.diff(flows["pair"].to_numpy(), prepend=-1))
+        first = starts_of_pairs(flows)[:-1]
         return kept, flows.select("pair", *PAIR)[first].unique("pair").sort("pair")
     ordered, pairs = numbered(flows)
     return ordered.with_columns(flows["switch_path"].gather(ordered["row"])) if paths else ordered, pairs

@@ -42,6 +42,10 @@ def test_a_chain_of_neighbours_does_not_drift() -> None:
     assert numbered([100, 101.5, 103, 104.5, 106]) == [[0, 0, 1, 1, 2]]
 
 
+def test_values_come_in_any_order() -> None:
+    assert numbered([106, 100, 103, 101.5]) == [[2, 0, 1, 0]]
+
+
 def test_every_series_counts_from_0() -> None:
     assert numbered([1, 5, 9], [], [2, 2], [3, 9]) == [[0, 1, 2], [], [0, 0], [0, 1]]
 

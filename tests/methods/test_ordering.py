@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,3 +28,34 @@ def test_groups_lie_together_in_order_of_time(transfers: list[tuple[int, int, in
 def test_what_is_in_this_order_is_known_to_be(transfers: list[tuple[int, int, int, int]]) -> None:
     columns = np.array(transfers, dtype=np.int64).reshape(-1, 4).T
     assert ordering.ascending(*columns) == (transfers == sorted(transfers))
+
+
+@given(st.lists(st.integers(0, 4), max_size=30))
+def test_members_are_collected_in_the_order_in_which_they_come(groups: list[int]) -> None:
+    places, offsets = ordering.collected(np.array(groups, np.int64), 5)
+    found = [places[low:high].tolist() for low, high in pairwise(offsets)]
+    assert found == [[i for i, group in enumerate(groups) if group == wanted] for wanted in range(5)]
+
+
+@given(st.lists(st.integers(0, 3), max_size=5), st.lists(st.integers(0, 4), max_size=5))
+def test_the_members_of_chosen_series_lie_end_to_end(counts: list[int], chosen: list[int]) -> None:
+    offsets, wanted = np.cumsum([0, *counts]), [series for series in chosen if series < len(counts)]
+    places, within = ordering.spread(offsets, np.array(wanted, np.int64))
+    found = [places[low:high].tolist() for low, high in pairwise(within)]
+    assert found == [list(range(offsets[series], offsets[series + 1])) for series in wanted]
+
+
+SERIES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=8).map(sorted)
+
+
+@given(st.lists(SERIES, min_size=1, max_size=4), st.data())
+def test_two_series_are_merged_in_order_of_time(series: list[list[tuple[int, int]]], data: st.DataObject) -> None:
+    one, other = (data.draw(st.integers(-1, len(series) - 1)) for _ in range(2))
+    offsets = np.cumsum([0, *map(len, series)])
+    starts, ends = (np.array([row[i] for rows in series for row in rows], np.int64) for i in range(2))
+    places, sides, within = ordering.merged(offsets, np.array([one]), np.array([other]), starts, ends)
+    mine, theirs = (series[i] if i >= 0 else [] for i in (one, other))
+    wanted = sorted([(row, 0) for row in mine] + [(row, 1) for row in theirs])
+    found = zip(starts[places].tolist(), ends[places].tolist(), sides.tolist(), strict=True)
+    assert [((start, end), 1 - side) for start, end, side in found] == wanted
+    assert within.tolist() == [0, len(wanted)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.pieces import begins_next
+from llmprism_tasks.methods.pieces import begins_next, joined
 
 
 def marked(*series: list[int], tolerance: float = 0.02) -> list[list[int]]:
@@ -64,3 +64,7 @@ def test_the_whole_has_the_size_of_both(whole: int, places: list[int]) -> None:
 def test_no_piece_begins_with_a_piece(sizes: list[int]) -> None:
     (found,) = marked(sizes)
     assert all(later - sooner > 1 for sooner, later in pairwise(found))
+
+
+def test_what_begins_the_next_is_joined_to_it() -> None:
+    assert joined(np.array([4, 44, 48]), np.array([True, False, False])).tolist() == [4, 48, 48]

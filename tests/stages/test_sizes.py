@@ -13,7 +13,7 @@ PAIR = ["src_addr", "dst_addr"]
 
 def found(*records: tuple[str, str, int], tolerance: float = 0.02) -> list[tuple[str, int, int]]:
     table = flows(*(messages(src, dst, [i], size) for i, (src, dst, size) in enumerate(records)))
-    classed = sizes.with_class(table, tolerance)
+    classed = sizes.with_class(table, tolerance).sort(*PAIR, "bytes")
     return classed.select(pl.concat_str(PAIR), "bytes", "size_class").rows()
 
 

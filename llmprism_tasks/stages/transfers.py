@@ -1,0 +1,115 @@
+"""Transfers: the records of streams as arrays, laid end to end: of pairs, of their sizes, of two ends that answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.methods import alike, ordering, pieces
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.remembered import remembered
+
+
+class Transfers(NamedTuple):
+    """Stream `i` has the transfers `offsets[i]` to `offsets[i + 1]`, in order of time.
+
+    Attributes
+    ----------
+    rows : of the flows that these are, shape (transfers,)
+    starts, ends, sizes : ns and bytes of them
+    offsets : shape (streams + 1,)
+    pair : each stream's, shape (streams,); one that two ends share has that of the end that comes first
+    size_class : each stream's
+    """
+
+    rows: Integers
+    starts: Integers
+    ends: Integers
+    sizes: Integers
+    offsets: Integers
+    pair: Integers
+    size_class: Integers
+
+    def of(self, chosen: Integers) -> Transfers:
+        """Return some of the streams, by their places."""
+        if np.array_equal(chosen, np.arange(self.pair.size)):
+            return self
+        at, offsets = ordering.spread(self.offsets, chosen)
+        rows, starts, ends, sizes = (one[at] for one in (self.rows, self.starts, self.ends, self.sizes))
+        return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen], self.size_class[chosen])
+
+    def sums(self) -> Integers:
+        """Return the bytes of each stream."""
+        return np.add.reduceat(self.sizes, self.offsets[:-1])
+
+
+def of_pairs(flows: pl.DataFrame, size_class: int) -> Transfers:
+    """Return the transfers of each pair as a whole.
+
+    Parameters
+    ----------
+    flows : as `traffic.in_order` returns
+    size_class : to call them by
+    """
+    offsets = traffic.starts_of_pairs(flows)
+    pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
+    return Transfers(np.arange(flows.height), *_times(flows), offsets, pair, np.full(pair.size, size_class))
+
+
+@remembered
+def of_sizes(flows: pl.DataFrame, tolerance: float) -> Transfers:
+    """Return the transfers of each pair that have one size; what was sent early counts with the rest (`pieces`)."""
+    starts, ends, sizes = _times(flows)
+    offsets = traffic.starts_of_pairs(flows)
+    early = pieces.begins_next(sizes, offsets, tolerance)
+    rows = np.flatnonzero(~early)
+    if early.any():
+        sizes, offsets = pieces.joined(sizes, early)[rows], np.searchsorted(rows, offsets)
+        starts, ends = starts[rows], ends[rows]
+    classes = alike.classes(sizes.astype(np.float64), offsets, tolerance)
+    several = np.maximum.reduceat(classes, offsets[:-1]) + 1
+    first = np.cumsum(several) - several
+    at, ends_at = ordering.collected(np.repeat(first, np.diff(offsets)) + classes, int(several.sum()))
+    pair = flows["pair"].to_numpy()[rows[offsets[:-1]]].astype(np.int64)
+    size_class = np.arange(several.sum()) - np.repeat(first, several)
+    return Transfers(rows[at], starts[at], ends[at], sizes[at], ends_at, np.repeat(pair, several), size_class)
+
+
+def of_links(flows: pl.DataFrame, chosen: Integers, size_class: int) -> tuple[Transfers, Integers]:
+    """Return the transfers of pairs together with those of the pairs that answer them, and who sends each.
+
+    Parameters
+    ----------
+    flows : as `traffic.in_order` returns
+    chosen : numbers of pairs
+    size_class : to call them by
+
+    Returns
+    -------
+    a stream for each two ends, and for each transfer 1 if that end sends it whose name comes first, else 0
+    """
+    offsets = traffic.starts_of_pairs(flows)
+    ends = flows.select("pair", *traffic.PAIR)[offsets[:-1]].with_columns(at=pl.int_range(pl.len()))
+    back = ends.select(src_addr="dst_addr", dst_addr="src_addr", back="at")
+    links = (
+        ends.filter(pl.col("pair").is_in(pl.Series(chosen).implode()))
+        .join(back, on=traffic.PAIR, how="left")
+        .with_columns(first=pl.col("src_addr") <= pl.col("dst_addr"))
+        .with_columns(back=pl.when(pl.col("back") != pl.col("at")).then("back").fill_null(-1))
+        .select(one=pl.when("first").then("at").otherwise("back"), other=pl.when("first").then("back").otherwise("at"))
+        .unique()
+        .sort("one", "other")
+    )
+    starts, lasts, sizes = _times(flows)
+    one, other = links["one"].to_numpy(), links["other"].to_numpy()
+    rows, sides, within = ordering.merged(offsets, one, other, starts, lasts)
+    pair = ends["pair"].to_numpy()[np.where(one < 0, other, one)].astype(np.int64)
+    kinds = np.full(pair.size, size_class)
+    return Transfers(rows, starts[rows], lasts[rows], sizes[rows], within, pair, kinds), sides
+
+
+def _times(flows: pl.DataFrame) -> tuple[Integers, Integers, Integers]:
+    return tuple(flows[column].to_numpy() for column in traffic.TIMES)  # type: ignore[return-value]
