@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 360, 280
 LEFT, TOP, BETWEEN, BOTTOM = 58, 34, 66, 82
-LEGEND = 175
+LEGEND = 160
 
 Point = tuple[float, float]
 """Flows, and what they cost."""
@@ -58,21 +58,21 @@ def picture(panels: Sequence[Panel]) -> str:
 
 def _panel(left: float, panel: Panel) -> list[str]:
     points = [point for several in panel.lines.values() for point in several]
-    (x_low, x_high), (y_low, y_high) = (_decades([point[axis] for point in points]) for axis in (0, 1))
+    across, up = (_marks([point[axis] for point in points]) for axis in (0, 1))
 
     def x_at(value: float) -> float:
-        return round(left + WIDTH * (math.log10(value) - x_low) / (x_high - x_low), 1)
+        return round(left + WIDTH * math.log(value / across[0]) / math.log(across[-1] / across[0]), 1)
 
     def y_at(value: float) -> float:
-        return round(TOP + HEIGHT * (1 - (math.log10(value) - y_low) / (y_high - y_low)), 1)
+        return round(TOP + HEIGHT * (1 - math.log(value / up[0]) / math.log(up[-1] / up[0])), 1)
 
     parts = [_text(left + WIDTH / 2, TOP - 14, panel.title, weight="bold")]
-    for power in range(y_low, y_high + 1):
-        y = y_at(10**power)
-        parts += [_rule(left, left + WIDTH, y, y), _text(left - 6, y + 4, _mark(10.0**power), anchor="end")]
-    for power in range(x_low, x_high + 1):
-        x = x_at(10**power)
-        parts += [_rule(x, x, TOP, TOP + HEIGHT), _text(x, TOP + HEIGHT + 16, _mark(10.0**power))]
+    for mark in up:
+        y = y_at(mark)
+        parts += [_rule(left, left + WIDTH, y, y), _text(left - 6, y + 4, _shown(mark), anchor="end")]
+    for mark in across:
+        x = x_at(mark)
+        parts += [_rule(x, x, TOP, TOP + HEIGHT), _text(x, TOP + HEIGHT + 16, _shown(mark))]
     parts.append(_text(left + WIDTH / 2, TOP + HEIGHT + 34, "flow records in the minute"))
     for line, several in panel.lines.items():
         fit = fitted(several)
@@ -84,14 +84,17 @@ def _panel(left: float, panel: Panel) -> list[str]:
     return parts
 
 
-def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """Return the powers of ten around the values, at least one apart."""
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return low, max(high, low + 1)
+def _marks(values: Sequence[float]) -> list[float]:
+    """Return marks of 1, 2 and 5 times powers of ten, from the last one below the values to the first one above."""
+    powers = range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1)
+    marks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    first = max((mark for mark in marks if mark <= min(values)), default=marks[0])
+    last = min(mark for mark in marks if mark > max(values))
+    return [mark for mark in marks if first <= mark <= last]
 
 
-def _mark(value: float) -> str:
-    return f"{value / 1e6:g} M" if value >= 1e5 else f"{value:g}"
+def _shown(mark: float) -> str:
+    return f"{mark / 1e6:g} M" if mark >= 1e5 else f"{mark:g}"
 
 
 def _legend(lines: Sequence[Line], y: float) -> list[str]:
