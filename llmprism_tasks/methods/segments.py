@@ -33,6 +33,11 @@ def medians(values: Integers, offsets: Integers) -> Floats:
     return _medians(values, offsets)
 
 
+def spread(figures: Floats, offsets: Integers) -> Floats:
+    """Return for each row the figure of its segment."""
+    return np.repeat(figures, np.diff(offsets))
+
+
 def distinct(numbers: Integers, offsets: Integers) -> Integers:
     """Return how many different numbers each segment has.
 

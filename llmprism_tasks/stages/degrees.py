@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.stages import layout, rails
-from llmprism_tasks.stages.groups import NIC, REDUCING, expert_groups, gradient_groups, groups_of, nodes
+from llmprism_tasks.stages import layout
+from llmprism_tasks.stages.groups import NIC, Rings, expert_groups, groups_of, nodes
 from llmprism_tasks.stages.layout import AGREEMENT, ENDS
 
 MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
 
 
-def degrees(
-    pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, peers: pl.DataFrame | None = None
-) -> pl.DataFrame:
+def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None) -> pl.DataFrame:
     """Infer the degrees of each job; NULL where its pairs do not agree on them, or do not cover the job.
 
     What the product of `pp` and the gradient groups' size leaves is `tp`, if a host has as many. GPUs whose NICs are
-    silent because rings pass by them are counted (`rails.with_silent`); where it does not show how far the members of
+    silent because rings pass by them are counted; where it does not show how far the members of
     a group are apart in a host, or where most of a pipeline's pairs end in one group, nothing is known. If a host holds
     several members of a gradient group, context and expert parallelism may stay inside it unseen: without pairs of
     theirs, `cp` and `ep` are NULL, and `dp` counts them as replicas. So may replicas of a job that shows just a
@@ -31,27 +29,25 @@ def degrees(
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`; jobs without pairs of a known kind are absent from the result
+    rings : as `groups.rings` returns
     peers : as `lock_step.peers` returns; without it nobody is asked
 
     Returns
     -------
     `job_id`, `tp`, `pp`, `dp`, `cp`, `ep`, and `agreement`: ratio of the NICs whose groups have those sizes
     """
-    reducing = pairs.filter(pl.col("kind").is_in(REDUCING))
-    doubtful = rails.unclear(reducing, job_members, topology)
-    job_members = rails.with_silent(reducing, job_members, topology)
-    members = job_members.group_by("job_id").agg(endpoints=pl.len()).join(_widest(job_members), on="job_id")
+    nics, groups = rings.nics, rings.groups
+    members = nics.group_by("job_id").agg(endpoints=pl.len()).join(_widest(nics), on="job_id")
     known = members.join(pairs.filter(pl.col("kind") != "other").select("job_id").unique(), on="job_id", how="semi")
-    groups = gradient_groups(pairs, job_members, topology)
     table = known
     for name, sizes in (
         ("group", _sizes(groups)),
         ("pp", pipeline_lengths(pairs, groups)),
-        ("cp", _sizes(groups_of(pairs.filter(pl.col("kind") == "cp"), job_members, topology))),
-        ("ep", _sizes(expert_groups(pairs, groups, job_members, topology))),
+        ("cp", _sizes(groups_of(pairs.filter(pl.col("kind") == "cp"), nics))),
+        ("ep", _sizes(expert_groups(pairs, groups, nics))),
     ):
         table = table.join(_agreed(sizes, name), on="job_id", how="left")
-    sharing = _sharing(groups, job_members)
+    sharing = _sharing(groups, nics)
     table = table.join(sharing, on="job_id", how="left").with_columns(
         *(
             pl.when(pl.col(f"{name}_nics").is_null())
@@ -65,7 +61,7 @@ def degrees(
             (pl.col(f"{name}_nics") / pl.col("endpoints")).fill_null(1.0) for name in ("group", "pp", "cp", "ep")
         ),
     )
-    contrary = pl.concat([doubtful, _contrary(pairs, groups, job_members, topology)]).unique()
+    contrary = pl.concat([rings.unclear, _within_one(pairs, groups)]).unique()
     known_degrees = _multiplied(
         table.join(contrary.with_columns(contrary=pl.lit(value=True)), on="job_id", how="left").with_columns(
             group=pl.when(pl.col("contrary").is_null()).then("group")
@@ -90,25 +86,18 @@ def _divided(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl
     ).drop("alone", "peers")
 
 
-def _contrary(
-    pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame
-) -> pl.DataFrame:
+def _within_one(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs whose gradient groups cannot be: `job_id`.
 
-    A group is in one stage, but most of the pipeline's pairs are in one group; or the rails that rings cross do not
-    say which GPUs of a host belong to one.
+    A group is in one stage, but most of the pipeline's pairs are in one group.
     """
-    nics = rails.ranked(job_members, topology)
-    hops = rails.hops(pairs.filter(pl.col("kind").is_in(REDUCING)), nics)
-    unclear = rails.strides(hops, nics).filter(pl.col("stride").is_null()).select("job_id")
     piped = pairs.filter(pl.col("kind") == "pp").group_by("job_id").len("piped")
     linked = pipeline_links(pairs, groups).group_by("job_id").len("linked")
-    inside = (
+    return (
         piped.join(linked, on="job_id", how="left")
         .filter(pl.col("linked").fill_null(0) < MOSTLY_LINKED * pl.col("piped"))
         .select("job_id")
     )
-    return pl.concat([unclear, inside])
 
 
 def _unless_hidden() -> pl.Expr:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods import segments
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import ParallelismSettings
 from llmprism_tasks.stages.layout import ENDS
@@ -46,6 +48,27 @@ def durations(job_steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def by_step(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return what each pair sends in each step: `pair`, `step`, `bytes`, `first_ns`, `last_ns` (starts).
+
+    Parameters
+    ----------
+    flows : bulk flows with `pair` and `step`, in the order of `traffic.numbered`
+    """
+    pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
+    offsets = segments.bounds(pair, step)
+    first, last = offsets[:-1], offsets[1:] - 1
+    return pl.DataFrame(
+        {
+            "pair": pair[first],
+            "step": step[first],
+            "bytes": segments.sums(flows["bytes"].to_numpy(), offsets),
+            "first_ns": start[first],
+            "last_ns": start[last],
+        }
+    )
+
+
 def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
     """Return `job_id`, `micro_batches` and `activation_bytes` of each job with a pipeline.
 
@@ -53,27 +76,33 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
 
     Parameters
     ----------
-    flows : bulk flows with `job_id` and `step`
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    flows : bulk flows of pipelines, with `pair` and `step`, in the order of `traffic.numbered`
+    pairs : `pair`, `job_id`
     """
-    step = [*PAIR, "step"]
-    piped = pairs.filter(pl.col("kind") == "pp").select(PAIR)
-    apart = pl.col("flow_start_ns").diff() > settings.message_ms * 1e6
-    sent = (
-        flows.select(*step, "flow_start_ns", "bytes")
-        .join(piped, on=PAIR)
-        .sort(*step, "flow_start_ns")
-        .with_columns(message=apart.fill_null(value=True).cast(pl.Int64).cum_sum().over(step))
-        .group_by(*step, "message")
-        .agg(pl.col("bytes").sum())
-        .with_columns(times=pl.col("bytes") / pl.col("bytes").median().over(PAIR))
-        .filter(pl.col("times").is_between(*LIKE_ONE))
+    pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
+    message = np.cumsum(np.diff(start, prepend=0) > settings.message_ms * 1e6)
+    offsets = segments.bounds(pair, step, message)
+    sent, pair, step = segments.sums(flows["bytes"].to_numpy(), offsets), pair[offsets[:-1]], step[offsets[:-1]]
+    of_pair = segments.bounds(pair)
+    times = sent / segments.spread(segments.medians(sent, of_pair), of_pair)
+    like_one = (times >= LIKE_ONE[0]) & (times <= LIKE_ONE[1])
+    sent, pair = sent[like_one], pair[like_one]
+    offsets = segments.bounds(pair, step[like_one])
+    merged = segments.sums(np.abs(times[like_one] - 2) <= TWICE, offsets)
+    counted = pl.DataFrame(
+        {
+            "pair": pair[offsets[:-1]],
+            "count": np.diff(offsets) + merged,
+            "typical": segments.medians(sent, offsets),
+        }
     )
-    merged = (pl.col("times") - 2).abs() <= TWICE
-    counted = sent.group_by(*step).agg(count=pl.len() + merged.sum(), typical=pl.col("bytes").median())
-    return counted.group_by("job_id").agg(
-        micro_batches=pl.col("count").quantile(COMPLETE).round().cast(pl.Int32),
-        activation_bytes=pl.col("typical").median().round().cast(pl.Int64),
+    return (
+        counted.join(pairs.select("pair", "job_id"), on="pair")
+        .group_by("job_id")
+        .agg(
+            micro_batches=pl.col("count").quantile(COMPLETE).round().cast(pl.Int32),
+            activation_bytes=pl.col("typical").median().round().cast(pl.Int64),
+        )
     )
 
 
@@ -109,7 +138,7 @@ def gradients(pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFra
 
 
 def sharded(
-    flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings
+    sent: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings
 ) -> pl.DataFrame:
     """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
 
@@ -118,18 +147,17 @@ def sharded(
 
     Parameters
     ----------
-    flows : bulk flows with `job_id` and `step`
+    sent : as `by_step` returns
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`
     periods : `job_id`, `period_ns`
     """
-    reducing = pairs.filter(pl.col("kind") == "dp").select(PAIR)
-    span = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
-    link = ["job_id", "low", "high"]
+    link = pl.struct(low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS)).rank("dense")
+    reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", link=link)
     spread = (
-        flows.join(reducing, on=PAIR)
-        .with_columns(low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS))
-        .group_by(*link, "step")
-        .agg(span_ns=span)
-        .group_by(link)
+        sent.join(reducing, on="pair")
+        .group_by("job_id", "link", "step")
+        .agg(span_ns=pl.col("last_ns").max() - pl.col("first_ns").min())
+        .group_by("job_id", "link")
         .agg(pl.col("span_ns").median())
         .group_by("job_id")
         .agg(pl.col("span_ns").quantile(LESS_BUSY))
@@ -145,23 +173,22 @@ def sharded(
     return spread.select("job_id", sharded=told)
 
 
-def explained(window_flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def explained(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `explained_flows`, `explained_bytes`: the share in pairs of a known kind.
 
     Parameters
     ----------
-    window_flows : bulk flows of the window, with `job_id`
+    sent : `job_id`, `src_addr`, `dst_addr`, `bulk_flows`, `bulk_bytes`, as `traffic.sent` returns
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     """
-    known = pairs.filter(pl.col("kind") != "other").select(*PAIR, known=pl.lit(value=True))
-    told = (
-        window_flows.select(*PAIR, "bytes")
+    columns = ["bulk_flows", "bulk_bytes"]
+    known = pairs.filter(pl.col("kind") != "other").select(*PAIR, known=1)
+    shares = (pl.col(columns) * pl.col("known")).sum() / pl.col(columns).sum()
+    return (
+        sent.filter(pl.col("bulk_flows") > 0)
         .join(known, on=PAIR, how="left")
-        .with_columns(pl.col("known").fill_null(value=False))
-    )
-    return told.group_by("job_id").agg(
-        explained_flows=pl.col("known").mean(),
-        explained_bytes=pl.col("bytes").filter("known").sum() / pl.col("bytes").sum(),
+        .group_by("job_id")
+        .agg(shares.name.replace("bulk", "explained"))
     )
 
 
@@ -179,7 +206,7 @@ def stepping(endpoints: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame
     )
 
 
-def evenness(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def evenness(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `evenness`: bytes of gradients that a pair sends in a step, over those in its fullest ones.
 
     They are the same in every step; where records are lost, some are missing. Steps that the data cut are left out,
@@ -187,19 +214,15 @@ def evenness(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    flows : bulk flows with `job_id` and `step`
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    sent : as `by_step` returns
+    pairs : `pair`, `job_id`, `kind`, of all pairs
     """
-    inner = (pl.col("step") > pl.col("step").min().over("job_id")) & (
-        pl.col("step") < pl.col("step").max().over("job_id")
-    )
-    reducing = pairs.filter(pl.col("kind") == "dp").select(PAIR)
+    step = pl.col("step")
+    inner = (step > step.min().over("job_id")) & (step < step.max().over("job_id"))
     return (
-        flows.filter(inner)
-        .join(reducing, on=PAIR)
-        .group_by(*PAIR, "step")
-        .agg(pl.col("bytes").sum())
-        .with_columns(fullest=pl.col("bytes").quantile(FULLEST).over(PAIR))
+        sent.join(pairs.select("pair", "job_id", "kind"), on="pair")
+        .filter(inner, pl.col("kind") == "dp")
+        .with_columns(fullest=pl.col("bytes").quantile(FULLEST).over("pair"))
         .group_by("job_id")
         .agg(evenness=pl.min_horizontal("bytes", "fullest").sum() / pl.col("fullest").sum())
     )

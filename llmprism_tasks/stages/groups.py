@@ -8,6 +8,8 @@ hops that are seen tell who belongs together.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from llmprism_tasks.stages import layout, rails
@@ -19,20 +21,53 @@ REDUCING = ("dp", "cp", "ep")
 """Kinds whose pairs link NICs of one gradient group: those of `cp` and `ep` are parts of it."""
 
 
-def gradient_groups(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Group the NICs that reduce gradients with each other: `job_id`, `addr`, `group`; NICs without such are absent.
+@dataclass(frozen=True)
+class Rings:
+    """What the pairs that reduce gradients say of who belongs together.
+
+    Attributes
+    ----------
+    nics : `job_id`, `addr`, `host`, `rank` of the members, and of the GPUs through which their rings pass unseen
+    groups : `job_id`, `addr`, `group`: NICs that reduce gradients with each other
+    unclear : `job_id` of the jobs where GPUs may or may not take part, or which of a host's belong together is not said
+    """
+
+    nics: pl.DataFrame
+    groups: pl.DataFrame
+    unclear: pl.DataFrame
+
+
+def rings(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> Rings:
+    """Tell from the pairs that reduce gradients who belongs together.
 
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    job_members : of all jobs at work, `job_id`, `addr`, `host`
     topology : `addr`, `host`, `gpu`; where `gpu` is NULL a NIC's place among its host's addresses stands for it
     """
-    return groups_of(pairs.filter(pl.col("kind").is_in(REDUCING)), job_members, topology)
+    reducing = pairs.filter(pl.col("kind").is_in(REDUCING))
+    silent = rails.silent_between(reducing, job_members, topology)
+    nic = ["job_id", "addr", "host"]
+    nics = rails.ranked(pl.concat([job_members.select(nic), silent.filter("fits").select(nic)]), topology)
+    hops = rails.hops(reducing, nics)
+    strides = rails.strides(hops, nics)
+    untold = strides.filter(pl.col("stride").is_null()).select("job_id")
+    groups = _joined(reducing, _unseen(hops, nics, strides))
+    return Rings(nics, groups, pl.concat([rails.unclear(silent, job_members), untold]))
 
 
-def expert_groups(
-    pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame
-) -> pl.DataFrame:
+def gradient_groups(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Group the members that reduce gradients with each other: `job_id`, `addr`, `group`; NICs without such are absent.
+
+    Parameters
+    ----------
+    pairs, topology : as for `rings`
+    """
+    return groups_of(pairs.filter(pl.col("kind").is_in(REDUCING)), rails.ranked(job_members, topology))
+
+
+def expert_groups(pairs: pl.DataFrame, groups: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Group the NICs that exchange tokens with each other's experts: `job_id`, `addr`, `group`.
 
     Where what goes to other GPUs of a host is relayed there, rails alone are linked, though the host holds several
@@ -40,15 +75,15 @@ def expert_groups(
 
     Parameters
     ----------
-    groups : the gradient groups, as `gradient_groups` returns
+    groups : the gradient groups
+    nics : `job_id`, `addr`, `host`, `rank`
     """
     exchanging = pairs.filter(pl.col("kind") == "ep")
-    found = groups_of(exchanging, job_members, topology)
+    found = groups_of(exchanging, nics)
     if found.is_empty():
         return found
-    nics = rails.ranked(job_members, topology)
     crossing = rails.hops(exchanging, nics).filter(pl.col("src_rank") != pl.col("dst_rank")).select("job_id").unique()
-    placed = found.join(crossing, on="job_id", how="anti").join(job_members.select("job_id", "addr", "host"), on=NIC)
+    placed = found.join(crossing, on="job_id", how="anti").join(nics.select(*NIC, "host"), on=NIC)
     mates = (
         placed.join(groups.rename({"group": "reducing"}), on=NIC)
         .group_by("job_id", "host", "reducing")
@@ -56,17 +91,19 @@ def expert_groups(
         .explode("addr")
         .select("job_id", src_addr="first", dst_addr="addr")
     )
-    return layout.components(pl.concat([exchanging.select("job_id", *ENDS), _chains(found), mates])).rename(
-        {"component": "group"}
-    )
+    return _joined(exchanging, pl.concat([_chains(found), mates]))
 
 
-def groups_of(hops: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Return the groups that hops make, seen and unseen: `job_id`, `addr`, `group`."""
-    nics = rails.ranked(job_members, topology)
-    placed = rails.hops(hops, nics)
-    unseen = _unseen(placed, nics)
-    return layout.components(pl.concat([hops.select("job_id", *ENDS), unseen])).rename({"component": "group"})
+def groups_of(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups that the hops of pairs make, seen and unseen: `job_id`, `addr`, `group`."""
+    if pairs.is_empty():
+        return pl.DataFrame(schema={"job_id": pl.String, "addr": pl.String, "group": pl.Int64})
+    hops = rails.hops(pairs, nics)
+    return _joined(pairs, _unseen(hops, nics, rails.strides(hops, nics)))
+
+
+def _joined(pairs: pl.DataFrame, unseen: pl.DataFrame) -> pl.DataFrame:
+    return layout.components(pl.concat([pairs.select("job_id", *ENDS), unseen])).rename({"component": "group"})
 
 
 def nodes(nics: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
@@ -75,14 +112,16 @@ def nodes(nics: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return nics.join(groups, on=NIC, how="left").select(*NIC, node=node)
 
 
-def _unseen(hops: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+def _unseen(hops: pl.DataFrame, nics: pl.DataFrame, strides: pl.DataFrame) -> pl.DataFrame:
     """Link the NICs of a host between which a ring passes unseen: `job_id`, `src_addr`, `dst_addr`.
 
     They are apart by a multiple of the stride. A host may hold several pp_stages: so what is linked already is linked
     on where it lies on the same hosts; then what still enters a host and never leaves it, or the other way round; and
     a silent NIC joins its neighbours where they are of one group.
     """
-    apart = rails.strides(hops, nics).drop_nulls("stride")
+    apart = strides.drop_nulls("stride")
+    if apart.is_empty():
+        return hops.select("job_id", *ENDS).clear()
     placed = nics.join(apart, on="job_id").with_columns(place=pl.col("rank") % pl.col("stride"))
     links = hops.join(apart, on="job_id", how="semi").select("job_id", *ENDS)
     for joining in (_around, _ending, _around, _between):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import degrees, figures, lock_step, rails
+from llmprism_tasks.stages import degrees, figures, lock_step, traffic
 from llmprism_tasks.stages.division import Division
 from llmprism_tasks.stages.figures import PAIR
-from llmprism_tasks.stages.groups import NIC, REDUCING, gradient_groups
+from llmprism_tasks.stages.groups import NIC, Rings, rings
 from llmprism_tasks.stages.pp_stages import pp_stages
 
 UNSURE = 0.5
@@ -24,7 +24,7 @@ def laid_out(
     job_members: pl.DataFrame,
     topology: pl.DataFrame,
     kinds: pl.DataFrame,
-    present: pl.DataFrame,
+    sent: pl.DataFrame,
     division: Division | None,
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -32,22 +32,18 @@ def laid_out(
 
     Parameters
     ----------
-    kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `confidence`; with a division also `bytes_per_step`
-    present : the window's bulk flows with `job_id`
+    kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `confidence`; with a division also `pair`, `bytes_per_step`
+    sent : as `traffic.sent` returns
     division : the flows in steps; without it there are no figures and no stages
     """
-    peers = None if division is None else lock_step.peers(division.in_steps, kinds, job_members)
-    laid = degrees.degrees(kinds, job_members, topology, peers)
-    everyone = rails.with_silent(kinds.filter(pl.col("kind").is_in(REDUCING)), job_members, topology)
-    groups = gradient_groups(kinds, everyone, topology)
-    members = _labelled(job_members, groups)
-    told = [laid, figures.explained(present, kinds), _sureness(kinds, present)]
-    if division is not None:
-        told += [
-            *_figures(division, kinds, job_members, settings),
-            figures.gradients(kinds, groups, everyone),
-        ]
-        stages = pp_stages(division.in_steps, division.job_steps, kinds, laid, groups, job_members)
+    seen = rings(kinds, job_members, topology)
+    members = _labelled(job_members, seen.groups)
+    told = [figures.explained(sent, kinds), _sureness(kinds, sent)]
+    if division is None:
+        told.append(degrees.degrees(kinds, seen))
+    else:
+        laid, measured, stages = _in_steps(division, kinds, seen, job_members, settings)
+        told += [laid, *measured]
         members = members.drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
     known = jobs.with_columns(pl.coalesce("recognition_confidence", "confidence").alias("recognition_confidence"))
     columns = {name for frame in told for name in frame.columns} - {"job_id"}
@@ -57,17 +53,24 @@ def laid_out(
     return known.with_columns(confidence=_confidence(known.columns)), members
 
 
-def _figures(
-    division: Division, kinds: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
-) -> list[pl.DataFrame]:
-    """Return what is measured of each job, in tables by `job_id`."""
-    return [
+def _in_steps(
+    division: Division, kinds: pl.DataFrame, seen: Rings, job_members: pl.DataFrame, settings: Settings
+) -> tuple[pl.DataFrame, list[pl.DataFrame], pl.DataFrame]:
+    """Return the degrees of jobs, tables by `job_id` of what is measured of them, and the stages of their members."""
+    flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "bytes")
+    by_step = figures.by_step(flows)
+    piped = traffic.of_pairs(flows, kinds.filter(pl.col("kind") == "pp").select("pair"))
+    alone = kinds.join(seen.groups, on="job_id", how="anti")
+    laid = degrees.degrees(kinds, seen, lock_step.peers(by_step, alone, job_members))
+    measured = [
         figures.durations(division.job_steps),
-        figures.messages(division.in_steps, kinds, settings.parallelism),
-        figures.sharded(division.in_steps, kinds, division.periods, settings.parallelism),
+        figures.messages(piped, kinds, settings.parallelism),
+        figures.sharded(by_step, kinds, division.periods, settings.parallelism),
         figures.stepping(division.endpoints, job_members),
-        figures.evenness(division.in_steps, kinds),
+        figures.evenness(by_step, kinds),
+        figures.gradients(kinds, seen.groups, seen.nics),
     ]
+    return laid, measured, pp_stages(piped, division.job_steps, kinds, laid, seen.groups, job_members)
 
 
 def _labelled(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
@@ -79,13 +82,11 @@ def _labelled(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return job_members.drop("dp_group", strict=False).join(labels, on=NIC, how="left")
 
 
-def _sureness(kinds: pl.DataFrame, present: pl.DataFrame) -> pl.DataFrame:
+def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `sureness`: the confidence of its pairs' kinds, each weighing as much as it sent."""
-    sent = present.group_by(PAIR).agg(pl.col("bytes").sum())
-    weighed = kinds.filter(pl.col("kind") != "other").join(sent, on=PAIR)
-    return weighed.group_by("job_id").agg(
-        sureness=(pl.col("confidence") * pl.col("bytes")).sum() / pl.col("bytes").sum()
-    )
+    weighed = kinds.filter(pl.col("kind") != "other").join(sent.filter(pl.col("bulk_flows") > 0), on=PAIR)
+    weight = pl.col("bulk_bytes")
+    return weighed.group_by("job_id").agg(sureness=(pl.col("confidence") * weight).sum() / weight.sum())
 
 
 def _confidence(columns: list[str]) -> pl.Expr:

@@ -6,6 +6,7 @@ them is something else.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods import grouping
@@ -204,10 +205,8 @@ def components(links: pl.DataFrame) -> pl.DataFrame:
     ----------
     links : `job_id`, `src_addr`, `dst_addr`
     """
-    ends = pl.concat([links.select("job_id", addr=pl.col(end)) for end in ENDS]).unique().sort("job_id", "addr")
-    numbered = ends.with_row_index("node")
-    for end in ENDS:
-        links = links.join(numbered.rename({"addr": end, "node": f"{end}_node"}), on=["job_id", end])
-    left, right = (links[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ENDS)
-    labels = grouping.connected_components(left, right, ends.height)
-    return ends.with_columns(component=pl.Series(labels))
+    ends = pl.concat([links.select("job_id", addr=pl.col(end)) for end in ENDS])
+    numbers = ends.select(pl.struct("job_id", "addr").rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    met, first = np.unique(numbers, return_index=True)
+    labels = grouping.connected_components(numbers[: links.height], numbers[links.height :], met.size)
+    return ends[first].with_columns(component=pl.Series(labels))

@@ -21,20 +21,20 @@ LEAST_STEPS = 4
 """Steps below which a deviation is chance."""
 
 
-def peers(flows: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent.
 
     Parameters
     ----------
-    flows : bulk flows with `job_id` and `step`
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`; those of pipelines are compared
+    sent : what pairs send in each step: `pair`, `step`, `last_ns` (the last start)
+    pairs : `pair`, `job_id`, `src_addr`, `kind`; those of pipelines are compared
     job_members : `job_id`, `addr`, `host`
     """
-    piped = pairs.filter(pl.col("kind") == "pp").select("job_id", *ENDS)
+    piped = pairs.filter(pl.col("kind") == "pp").select("pair", "job_id", addr="src_addr")
     last = (
-        flows.join(piped, on=["job_id", *ENDS])
-        .group_by("job_id", "step", addr="src_addr")
-        .agg(last_ns=pl.col("flow_start_ns").max())
+        sent.join(piped, on="pair")
+        .group_by("job_id", "step", "addr")
+        .agg(pl.col("last_ns").max())
         .join(job_members.select(*NIC, "host"), on=NIC)
     )
     together = (

@@ -81,11 +81,10 @@ def tables(
     other_kinds : the same as `kinds`, of another run that the job had in the window
     """
     known = kinds if other_kinds is None else pl.concat([kinds, other_kinds.join(kinds, on=PAIR, how="anti")])
-    present = inside.filter(pl.col("window_start_ns") == window.start_ns)
+    sent = traffic.sent(inside, window, settings.traffic)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
     pairs = (
-        present.group_by(PAIR)
-        .agg(flows=pl.len(), bytes=pl.col("bytes").sum())
+        sent.select(*PAIR, "flows", "bytes")
         .join(laid, on=PAIR, how="full", coalesce=True)
         .join(known, on=PAIR, how="left")
         .with_columns(
@@ -96,8 +95,7 @@ def tables(
             confidence=pl.col("confidence").fill_null(1.0 if kinds.height else UNKNOWN),
         )
     )
-    bulk = traffic.bulk(present, settings.traffic)
-    laid_jobs, members = laid_out(jobs, job_members, topology, kinds, bulk, division, settings)
+    laid_jobs, members = laid_out(jobs, job_members, topology, kinds, sent, division, settings)
     # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
     laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(DIGITS))
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
@@ -109,7 +107,7 @@ def pair_kinds(
     """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`,
     `bytes_per_step`."""
     if division is None:
-        return _judged(bulk.select(PAIR).head(0))
+        return _judged(bulk.select("pair", *PAIR).head(0))
     periods = division.periods
     flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
     pairs = with_back(traffic.pairs_of(flows, PAIR))
@@ -182,4 +180,4 @@ def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
         .then("filling")
         .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
     )
-    return pairs.select(*PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=agreement).sort(PAIR)
+    return pairs.select("pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=agreement).sort(PAIR)

@@ -8,12 +8,12 @@ first stage computes backward, synchronises, and computes forward: never is a pi
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.stages import degrees, figures, layout
+from llmprism_tasks.methods import pauses, segments
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.stages import degrees, figures, layout, traffic
 from llmprism_tasks.stages.groups import nodes
 from llmprism_tasks.stages.layout import ENDS
 
@@ -39,14 +39,14 @@ def pp_stages(
 
     Parameters
     ----------
-    flows : bulk flows with `job_id`
+    flows : bulk flows of pipelines, with `pair`, in the order of `traffic.numbered`
     job_steps : `job_id`, `end_ns`
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`
     laid : `job_id`, `tp`, `pp` (NULL when unknown)
     groups : gradient groups, as `gradient_groups` returns; a group is in one stage
     """
     links = degrees.pipeline_links(pairs, groups)
-    order = _in_order(_first_sends(_messages(flows, job_steps, links), links)).join(
+    order = _in_order(_first_sends(_first_messages(flows, job_steps, links), links)).join(
         laid.select("job_id", "pp"), on="job_id"
     )
     sound = order.join(_unsound(order, links), on=["job_id", "pipeline"], how="anti")
@@ -63,76 +63,76 @@ def pp_stages(
     return placed.select("job_id", "addr", pp_stage=pl.when(agree).then("pp_stage").cast(pl.Int32))
 
 
-def _messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
-    """Return the flows of pipelines with the `step` they belong to: it begins after the longest silence of a period."""
-    sent = (
-        flows.join(links.select("job_id", src_addr="sender", dst_addr="receiver"), on=["job_id", *ENDS])
-        .filter(pl.col("bytes") <= figures.LIKE_ONE[1] * pl.col("bytes").median().over("job_id", *ENDS))
-        .select("job_id", *ENDS, "flow_start_ns")
-        .sort("flow_start_ns")
+def _first_messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+    """Return when each link's first message of a step starts: `pair`, `step`, `start_ns`.
+
+    A pipeline's step begins after the longest silence of a period.
+    """
+    jobs = (
+        links.select("job_id").unique().sort("job_id").with_row_index("job").with_columns(pl.col("job").cast(pl.Int64))
     )
-    moments = (
-        sent.select("job_id", "flow_start_ns")
-        .with_columns(silent_ns=pl.col("flow_start_ns").diff().over("job_id"))
-        .drop_nulls("silent_ns")
-    )
-    ends = job_steps.select("job_id", "end_ns", period_ns=pl.col("end_ns").sort().diff().median().over("job_id"))
+    numbers = links.select("pair", "job_id").join(jobs, on="job_id").select("pair", "job")
+    sent = traffic.of_pairs(flows.select("pair", "flow_start_ns", "bytes"), numbers)
+    of_pair, bytes_ = segments.bounds(sent["pair"].to_numpy()), sent["bytes"].to_numpy()
+    usual = bytes_ <= figures.LIKE_ONE[1] * segments.spread(segments.medians(bytes_, of_pair), of_pair)
+    pair, job, start = (sent[name].to_numpy()[usual] for name in ("pair", "job", "flow_start_ns"))
+    begins = _begins(job, start, job_steps.join(jobs, on="job_id"))
+    marks = _offsets(begins["job"].to_numpy(), jobs.height)
+    step = pauses.latest(start, job, begins["begin_ns"].to_numpy(), marks)
+    pair, step, start = (column[step >= 0] for column in (pair, step, start))
+    first = segments.bounds(pair, step)[:-1]
+    return pl.DataFrame({"pair": pair[first], "step": step[first], "start_ns": start[first]})
+
+
+def _begins(job: Integers, start: Integers, job_steps: pl.DataFrame) -> pl.DataFrame:
+    """Return when a pipeline's steps begin: `job`, `begin_ns`, in this order.
+
+    Parameters
+    ----------
+    job, start : of each message
+    job_steps : `job`, `end_ns`
+    """
+    order = np.lexsort((start, job))
+    period = pl.col("end_ns").diff().median().over("job")
+    ends = job_steps.sort("job", "end_ns").select("job", "end_ns", period_ns=period).drop_nulls()
+    jobs = int(job.max(initial=-1)) + 1
+    moments = start[order], _offsets(job[order], jobs)
+    after = (pl.col("begin_ns") - pl.col("end_ns")) / pl.col("period_ns")
+
+    def silences(ends: pl.DataFrame, *, nearest: bool) -> pl.DataFrame:
+        marks = ends["end_ns"].to_numpy(), _offsets(ends["job"].to_numpy(), jobs)
+        found = pauses.longest(*moments, *marks, nearest=nearest)
+        return ends.with_columns(begin_ns=found).filter(pl.col("begin_ns") >= 0).with_columns(after=after)
+
     # A job's steps may be cut anywhere in the pipeline's, but always there: all silences have one typical phase.
     turn = 2 * np.pi * pl.col("after")
-    phases = (
-        _longest(moments, ends, "backward")
-        .group_by("job_id")
-        .agg(phase=pl.arctan2(turn.sin().mean(), turn.cos().mean()) / (2 * np.pi))
-    )
-    shifted = ends.join(phases, on="job_id").with_columns(
+    phase = pl.arctan2(turn.sin().mean(), turn.cos().mean()) / (2 * np.pi)
+    phases = silences(ends, nearest=False).group_by("job").agg(phase=phase)
+    shifted = ends.join(phases, on="job", maintain_order="left").with_columns(
         end_ns=pl.col("end_ns") + (pl.col("phase") * pl.col("period_ns")).cast(pl.Int64)
     )
-    begins = (
-        _longest(moments, shifted, "nearest").filter(pl.col("after").abs() <= BESIDE).select("job_id", step="begin_ns")
-    )
-    return sent.join_asof(
-        begins.with_columns(begin_ns="step").sort("begin_ns"),
-        left_on="flow_start_ns",
-        right_on="begin_ns",
-        by="job_id",
-        strategy="backward",
-        check_sortedness=False,
-    ).drop_nulls("step")
+    typical = silences(shifted, nearest=True).filter(pl.col("after").abs() <= BESIDE)
+    return typical.select("job", "begin_ns").sort("job", "begin_ns")
 
 
-def _longest(moments: pl.DataFrame, ends: pl.DataFrame, strategy: Literal["backward", "nearest"]) -> pl.DataFrame:
-    """Return the end of the longest silence at each step's end, or after it: `job_id`, `begin_ns`, `after` (the step's
-    end, a ratio of the period)."""
-    return (
-        moments.join_asof(
-            ends.sort("end_ns"),
-            left_on="flow_start_ns",
-            right_on="end_ns",
-            by="job_id",
-            strategy=strategy,
-            check_sortedness=False,
-        )
-        .drop_nulls("period_ns")
-        .sort("silent_ns", "flow_start_ns", descending=True)
-        .group_by("job_id", "end_ns", maintain_order=True)
-        .agg(begin_ns=pl.col("flow_start_ns").first(), period_ns=pl.col("period_ns").first())
-        .with_columns(after=(pl.col("begin_ns") - pl.col("end_ns")) / pl.col("period_ns"))
-    )
+def _offsets(series: Integers, count: int) -> Integers:
+    """Return where each of the series, numbered in order, begins."""
+    return np.searchsorted(series, np.arange(count + 1))
 
 
 def _first_sends(messages: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     """Return when each node typically sends its first pipeline message, in ns after the first of its pipeline: NODE,
     `pipeline`, `after_ns`."""
     joined = layout.components(links.select("job_id", *ENDS).unique()).rename({"addr": "node", "component": "pipeline"})
-    sending = links.select("job_id", node="src_addr", src_addr="sender", dst_addr="receiver")
+    sending = links.select("pair", "job_id", "sender", node="src_addr")
     pipeline = ["job_id", "pipeline", "step"]
     # The median over a stage's replicas is not moved by one that is slow.
     return (
-        messages.join(sending, on=["job_id", *ENDS])
-        .group_by(*NODE, "src_addr", "step")
-        .agg(pl.col("flow_start_ns").min())
+        messages.join(sending, on="pair")
+        .group_by(*NODE, "sender", "step")
+        .agg(pl.col("start_ns").min())
         .group_by(*NODE, "step")
-        .agg(start_ns=pl.col("flow_start_ns").median())
+        .agg(pl.col("start_ns").median())
         .join(joined, on=NODE)
         .with_columns(after_ns=pl.col("start_ns") - pl.col("start_ns").min().over(pipeline))
         .group_by(*NODE, "pipeline")

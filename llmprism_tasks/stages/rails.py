@@ -43,11 +43,12 @@ def hops(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     return between.filter(pl.col("src_host") != pl.col("dst_host"))
 
 
-def with_silent(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Return `job_id`, `addr`, `host` of the members, and of the GPUs through which their rings pass unseen.
+def silent_between(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPUs of no job through which a job's rings may pass unseen: `job_id`, `addr`, `host`, `fits`.
 
     These are between the job's own in one host, and no other job's. Jobs get whole hosts or even parts of them: where
-    what is between would make up another part, nothing is added. Rings on one rail each tell nothing of other rails.
+    what is between would make up another part, or is between those of another job, too, they do not fit. Rings on one
+    rail each tell nothing of other rails.
 
     Parameters
     ----------
@@ -55,36 +56,10 @@ def with_silent(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.Dat
     job_members : of all jobs at work, `job_id`, `addr`, `host`
     topology : `addr`, `host`, `gpu`
     """
-    idle = _idle_between(pairs, job_members, topology)
-    added = idle.filter("fits").select("job_id", "addr", "host")
-    return pl.concat([job_members.select("job_id", "addr", "host"), added])
-
-
-def unclear(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Return `job_id` of the jobs where GPUs lie between theirs of which nobody can say whether they take part.
-
-    Parameters
-    ----------
-    pairs, job_members, topology : as for `with_silent`
-    """
-    hosts = job_members.group_by("job_id").agg(hosts=pl.col("host").n_unique())
-    doubtful = _idle_between(pairs, job_members, topology).filter(~pl.col("fits"))
-    return (
-        doubtful.group_by("job_id")
-        .agg(doubtful=pl.col("host").n_unique())
-        .join(hosts, on="job_id")
-        .filter(pl.col("doubtful") > (1 - AGREEMENT) * pl.col("hosts"))
-        .select("job_id")
-    )
-
-
-def _idle_between(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
-    """Return the GPUs of no job between those of one whose rings cross rails: `job_id`, `addr`, `host`, `fits`.
-
-    They fit if with them the job has its host or an even part of it, and no other job's lie around them as well.
-    """
     nics = ranked(job_members, topology)
     crossing = _crossing(hops(pairs, nics)).select("job_id").unique()
+    if crossing.is_empty():
+        return job_members.select("job_id", "addr", "host", fits=pl.lit(value=True)).clear()
     spans = (
         nics.join(crossing, on="job_id", how="semi")
         .group_by("job_id", "host")
@@ -102,6 +77,26 @@ def _idle_between(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.D
     return idle.select("job_id", "addr", "host", fits=even & ours)
 
 
+def unclear(silent: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id` of the jobs where GPUs lie between theirs of which nobody can say whether they take part.
+
+    Parameters
+    ----------
+    silent : as `silent_between` returns
+    """
+    doubtful = silent.filter(~pl.col("fits"))
+    if doubtful.is_empty():
+        return doubtful.select("job_id")
+    hosts = job_members.group_by("job_id").agg(hosts=pl.col("host").n_unique())
+    return (
+        doubtful.group_by("job_id")
+        .agg(doubtful=pl.col("host").n_unique())
+        .join(hosts, on="job_id")
+        .filter(pl.col("doubtful") > (1 - AGREEMENT) * pl.col("hosts"))
+        .select("job_id")
+    )
+
+
 def strides(between: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Return how far the members of a group are apart in a host: `job_id`, `stride`, NULL where the hops do not say.
 
@@ -114,9 +109,11 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     between : as `hops` returns
     nics : as `ranked` returns, silent ones among them
     """
+    crossing = _crossing(between)
+    if crossing.is_empty():
+        return between.select("job_id", stride=pl.lit(None, pl.Int32)).clear()
     distances = (
-        _crossing(between)
-        .group_by("job_id", "distance")
+        crossing.group_by("job_id", "distance")
         .len()
         .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
         .group_by("job_id")
@@ -160,6 +157,9 @@ def _crossing(between: pl.DataFrame) -> pl.DataFrame:
     """Return the hops from one rail to another, with `distance`: of jobs where they touch most hosts, as rings do."""
     apart = (pl.col("src_rank") - pl.col("dst_rank")).abs()
     measured = between.with_columns(distance=apart)
+    crossing = measured.filter(pl.col("distance") > 0)
+    if crossing.is_empty():
+        return crossing
     touched = (
         pl.concat([measured.select("job_id", "distance", host=f"{end}_host") for end in ("src", "dst")])
         .group_by("job_id", "host")
@@ -168,7 +168,7 @@ def _crossing(between: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("crossed").mean())
         .filter(pl.col("crossed") >= MOSTLY_USED)
     )
-    return measured.filter(pl.col("distance") > 0).join(touched, on="job_id", how="semi")
+    return crossing.join(touched, on="job_id", how="semi")
 
 
 def _places(topology: pl.DataFrame) -> pl.DataFrame:

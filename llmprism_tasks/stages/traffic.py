@@ -14,6 +14,7 @@ from llmprism_tasks.methods import numbering, ordering, segments
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.remembered import remembered
+from llmprism_tasks.windows import Window
 
 PAIR = ["src_addr", "dst_addr"]
 TIMES = ["flow_start_ns", "flow_end_ns", "bytes"]
@@ -123,6 +124,26 @@ def starts_of_pairs(flows: pl.DataFrame) -> Integers:
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Return the pairs of flows in order: `pair`, and columns that are the same for all flows of one."""
     return flows.select("pair", *columns)[segments.bounds(flows["pair"].to_numpy())[:-1]]
+
+
+def sent(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
+    """Return what pairs sent in a window: `pair`, `job_id`, `src_addr`, `dst_addr`, `flows`, `bytes`, and of these
+    `bulk_flows`, `bulk_bytes`.
+
+    Parameters
+    ----------
+    flows : as `inside_jobs` returns
+    """
+    pairs, bytes_ = pairs_of(flows, ["job_id", *PAIR]), flows["bytes"].to_numpy()
+    offsets = segments.bounds(flows["pair"].to_numpy())
+    present = flows["window_start_ns"].to_numpy() == window.start_ns
+    large = present & (bytes_ > settings.control_bytes)
+    return pairs.with_columns(
+        flows=segments.sums(present, offsets),
+        bytes=segments.sums(bytes_ * present, offsets),
+        bulk_flows=segments.sums(large, offsets),
+        bulk_bytes=segments.sums(bytes_ * large, offsets),
+    ).filter(pl.col("flows") > 0)
 
 
 def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:

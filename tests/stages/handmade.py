@@ -12,6 +12,7 @@ from schedule import pass_times
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages import degrees, groups
 from llmprism_tasks.windows import Window
 
 MS = 1_000_000
@@ -126,3 +127,10 @@ def jobs_of(job_members: pl.DataFrame) -> pl.DataFrame:
         endpoints=pl.len(), hosts=pl.col("host").n_unique(), confidence=pl.lit(1.0), kind=pl.lit("training")
     )
     return frames.conform(jobs.with_columns(pl.lit(None).alias(degree) for degree in ("tp", "pp", "dp")), "jobs")
+
+
+def degrees_of(
+    pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, peers: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """Return the degrees of jobs with these pairs, and nothing else known of them."""
+    return degrees.degrees(pairs, groups.rings(pairs, job_members, topology), peers)

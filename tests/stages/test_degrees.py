@@ -7,9 +7,7 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
-from handmade import members, topology
-
-from llmprism_tasks.stages import degrees
+from handmade import degrees_of, members, topology
 
 Pair = tuple[str, str, str]
 
@@ -36,7 +34,7 @@ def cluster(hosts: int, gpus: int) -> tuple[dict[str, list[str]], list[list[str]
 def found(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> tuple[int | None, int | None, int | None] | None:
     """Return (tp, pp, dp) of one job on all NICs of the hosts; None if the job has no row."""
     nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
-    table_ = degrees.degrees(table(pairs), nics, topology(hosts))
+    table_ = degrees_of(table(pairs), nics, topology(hosts))
     return table_.select("tp", "pp", "dp").row(0) if table_.height else None
 
 
@@ -71,7 +69,7 @@ def test_gpu_indices_are_not_needed() -> None:
     seen = [pair for g in range(2) for pair in ((nics[0][g + 2], nics[1][g], "dp"), (nics[1][g + 2], nics[0][g], "dp"))]
     of = members({"j": {addr: host for host, some in hosts.items() for addr in some}})
     unknown = topology(hosts).with_columns(gpu=pl.lit(None, dtype=pl.Int32))
-    assert degrees.degrees(table(seen), of, unknown).select("tp", "pp", "dp").row(0) == (2, 1, 4)
+    assert degrees_of(table(seen), of, unknown).select("tp", "pp", "dp").row(0) == (2, 1, 4)
 
 
 @pytest.mark.parametrize(("gpus", "expected"), [(5, (5, 1, 4)), (4, (None, None, None))])
@@ -105,13 +103,13 @@ def test_jobs_are_laid_out_each_by_itself() -> None:
     first, second = [of[0] for of in nics[:2]], [of[0] for of in nics[2:]]
     of = members({"one": {"a0": "host-a", "b0": "host-b"}, "two": {"c0": "host-c", "d0": "host-d"}})
     pairs = pl.concat([table(ring(first), "one"), table(line(second), "two")])
-    rows = degrees.degrees(pairs, of, topology(hosts)).sort("job_id").select("job_id", "tp", "pp", "dp").rows()
+    rows = degrees_of(pairs, of, topology(hosts)).sort("job_id").select("job_id", "tp", "pp", "dp").rows()
     assert rows == [("one", 1, 1, 2), ("two", 1, 2, 1)]
 
 
 def layout_of(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> dict[str, object]:
     nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
-    return degrees.degrees(table(pairs), nics, topology(hosts)).row(0, named=True)
+    return degrees_of(table(pairs), nics, topology(hosts)).row(0, named=True)
 
 
 def test_where_one_member_is_in_each_host_what_is_not_seen_is_not_used() -> None:
@@ -195,5 +193,5 @@ def test_replicas_of_a_pipeline_that_is_alone_are_told_by_who_works_in_lock_step
     pairs = table(pair for g in range(4) for pair in line([of[g] for of in nics]))
     known = pl.DataFrame([("j", peers)], schema={"job_id": pl.String, "peers": pl.Int64}, orient="row").drop_nulls()
     everyone = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
-    found = degrees.degrees(pairs, everyone, topology(hosts), known)
+    found = degrees_of(pairs, everyone, topology(hosts), known)
     assert found.select("tp", "pp", "dp", "cp").row(0) == (expected or (None, 2, None, None))

@@ -26,9 +26,14 @@ def peers(apart_ms: float, *, width: int = 2, gpus: int = 4, steps: int = 10, se
                 for offset in (0, 100)
             ]
     flows = pl.DataFrame(rows, schema=["job_id", "step", "src_addr", "dst_addr", "flow_start_ns"], orient="row")
-    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit("pp")).unique()
+    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit("pp")).unique().with_row_index("pair")
+    sent = (
+        flows.join(pairs, on=["src_addr", "dst_addr"])
+        .group_by("pair", "step")
+        .agg(last_ns=pl.col("flow_start_ns").max())
+    )
     nics = members({"j": {f"{host}{gpu}": host for host in HOSTS for gpu in range(gpus)}})
-    found = lock_step.peers(flows, pairs, nics)
+    found = lock_step.peers(sent, pairs, nics)
     return found["peers"].item() if found.height else None
 
 

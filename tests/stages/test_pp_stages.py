@@ -41,9 +41,10 @@ def stages(order: Sequence[str], *, cut: float, pp: int | None = 4) -> dict[str,
     job_steps = pl.DataFrame(
         {"job_id": ["j"] * 6, "end_ns": [WINDOW.start_ns + round((STEP * k + cut) * MS) for k in range(6)]}
     )
-    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit("pp")).unique()
+    flows = flows.with_columns(pair=pl.struct("src_addr", "dst_addr").rank("dense").cast(pl.Int32))
+    pairs = flows.select("pair", "job_id", "src_addr", "dst_addr", kind=pl.lit("pp")).unique()
     laid = pl.DataFrame({"job_id": ["j"], "tp": [1], "pp": [pp]}, schema_overrides={"pp": pl.Int64})
-    found = pp_stages(flows, job_steps, pairs, laid, NO_GROUPS, MEMBERS)
+    found = pp_stages(flows.sort("pair", "flow_start_ns"), job_steps, pairs, laid, NO_GROUPS, MEMBERS)
     return dict(found.select("addr", "pp_stage").iter_rows())
 
 

@@ -7,11 +7,11 @@ from itertools import pairwise, product
 
 import polars as pl
 import pytest
-from handmade import members, topology
+from handmade import degrees_of, members, topology
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.stages import degrees, rails
+from llmprism_tasks.stages import rails
 
 Pair = tuple[str, str, str]
 COLUMNS = {"job_id": pl.String, "src_addr": pl.String, "dst_addr": pl.String, "kind": pl.String}
@@ -52,7 +52,7 @@ def found(
 ) -> tuple[int | None, int | None, int | None]:
     """Return (tp, pp, dp) of a job whose members are the NICs of these pairs."""
     jobs = {"j": members_of(pairs, hosts)} | ({"other": others} if others else {})
-    laid = degrees.degrees(table(pairs), members(jobs), topology(hosts))
+    laid = degrees_of(table(pairs), members(jobs), topology(hosts))
     return laid.filter(pl.col("job_id") == "j").select("tp", "pp", "dp").row(0)
 
 
@@ -68,7 +68,7 @@ def test_rings_of_few_channels(gpus: int, tp: int) -> None:
         used[job] = members_of(pairs, hosts)
         everywhere |= hosts
         expected[job] = (job, tp, 1, count * gpus // tp)
-    laid = degrees.degrees(pl.concat(tables), members(used), topology(everywhere))
+    laid = degrees_of(pl.concat(tables), members(used), topology(everywhere))
     assert {row[0]: row for row in laid.select("job_id", "tp", "pp", "dp").rows()} == expected
 
 
@@ -115,7 +115,7 @@ def test_rails_that_lost_their_pairs_are_not_taken_for_silent_ones() -> None:
     whole = list(rings(hosts, 4, 2, both_ways=True))
     partial = [pair for pair in whole if pair[0][-1] not in "37"]
     everybody = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
-    laid = degrees.degrees(table(partial), everybody, topology(hosts))
+    laid = degrees_of(table(partial), everybody, topology(hosts))
     assert laid.select("tp", "pp", "dp").row(0) == (None, None, None)
 
 
