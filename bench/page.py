@@ -137,7 +137,8 @@ def _airflow(results: Sequence[Result]) -> Iterator[str]:
         rows,
     )
     yield (
-        "Scheduled minutes of a real Airflow (SQLite, LocalExecutor), whose flows appear as each minute ends. *Run "
+        "Scheduled minutes of a real Airflow (SQLite, LocalExecutor), whose flows appear as each minute ends; three "
+        "simulated minutes come again and again, their steps going on. All windows have their whole look-back. *Run "
         "begins*: after the window's end. *Tasks running*: when at least one task of the run was, until the diagnoses "
         "were written; *between tasks*: when none was, which is scheduling and starting. *The pipeline's own work* is "
         "what its parts took as they themselves say; the rest of the running tasks is their start, imports and talk "

@@ -16,7 +16,8 @@ import polars as pl
 
 from bench.cold import CAPTURE
 from bench.minutes import FLOWS_PATTERN, FOLDER, MINUTE_NS, Platform, Say, simulated
-from bench.processes import command, run
+from bench.platforms import LOOP_MINUTES
+from bench.processes import ProcessFailed, command, run
 from demo.__main__ import DAG, FEED, moment, runs
 from demo.local_airflow import LocalAirflow, free_ports, started
 from llmprism_tasks.settings import Settings
@@ -44,14 +45,16 @@ def scheduled_minutes(platform: Platform, minutes: int, say: Say) -> Figures:
     `median_s` : of `written_s`
     """
     back = Settings().window.lookback_windows
-    simulated(platform, back + minutes, say)
+    simulated(platform, LOOP_MINUTES, say)
     folder = FOLDER / f"airflow-{platform.gpus}"
     shutil.rmtree(folder, ignore_errors=True)
-    windows = _staged(platform, folder, back, minutes, say)
+    folder.mkdir(parents=True)
     run(_capture_analysed(folder))  # so that kernels are compiled
     airflow = LocalAirflow(folder, free_ports())
+    say("making Airflow's database")
     airflow.prepare()
     airflow.command("airflow", "dags", "pause", FEED, "--yes")
+    windows = _staged(platform, folder, back, minutes, say)
     with started(airflow, scheduled=True):
         feed = threading.Thread(target=_drop, args=(folder, windows, say), daemon=True)
         feed.start()
@@ -59,6 +62,8 @@ def scheduled_minutes(platform: Platform, minutes: int, say: Say) -> Figures:
         rows = _followed(airflow, windows, say)
         spent = [_spent(airflow, row, folder) for row in rows]
     shutil.rmtree(folder / "flows")
+    if not spent:
+        raise ProcessFailed(f"None of {minutes} scheduled runs ended well; {airflow.log} says why.")
     return {
         "gpus": platform.gpus,
         "mix": platform.mix,
@@ -68,8 +73,11 @@ def scheduled_minutes(platform: Platform, minutes: int, say: Say) -> Figures:
 
 
 def _staged(platform: Platform, folder: Path, back: int, minutes: int, say: Say) -> list[Window]:
-    """Write the minutes' files as those of minutes to come, the look-back in place; returns the windows to come."""
-    (folder / "flows").mkdir(parents=True)
+    """Write the minutes' files as those of minutes to come, the look-back in place; returns the windows to come.
+
+    The minutes of one loop of the simulation come again and again: its steps go on from one loop to the next.
+    """
+    (folder / "flows").mkdir()
     (folder / "staged").mkdir()
     shutil.copy(platform.topology, folder / "topology.csv")
     began = time.monotonic()
@@ -81,7 +89,7 @@ def _staged(platform: Platform, folder: Path, back: int, minutes: int, say: Say)
     for at, window in enumerate(windows):
         place = folder if at < back else folder / "staged"
         (place / "flows").mkdir(exist_ok=True)
-        _moved(platform, at, window, _file(place, window))
+        _moved(platform, at % LOOP_MINUTES, window, _file(place, window))
     return windows[back:]
 
 
