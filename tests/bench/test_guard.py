@@ -10,9 +10,9 @@ import pytest
 from llmprism_tasks import pipeline
 from tests.bench.guard import analysis, cheapest_s, fixed_work, platform
 
-JOBS = 3
+JOBS = 2
 MOST_TIMES_FIXED_WORK = 12.0
-"""An analysis of three jobs of 32 GPUs against the fixed work; about twice what it was when this was written."""
+"""An analysis of two jobs of 32 GPUs against the fixed work; about twice what it was when this was written."""
 
 MOST_TIMES_HALF = 2.5
 """Twice the jobs cost at most this many times as much: 2 is in proportion, 4 with the square of the flows."""
