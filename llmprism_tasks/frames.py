@@ -30,8 +30,12 @@ def empty(table: str) -> pl.DataFrame:
     return pl.DataFrame(schema=schema(columns))
 
 
-def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
+def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False) -> pl.DataFrame:
     """Bring rows to a contract table's columns, types and key order; optional columns they do not have are NULL.
+
+    Parameters
+    ----------
+    ordered : whether the rows are in the order of the key already
 
     Raises
     ------
@@ -48,4 +52,4 @@ def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
             todo="This is a fault in the stage that made the rows; please report it.",
         )
     conformed = frame.select(wanted.column_names).cast(schema(wanted.columns))
-    return conformed.sort(wanted.key, nulls_last=False) if table != "flows" else conformed
+    return conformed if ordered or table == "flows" else conformed.sort(wanted.key, nulls_last=False)

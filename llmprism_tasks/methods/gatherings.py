@@ -1,6 +1,11 @@
-"""Gatherings: a stream of bursts cut where everybody has come, for a collective moves when the last member is there."""
+"""Gatherings: a stream of bursts cut where everybody has come, for a collective moves when the last member is there.
+
+Series are laid end to end: series i holds the rows `offsets[i]` to `offsets[i + 1]`.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +27,68 @@ def gatherings(members: Integers, bursts: Integers, offsets: Integers) -> Intege
     int64, shape (n,). A burst is never cut. What comes after the last complete gathering belongs to it.
     """
     return _gatherings(members, bursts, offsets, int(members.max(initial=-1)) + 1)
+
+
+class Attendances(NamedTuple):
+    """Who took part in which gathering, one row each.
+
+    Attributes
+    ----------
+    series, numbers : shape (gatherings,), which gathering of which series; in order
+    offsets : shape (gatherings + 1,): gathering i holds the rows `offsets[i]` to `offsets[i + 1]`
+    members : shape (rows,)
+    starts, ends, sizes : shape (rows,), from the member's first to its last in the gathering, and their sum
+    """
+
+    series: Integers
+    numbers: Integers
+    offsets: Integers
+    members: Integers
+    starts: Integers
+    ends: Integers
+    sizes: Integers
+
+
+def attendances(
+    numbers: Integers, members: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers
+) -> Attendances:
+    """Sum up what each member did in each gathering.
+
+    Parameters
+    ----------
+    numbers : as `gatherings` returns them for `members` and `offsets`
+    starts, ends, sizes : shape (n,), in order of the starts within each series
+    """
+    count = int(members.max(initial=-1)) + 1
+    return Attendances(*_attendances(numbers, members, offsets, starts, ends, sizes, count))
+
+
+class Summaries(NamedTuple):
+    """What the rows of each key come to; keys without rows are absent.
+
+    Attributes
+    ----------
+    first, last, most : shape (keys,), rows: the first and the last of the key, and the first with the largest value
+    ends : shape (keys,), the largest
+    """
+
+    first: Integers
+    last: Integers
+    most: Integers
+    ends: Integers
+
+
+def summaries(keys: Integers, values: Integers, ends: Integers) -> Summaries:
+    """Sum up the rows of each key, in the order of the keys.
+
+    Parameters
+    ----------
+    keys : shape (n,), >= 0
+    values, ends : shape (n,)
+    """
+    first, last, most, ends = _summaries(keys, values, ends, int(keys.max(initial=-1)) + 1)
+    there = first >= 0
+    return Summaries(first[there], last[there], most[there], ends[there])
 
 
 @compiled
@@ -52,3 +119,59 @@ def _gatherings(members: Integers, bursts: Integers, offsets: Integers, count: i
         for i in range(begin, end):
             numbers[i] = min(numbers[i], max(complete, 0))
     return numbers
+
+
+@compiled
+def _attendances(
+    numbers: Integers,
+    members: Integers,
+    offsets: Integers,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    count: int,
+) -> tuple[Integers, ...]:
+    n = len(members)
+    of_series, number, begins = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    who, start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    row_of = np.full(count, -1, np.int64)
+    rows, met = 0, 0
+    for series in range(len(offsets) - 1):
+        for i in range(offsets[series], offsets[series + 1]):
+            if i == offsets[series] or numbers[i] != numbers[i - 1]:
+                of_series[met], number[met], begins[met] = series, numbers[i], rows
+                met += 1
+            row = row_of[members[i]]
+            if row < begins[met - 1]:
+                row_of[members[i]] = rows
+                who[rows], start[rows], end[rows], size[rows] = members[i], starts[i], ends[i], sizes[i]
+                rows += 1
+            else:
+                end[row] = max(end[row], ends[i])
+                size[row] += sizes[i]
+    begins[met] = rows
+    return (
+        of_series[:met].copy(),
+        number[:met].copy(),
+        begins[: met + 1].copy(),
+        who[:rows].copy(),
+        start[:rows].copy(),
+        end[:rows].copy(),
+        size[:rows].copy(),
+    )
+
+
+@compiled
+def _summaries(
+    keys: Integers, values: Integers, ends: Integers, number: int
+) -> tuple[Integers, Integers, Integers, Integers]:
+    first, last, most = np.full(number, -1, np.int64), np.full(number, -1, np.int64), np.full(number, -1, np.int64)
+    latest = np.zeros(number, np.int64)
+    for row in range(len(keys)):
+        key = keys[row]
+        if first[key] < 0:
+            first[key], most[key], latest[key] = row, row, ends[row]
+        if values[row] > values[most[key]]:
+            most[key] = row
+        last[key], latest[key] = row, max(latest[key], ends[row])
+    return first, last, most, latest

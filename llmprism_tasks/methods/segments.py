@@ -48,6 +48,16 @@ def distinct(numbers: Integers, offsets: Integers) -> Integers:
     return _distinct(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
+def occurrences(kinds: Integers, offsets: Integers) -> Integers:
+    """Return how often each value has come before in its segment.
+
+    Parameters
+    ----------
+    kinds : shape (n,), small numbers, >= 0
+    """
+    return _occurrences(kinds, offsets, int(kinds.max(initial=0)) + 1)
+
+
 @compiled
 def _ascending(values: Integers) -> bool:
     place = 1
@@ -76,3 +86,17 @@ def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
                 met_in[numbers[i]] = segment
                 counts[segment] += 1
     return counts
+
+
+@compiled
+def _occurrences(kinds: Integers, offsets: Integers, number: int) -> Integers:
+    before = np.empty(len(kinds), np.int64)
+    count, segment_of = np.zeros(number, np.int64), np.full(number, -1, np.int64)
+    for segment in range(len(offsets) - 1):
+        for i in range(offsets[segment], offsets[segment + 1]):
+            kind = kinds[i]
+            if segment_of[kind] != segment:
+                segment_of[kind], count[kind] = segment, 0
+            before[i] = count[kind]
+            count[kind] += 1
+    return before

@@ -7,7 +7,11 @@ one after it took, for that tells what was computed in it.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+
+from llmprism_tasks.methods.joining import Intervals, joined
+from llmprism_tasks.methods.stretches import in_order
 
 SENT_NEXT, RECEIVED_PREVIOUS, RECEIVED_NEXT, SENT_PREVIOUS = 1, 2, 4, 8
 """Bits of an exchange: messages to and from the next and the previous pp_stage."""
@@ -25,6 +29,11 @@ OWN = SENT_NEXT | SENT_PREVIOUS | SENT
 
 AT_ONCE = 0.1
 """Ratio of the message before it, within which the next one of a pipeline belongs to the same exchange."""
+
+NOBODY = -1
+"""In the place of the part of a peer that is not known, or of more than one."""
+
+_named = pl.when(pl.col("peer") != NOBODY).then("peer")
 
 
 def does(direction: pl.Expr, *, sends: pl.Expr, kind: pl.Expr) -> pl.Expr:
@@ -44,66 +53,49 @@ def does(direction: pl.Expr, *, sends: pl.Expr, kind: pl.Expr) -> pl.Expr:
     return pl.when(kind == "pp").then(known).when(kind == "dp").then(SYNCHRONISED).otherwise(ROUTED).cast(pl.Int32)
 
 
-def exchanges(messages: pl.DataFrame) -> pl.DataFrame:
+def exchanges(messages: Intervals) -> Intervals:
     """Join messages that overlap, and those of a pipeline that follow each other at once.
 
     Parameters
     ----------
-    messages : `part` (a NIC's step), `start_ns`, `end_ns`, `does` (bits), `peer` (the part of the other end)
-
-    Returns
-    -------
-    `part`, `start_ns`, `end_ns`, `does` (bits of all), `peer` (of the message that started first), sorted
+    messages : part by part (a NIC's step), the bits of each and the part of its other end, or `NOBODY`
     """
-    before = pl.col("end_ns").cum_max().shift().over("part")
-    length = pl.col("end_ns") - pl.col("start_ns")
-    piped = (pl.col("does") & PIPELINED) > 0
-    slack = pl.when(piped & piped.shift().over("part")).then(length.shift().over("part") * AT_ONCE).otherwise(0)
-    apart = (pl.col("start_ns") > before + slack).fill_null(value=True)
-    return (
-        messages.sort("part", "start_ns", "end_ns", "peer")
-        .with_columns(exchange=apart.cast(pl.Int64).cum_sum())
-        .group_by("exchange", maintain_order=True)
-        .agg(
-            pl.col("part").first(),
-            pl.col("start_ns").first(),
-            pl.col("end_ns").max(),
-            pl.col("does").bitwise_or(),
-            pl.col("peer").first(),
-        )
-        .drop("exchange")
-    )
+    order = in_order(messages.offsets, messages.starts, messages.ends, messages.peers)
+    return joined(messages, order, PIPELINED, AT_ONCE)
 
 
-def gaps(exchanged: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+def rows(exchanged: Intervals) -> pl.DataFrame:
+    """Return a frame of exchanges: `part`, `start_ns`, `end_ns`, `does` (bits), `peer` (NULL for nobody)."""
+    part = np.repeat(np.arange(exchanged.offsets.size - 1), np.diff(exchanged.offsets))
+    columns = dict(zip(("start_ns", "end_ns", "does", "peer"), exchanged[1:], strict=True))
+    return pl.DataFrame({"part": part} | columns).with_columns(_named)
+
+
+def gaps(exchanged: Intervals, parts: pl.DataFrame) -> pl.DataFrame:
     """Return what lies between exchanges, before the first and after the last.
 
     Parameters
     ----------
-    parts : `part`, `step_start_ns`, `step_end_ns`
+    parts : all, in order: `step_start_ns`, `step_end_ns`
 
     Returns
     -------
     `part`, `start_ns`, `end_ns`, `brought` and `took` (bits of the exchanges around the gap, 0 where there is none),
     `peer` (of the one after it), sorted; gaps of no length are absent
     """
-    ends = parts.select(
-        "part",
-        start_ns="step_end_ns",
-        end_ns="step_end_ns",
-        does=pl.lit(0, dtype=pl.Int32),
-        peer=pl.lit(None, dtype=pl.Int64),
-    )
-    row = pl.concat([exchanged, ends]).sort("part", "start_ns", maintain_order=True)
-    return (
-        row.join(parts.select("part", "step_start_ns"), on="part", maintain_order="left")
-        .select(
-            "part",
-            start_ns=pl.col("end_ns").shift().over("part").fill_null(pl.col("step_start_ns")),
-            end_ns="start_ns",
-            brought=pl.col("does").shift().over("part").fill_null(0),
-            took="does",
-            peer="peer",
-        )
-        .filter(pl.col("end_ns") > pl.col("start_ns"))
-    )
+    _, start_ns, end_ns, does, peer = exchanged
+    first, last = exchanged.offsets[:-1], exchanged.offsets[1:]
+    columns = {
+        "part": np.repeat(np.arange(parts.height), 1 + last - first),
+        "start_ns": np.insert(end_ns, first, parts["step_start_ns"]),
+        "end_ns": np.insert(start_ns, last, parts["step_end_ns"]),
+        "brought": np.insert(does, first, 0),
+        "took": np.insert(does, last, 0),
+        "peer": np.insert(peer, last, NOBODY),
+    }
+    return pl.DataFrame(columns).filter(pl.col("end_ns") > pl.col("start_ns")).with_columns(_named)
+
+
+def named(peer: pl.Expr) -> pl.Expr:
+    """Return NULL for nobody."""
+    return pl.when(peer != NOBODY).then(peer)

@@ -18,17 +18,21 @@ and what is not is computing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
+from llmprism_tasks.methods.joining import Intervals
+from llmprism_tasks.methods.segments import occurrences
+from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.stages import activity, culprits, synchronisation
-from llmprism_tasks.stages.activity import GATHERED, PIPELINED, SYNCHRONISED
-from llmprism_tasks.stages.passes import PLACE, worked
-from llmprism_tasks.stages.placement import NIC, placed
+from llmprism_tasks.stages.activity import GATHERED, NOBODY, PIPELINED, SYNCHRONISED
+from llmprism_tasks.stages.passes import worked
+from llmprism_tasks.stages.placement import NIC, Messages, Placed, placed
 from llmprism_tasks.windows import Window
 
-STEP = ["job_id", "step_index"]
 PART = [*NIC, "step_index"]
 
 
@@ -38,58 +42,86 @@ class Account:
 
     Attributes
     ----------
+    placed : flows in the steps of both their ends
     parts : the steps of NICs, numbered: `part`, `job_id`, `addr`, `step_index`, `step_start_ns`, `step_end_ns`, …
-    messages : flows in the steps of both their ends, with `part`, `flow` (its number), `kind`, `does`
+    sides : the pairs once for each end, with `pp_stage`, `peer_pp_stage`, `does`
+    gradients, others : the messages of these sides that take time
     blocks : as `synchronisation.blocks` returns
-    exchanged : as `activity.exchanges` returns
+    exchanged : as `activity.exchanges` returns: `part`, `start_ns`, `end_ns`, `does`, `peer`
     gaps : what lies between exchanges: `part`, `start_ns`, `end_ns`, `took`, `compute_ns`, `bubble_ns`, `wait_ns`, …
     """
 
+    placed: Placed
     parts: pl.DataFrame
-    messages: pl.DataFrame
+    sides: pl.DataFrame
+    gradients: Messages
+    others: Messages
     blocks: pl.DataFrame
     exchanged: pl.DataFrame
     gaps: pl.DataFrame
 
+    @cached_property
+    def messages(self) -> pl.DataFrame:
+        """Return the messages, with all that is known of their flows and sides; `flow` is the number of the flow."""
+        flows, steps = self.placed.flows, self.parts.select("step_index")
+        kept = flows.select(name for name in ("bytes", "switch_path") if name in flows.columns)
+        return pl.concat(
+            pl.DataFrame({"part": some.part, "flow": some.flow, "start_ns": some.start_ns, "end_ns": some.end_ns})
+            .hstack(kept[some.flow])
+            .hstack(steps[some.part])
+            .hstack(self.sides[some.side])
+            for some in (self.gradients, self.others)
+        )
+
 
 def account(flows: pl.DataFrame, steps: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> Account:
+    """Say what the NICs of jobs did in their steps; parameters as of `placement.placed` and of `breakdown`."""
+    return accounted(placed(flows, steps), jobs, job_members)
+
+
+def accounted(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame) -> Account:
     """Say what the NICs of jobs did in their steps; parameters as of `breakdown`."""
-    parts = _parts(steps, jobs, job_members)
-    messages = _messages(flows, parts)
-    blocks = synchronisation.blocks(messages, parts)
-    exchanged = _exchanged(messages, blocks, parts)
-    return Account(parts, messages, blocks, exchanged, _split(activity.gaps(exchanged, parts), parts))
+    nics = _nics(found.nics, jobs, job_members)
+    parts = found.parts.hstack(nics.drop("nic", *NIC)[found.parts["nic"].to_numpy()]).with_columns(
+        job_step=pl.struct("job_id", "step_index").rank("dense")
+    )
+    lasting = found.messages.end_ns > found.messages.start_ns
+    gradient = (found.sides["kind"] == "dp").to_numpy()[found.messages.side]
+    gradients, others = (found.messages.where(lasting & chosen) for chosen in (gradient, ~gradient))
+    sides = _does(found.sides, nics, others)
+    blocks = synchronisation.blocks(gradients, others, found, parts)
+    exchanged = activity.exchanges(_all(others, blocks, sides, parts))
+    gaps = _split(activity.gaps(exchanged, parts), parts)
+    return Account(found, parts, sides, gradients, others, blocks, activity.rows(exchanged), gaps)
 
 
-def breakdown(
-    flows: pl.DataFrame, steps: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame, window: Window
-) -> pl.DataFrame:
+def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
     """Split the steps of NICs.
 
     Parameters
     ----------
-    flows : bulk flows with `job_id` and `kind`
-    steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
+    found : bulk flows in the NICs' steps
     jobs, job_members : the window's; `sharded`, `pp_stage` and `dp_group` may be NULL
 
     Returns
     -------
     step_breakdown
     """
-    if steps.is_empty():
+    if found.parts.is_empty():
         return frames.empty("step_breakdown")
-    found = account(flows, steps, jobs, job_members)
-    culprit = culprits.walked(_waits(found.gaps, found.blocks, found.parts))
+    told = accounted(found, jobs, job_members)
+    culprit = culprits.walked(_waits(told.gaps, told.blocks, told.parts))
     sums = [
-        found.exchanged.group_by("part").agg(busy_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()),
-        found.blocks.group_by("part").agg(stalled_ns=pl.col("wait_ns").sum()),
-        found.gaps.group_by("part").agg(pl.col("compute_ns", "bubble_ns", "wait_ns").sum()),
-        culprit.join(found.parts.select(target="part", waiting_for="addr"), on="target").drop("target"),
+        told.exchanged.group_by("part").agg(busy_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()),
+        told.blocks.group_by("part").agg(stalled_ns=pl.col("wait_ns").sum()),
+        told.gaps.group_by("part").agg(pl.col("compute_ns", "bubble_ns", "wait_ns").sum()),
+        culprit.join(told.parts.select(target="part", waiting_for="addr"), on="target").drop("target"),
     ]
-    rows = found.parts
+    rows = told.parts
     for table in sums:
-        rows = rows.join(table, on="part", how="left")
-    return frames.conform(_totals(rows).with_columns(window_start_ns=pl.lit(window.start_ns)), "step_breakdown")
+        rows = rows.join(table, on="part", how="left", maintain_order="left")
+    rows = _totals(rows).with_columns(window_start_ns=pl.lit(window.start_ns))
+    return frames.conform(rows, "step_breakdown", ordered=True)
 
 
 def _totals(rows: pl.DataFrame) -> pl.DataFrame:
@@ -109,62 +141,87 @@ def _totals(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _parts(steps: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    """Number the steps of NICs, and say of each where it is in its job."""
+def _nics(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Say of each NIC where it is in its job, and number who has the same place.
+
+    `place` numbers the pp_stages of jobs, and is NULL where they are not known; there `alike` numbers NICs, for their
+    other steps are what there is to compare with.
+    """
+    known = pl.col("pp_stage").is_not_null()
+    place = pl.when(known).then(pl.struct("job_id", "pp_stage").rank("dense").cast(pl.Int64))
     return (
-        steps.select(*PART, step_start_ns="start_ns", step_end_ns="end_ns")
-        .join(job_members.select(*NIC, "pp_stage", "dp_group"), on=NIC, how="left")
-        .join(jobs.select("job_id", pl.col("sharded").fill_null(value=False)), on="job_id", how="left")
-        .with_columns(last_pp_stage=pl.col("pp_stage").max().over("job_id"))
-        .sort(PART)
-        .with_row_index("part")
-        .with_columns(pl.col("part").cast(pl.Int64))
+        nics.join(job_members.select(*NIC, "pp_stage", "dp_group"), on=NIC, how="left", maintain_order="left")
+        .join(
+            jobs.select("job_id", pl.col("sharded").fill_null(value=False)),
+            on="job_id",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(last_pp_stage=pl.col("pp_stage").max().over("job_id"), place=place)
+        .with_columns(alike=pl.coalesce("place", -1 - pl.col("nic")))
     )
 
 
-def _messages(flows: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Place flows in the steps of their ends, and say what each is to its NIC.
+def _does(sides: pl.DataFrame, nics: pl.DataFrame, others: Messages) -> pl.DataFrame:
+    """Say what the messages of each side are to its NIC.
 
     In interleaved schedules, where the last pp_stage sends to the first, the neighbours do not tell the place in the
     schedule.
     """
-    spans = parts.rename({"step_start_ns": "start_ns", "step_end_ns": "end_ns"})
-    recent = flows.filter(pl.col("flow_end_ns") > parts["step_start_ns"].min())
-    stages = parts.select("job_id", peer="addr", peer_pp_stage="pp_stage").unique()
-    found = placed(recent.with_row_index("flow"), spans).filter(pl.col("end_ns") > pl.col("start_ns"))
-    known = found.join(stages, on=["job_id", "peer"], how="left")
+    stages = nics["pp_stage"]
+    known = sides.with_columns(
+        pp_stage=stages[sides["nic"].to_numpy()],
+        peer_pp_stage=stages.gather(sides["peer_nic"]),
+        moved=pl.Series(np.bincount(others.side, minlength=sides.height) > 0),
+    )
     apart = pl.col("peer_pp_stage") - pl.col("pp_stage")
-    around = ((pl.col("kind") == "pp") & (apart.abs() != 1)).any().over("job_id")
+    around = (pl.col("moved") & (pl.col("kind") == "pp") & (apart.abs() != 1)).any().over("job_id")
     direction = pl.when(~around.fill_null(value=False)).then(apart)
     return known.with_columns(does=activity.does(direction, sends=pl.col("sends"), kind=pl.col("kind")))
 
 
-def _exchanged(messages: pl.DataFrame, blocks: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Join what a NIC was busy with; of gradients, what cost time of its own."""
-    own = messages.filter(pl.col("kind") != "dp")
-    peers = parts.select(*STEP, "part", peer="addr").rename({"part": "peer_part"})
-    columns = ["part", "start_ns", "end_ns", "does", "peer"]
-    named = own.join(peers, on=[*STEP, "peer"], how="left").drop("peer").rename({"peer_part": "peer"})
-    nobody = blocks.with_columns(peer=pl.lit(None, dtype=pl.Int64))
-    return activity.exchanges(pl.concat([named.select(columns), nobody.select(columns)]))
+def _all(others: Messages, blocks: pl.DataFrame, sides: pl.DataFrame, parts: pl.DataFrame) -> Intervals:
+    """Return all that a NIC was busy with; of gradients, what cost time of its own."""
+    owner = blocks["part"].to_numpy()
+    place = others.offsets[owner + 1]
+    return Intervals(
+        others.offsets + np.searchsorted(owner, np.arange(parts.height + 1)),
+        np.insert(others.start_ns, place, blocks["start_ns"]),
+        np.insert(others.end_ns, place, blocks["end_ns"]),
+        np.insert(sides["does"].to_numpy()[others.side], place, blocks["does"]),
+        np.insert(_peers(others, sides, parts), place, NOBODY),
+    )
+
+
+def _peers(messages: Messages, sides: pl.DataFrame, parts: pl.DataFrame) -> Integers:
+    """Return the part of each message's other end: its step of the same number, or `NOBODY` where it has none."""
+    part = messages.part
+    new = np.flatnonzero((np.diff(messages.side, prepend=-1) != 0) | (np.diff(part, prepend=-1) != 0))
+    number = parts.select(pl.col("step_index").cast(pl.Int64) - pl.col("step_index").min()).to_series().to_numpy()
+    steps = number.max(initial=0) + 1
+    every = parts["nic"].to_numpy() * steps + number
+    wanted = sides["peer_nic"].fill_null(-1).to_numpy()[messages.side[new]] * steps + number[part[new]]
+    found = np.minimum(np.searchsorted(every, wanted), every.size - 1)
+    peer = np.where(every[found] == wanted, found, NOBODY)
+    return np.repeat(peer, np.diff(np.append(new, part.size)))
 
 
 def _split(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     """Split gaps into `compute_ns`, `bubble_ns` and `wait_ns`; the rest of a gap is not explained."""
-    # Without a pp_stage, a NIC's other steps are what there is to compare with.
-    alone = pl.when(pl.col("pp_stage").is_null()).then("addr")
-    place = parts.select("part", *STEP, "pp_stage", "last_pp_stage", alone=alone)
-    split = worked(gaps.join(place, on="part", maintain_order="left"))
+    described = parts.select("job_step", "pp_stage", "last_pp_stage", "place", "alike")
+    split = worked(gaps.hstack(described[gaps["part"].to_numpy()]))
     length = pl.col("end_ns") - pl.col("start_ns")
     updating = (pl.col("took") & GATHERED) > 0
     # If no group gathers its parameters before the last one has reduced its gradients, all wait for their norm.
-    reduced = pl.col("start_ns").filter(updating).max().over(STEP)
-    together = pl.col("end_ns").filter(updating).min().over(STEP) >= reduced
+    reduced = pl.when(updating).then("start_ns").max().over("job_step")
+    together = pl.when(updating).then("end_ns").min().over("job_step") >= reduced
     for_others = pl.when(together).then(reduced - pl.col("start_ns")).otherwise(0)
     piped = (pl.col("took") & PIPELINED) > 0
     idle = pl.when(piped).then(length - pl.col("compute_ns")).when(updating).then(for_others).otherwise(0)
-    split = split.with_columns(idle=idle, updating=updating, order=pl.int_range(pl.len()).over("part", "took"))
-    usual = pl.col("idle").quantile(0.5, interpolation="lower").over(*PLACE, "alone", "took", "order").cast(pl.Int64)
+    offsets = np.searchsorted(gaps["part"].to_numpy(), np.arange(parts.height + 1))
+    order = occurrences(gaps["took"].to_numpy(), offsets)
+    split = split.with_columns(idle=idle, updating=updating, order=pl.Series(order))
+    usual = pl.col("idle").quantile(0.5, interpolation="lower").over("alike", "took", "order").cast(pl.Int64)
     split = split.with_columns(bubble_ns=pl.min_horizontal("idle", usual), together=updating & together)
     return split.with_columns(
         compute_ns=pl.col("compute_ns") - pl.when("updating").then("idle").otherwise(0),
@@ -178,10 +235,11 @@ def _waits(gaps: pl.DataFrame, blocks: pl.DataFrame, parts: pl.DataFrame) -> pl.
     Before parameters are updated, the job waits for who came last to the gradients that were reduced last; who that is
     waits for nobody that could be named.
     """
-    late = blocks.filter(pl.col("does") == SYNCHRONISED).join(parts.select("part", *STEP), on="part")
-    slowest = late.sort("end_ns", "target").group_by(STEP).agg(slowest=pl.col("target").last())
+    late = blocks.filter(pl.col("does") == SYNCHRONISED).join(parts.select("part", "job_step"), on="part")
+    slowest = late.sort("end_ns", "target").group_by("job_step").agg(slowest=pl.col("target").last())
     target = pl.when("updating").then("slowest").otherwise("peer")
-    waiting = gaps.join(slowest, on=STEP, how="left").select("part", "wait_ns", target=target)
-    rows = pl.concat([waiting, blocks.select("part", "wait_ns", "target")]).filter(pl.col("wait_ns") > 0)
+    waited = gaps.filter(pl.col("wait_ns") > 0).join(slowest, on="job_step", how="left")
+    waiting = waited.select("part", "wait_ns", target=target)
+    rows = pl.concat([waiting, blocks.filter(pl.col("wait_ns") > 0).select("part", "wait_ns", "target")])
     steps = parts.select("part", step_ns=pl.col("step_end_ns") - pl.col("step_start_ns"))
     return rows.filter(pl.col("target") != pl.col("part")).join(steps, on="part")

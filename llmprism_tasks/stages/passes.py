@@ -20,8 +20,6 @@ from llmprism_tasks.stages.activity import (
     SYNCHRONISED,
 )
 
-PLACE = ["job_id", "pp_stage"]
-
 AS_USUAL = 1.1
 """Ratio to the usual work up to which a gap is all work: jitter of single passes (3 % in captures), and some more."""
 
@@ -31,7 +29,8 @@ def worked(gaps: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    gaps : as `activity.gaps` returns, with `job_id`, `pp_stage` (NULL where it is not known) and `last_pp_stage`
+    gaps : as `activity.gaps` returns, with `pp_stage`, `last_pp_stage` and `place` (a number for each pp_stage of a
+        job), which are NULL where they are not known
 
     Returns
     -------
@@ -44,7 +43,7 @@ def worked(gaps: pl.DataFrame) -> pl.DataFrame:
     begun = (pl.col("brought") > 0) | (pl.col("pp_stage") == 0)
     scheduled = begun & ((pl.col("took") & PIPELINED) > 0) & (pl.col("forwards") + pl.col("backwards") > 0)
     usual = _usual(counted.filter(scheduled))
-    known = counted.join(usual, on=PLACE, how="left").with_columns(
+    known = counted.join(usual, on="place", how="left").with_columns(
         usual_ns=pl.when(scheduled).then(_work(pl.col("forwards") > 0, pl.col("backwards") > 0))
     )
     pace = (pl.col("length") / pl.col("usual_ns")).min().over("part")
@@ -89,11 +88,11 @@ def _usual(gaps: pl.DataFrame) -> pl.DataFrame:
     The lower median: of two peers, the quicker shows what is usual.
     """
     kinds = {"forward": (1, 0), "backward": (0, 1), "both": (1, 1)}
-    shortest = gaps.group_by(*PLACE, "part", "forwards", "backwards").agg(pl.col("length").min())
-    usual = shortest.group_by(*PLACE, "forwards", "backwards").agg(
+    shortest = gaps.group_by("place", "part", "forwards", "backwards").agg(pl.col("length").min())
+    usual = shortest.group_by("place", "forwards", "backwards").agg(
         pl.col("length").quantile(0.5, interpolation="lower")
     )
-    return usual.group_by(PLACE).agg(
+    return usual.group_by("place").agg(
         pl.col("length").filter((pl.col("forwards") == f) & (pl.col("backwards") == b)).first().alias(name)
         for name, (f, b) in kinds.items()
     )

@@ -1,38 +1,142 @@
-"""Placement: each flow in the steps of both its ends."""
+"""Placement: each flow in the steps of both its ends.
+
+Steps of NICs are numbered as `part`, and flows are placed as arrays of numbers, part by part: there are millions of
+them, and what is worked out of them is small.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods import placing, segments
+from llmprism_tasks.methods.placing import Numbers, Spans
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.stretches import Booleans
 from llmprism_tasks.stages import traffic
 
 NIC = ["job_id", "addr"]
 STEP = [*NIC, "step_index"]
+ENDS = ["src_addr", "dst_addr"]
+
+PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
+"""What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
 
 
-def placed(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return each flow once for each of its ends, cut to the end's step in which it starts.
+@dataclass(frozen=True)
+class Messages:
+    """Flows once for each of their ends, cut to the end's step in which they start, sorted by part and side.
+
+    Attributes
+    ----------
+    offsets : shape (parts + 1,): part i has the rows `offsets[i]` to `offsets[i + 1]`
+    flow, side : shape (rows,), row numbers in a `Placed` one's `flows` and `sides`
+    start_ns, end_ns : shape (rows,), those of the flow as far as they lie in the part
+    """
+
+    offsets: Integers
+    flow: Numbers
+    side: Numbers
+    start_ns: Integers
+    end_ns: Integers
+
+    @property
+    def part(self) -> Integers:
+        """Return the part of each row."""
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+    def where(self, chosen: Booleans) -> Messages:
+        """Keep rows."""
+        before = np.append(0, np.cumsum(chosen))
+        kept = self.flow[chosen], self.side[chosen], self.start_ns[chosen], self.end_ns[chosen]
+        return Messages(before[self.offsets], *kept)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Flows in the steps of both their ends.
+
+    Attributes
+    ----------
+    flows : what was placed, pair by pair
+    parts : the steps of NICs, sorted by `STEP`: `part` (their number), `nic` (likewise), `job_id`, `addr`,
+        `step_index`, `step_start_ns`, `step_end_ns`
+    nics : of parts: `nic`, `job_id`, `addr`
+    sides : the pairs, once for each end that has parts: `nic`, `job_id`, `addr`, `kind`, `sends`, `phase`, `peer`,
+        `peer_nic` (NULL where it has no parts); sorted by `nic`, `phase`, `peer`
+    messages : of these sides in these parts
+    """
+
+    flows: pl.DataFrame
+    parts: pl.DataFrame
+    nics: pl.DataFrame
+    sides: pl.DataFrame
+    messages: Messages
+
+
+def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None = None) -> Placed:
+    """Place flows in the steps of their ends; those outside all steps are left out.
 
     Parameters
     ----------
-    flows : with `job_id`
-    steps : of NICs: `job_id`, `addr`, `start_ns`, `end_ns` and whatever else is to be known of them
-
-    Returns
-    -------
-    flows with `addr`, `peer`, `sends`, `start_ns` and `end_ns`, and with the steps' columns, whose times are
-    `step_start_ns` and `step_end_ns`; flows outside all steps are absent
+    flows : `src_addr`, `dst_addr`, `flow_start_ns`, `flow_end_ns`, `bytes`, `job_id`, and `kind` unless `kinds` tells.
+        With `pair`, where they have it, they need not be sorted.
+    steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
+    kinds : `src_addr`, `dst_addr`, `kind` of pairs; flows of others are left out
     """
-    spans = steps.rename({"start_ns": "step_start_ns", "end_ns": "step_end_ns"}).sort("step_end_ns")
+    flows = _pair_by_pair(flows)
+    parts, nics = _numbered(steps)
+    sides = _sides(flows, nics, kinds)
+    starts, ends = (flows[time].to_numpy() for time in ("flow_start_ns", "flow_end_ns"))
+    begins, untils = (parts[f"step_{time}_ns"].to_numpy() for time in ("start", "end"))
+    by_end = parts.select(pl.arg_sort_by("nic", "step_end_ns", "step_index").cast(pl.Int64)).to_series()
+    offsets = np.searchsorted(parts["nic"].to_numpy(), np.arange(nics.height + 1))
+    offsets, flow, side = placing.placed(
+        starts,
+        ends,
+        placing.Series(*(sides[name].to_numpy() for name in ("begin", "until", "nic"))),
+        Spans(begins, untils, by_end.to_numpy(), offsets),
+    )
+    lengths = np.diff(offsets)
+    start_ns = np.maximum(starts[flow], np.repeat(begins, lengths))
+    end_ns = np.minimum(ends[flow], np.repeat(untils, lengths))
+    return Placed(flows, parts, nics, sides, Messages(offsets, flow, side, start_ns, end_ns))
+
+
+def _numbered(steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Number the steps of NICs, and the NICs."""
+    times = {"step_start_ns": pl.col("start_ns"), "step_end_ns": pl.col("end_ns")}
+    parts = steps.select(*STEP, **times).sort(STEP)
+    parts = parts.with_columns(part=pl.int_range(pl.len()), nic=pl.struct(NIC).rle_id().cast(pl.Int64))
+    return parts, parts.select("nic", *NIC).unique("nic", maintain_order=True)
+
+
+def _pair_by_pair(flows: pl.DataFrame) -> pl.DataFrame:
+    if "pair" in flows.columns:
+        return traffic.in_order(flows)
+    key = [name for name in ("job_id", *ENDS, "kind") if name in flows.columns]
+    return flows.with_columns(pair=pl.struct(key).rank("dense")).sort("pair", "flow_start_ns")
+
+
+def _sides(flows: pl.DataFrame, nics: pl.DataFrame, kinds: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the two ends of each pair, with the rows of its flows (`begin`, `until`)."""
+    offsets = segments.bounds(flows["pair"].to_numpy())
+    pairs = traffic.pairs_of(flows, ["job_id", *ENDS, *(["kind"] if kinds is None else [])])
+    pairs = pairs.with_columns(begin=pl.Series(offsets[:-1]), until=pl.Series(offsets[1:]))
+    if kinds is not None:
+        pairs = pairs.join(kinds.select(*ENDS, "kind"), on=ENDS)
+    ends = [
+        pairs.rename({own: "addr", peer: "peer"}).with_columns(
+            sends=pl.lit(i == 0),
+            phase=pl.col("kind").replace_strict({kind: names[i] for kind, names in PHASES.items()}, default="other"),
+        )
+        for i, (own, peer) in enumerate((ENDS, ENDS[::-1]))
+    ]
     return (
-        traffic.by_endpoint(flows)
-        .sort("flow_start_ns")
-        .join_asof(
-            spans, left_on="flow_start_ns", right_on="step_end_ns", by=NIC, strategy="forward", check_sortedness=False
-        )
-        .filter(pl.col("flow_end_ns") > pl.col("step_start_ns"))
-        .with_columns(
-            start_ns=pl.max_horizontal("flow_start_ns", "step_start_ns"),
-            end_ns=pl.min_horizontal("flow_end_ns", "step_end_ns"),
-        )
+        pl.concat(ends, how="diagonal")
+        .join(nics, on=NIC)
+        .join(nics.select("job_id", peer="addr", peer_nic="nic"), on=["job_id", "peer"], how="left")
+        .sort("nic", "phase", "peer", "sends")
     )

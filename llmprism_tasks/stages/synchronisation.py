@@ -12,9 +12,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.gatherings import gatherings
+from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
+from llmprism_tasks.methods.segments import bounds
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.stretches import Stretches, beginnings, latest_before, merged
 from llmprism_tasks.stages import activity, layout
-from llmprism_tasks.stages.placement import NIC
+from llmprism_tasks.stages.placement import NIC, Messages, Placed
 
 GATHERED = (1.0, 0.5)
 """Bytes of all gathered parameters per byte of reduced gradients: in the same precision, and in half of it. Source:
@@ -24,97 +27,108 @@ SAME_BYTES = 0.03
 """Ratio by which they may differ: headers, and tensors that are padded to be divided among the ranks."""
 
 
-def rounds(messages: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
     """Divide gradient traffic into the rounds in which all members of a group take part.
 
     Parameters
     ----------
-    messages : of kind `dp`, once for each end: `part` (the end's step), `start_ns`, `end_ns`, `bytes`
-    groups : `part`, and `group`: a number for each group and step
+    gradients : when each part (a NIC's step) had gradients in flight, and how many bytes
+    groups : shape (parts,), a number for each group and step, -1 where there is none
 
     Returns
     -------
-    one row per member and round, sorted: `part`, `group`, `round`, `came_ns`, `end_ns`, `begin_ns` (when the last
-    member came), `last` (the part of that member), `gather` (whether parameters are gathered in it)
+    one row per member and round, round by round: `part`, `group`, `round`, `came_ns`, `end_ns`, `begin_ns` (when the
+    last member came), `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
-    placed = messages.select("part", "start_ns", "end_ns", "bytes").join(groups, on="part")
-    placed = placed.sort("group", "start_ns", "end_ns", "part")
-    fresh = pl.col("start_ns") > pl.col("end_ns").cum_max().shift().over("group")
-    placed = placed.with_columns(burst=fresh.fill_null(value=False).cast(pl.Int64).cum_sum())
-    sizes = placed.group_by("group", maintain_order=True).len()["len"].to_numpy()
-    numbers = gatherings(
-        placed["part"].cast(pl.Int64).to_numpy(),
-        placed["burst"].to_numpy(),
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+    part = np.repeat(np.arange(groups.size), np.diff(gradients.offsets))
+    order = np.lexsort((gradients.starts, groups[part]))
+    part, start_ns, end_ns, sizes = (
+        column[order] for column in (part, gradients.starts, gradients.ends, gradients.sizes)
     )
-    in_round = ["group", "round"]
-    latest = pl.col("came_ns").max().over(in_round)
-    return (
-        placed.with_columns(round=pl.Series(numbers))
-        .group_by("part", *in_round)
-        .agg(came_ns=pl.col("start_ns").min(), end_ns=pl.col("end_ns").max(), bytes=pl.col("bytes").sum())
-        .with_columns(begin_ns=latest, gather=_gathers())
-        .with_columns(last=pl.when(pl.col("came_ns") == latest).then("part").min().over(in_round))
-        .drop("bytes")
-        .sort("part", "round")
+    group = groups[part]
+    offsets = bounds(group)
+    bursts = np.cumsum(beginnings(offsets, start_ns, end_ns), dtype=np.int64)
+    met = attendances(gatherings(part, bursts, offsets), part, offsets, start_ns, end_ns, sizes)
+    first = met.offsets[:-1]
+    common = pl.DataFrame(
+        {
+            "group": group[offsets[met.series]],
+            "round": met.numbers,
+            "begin_ns": np.maximum.reduceat(met.starts, first) if first.size else first,
+            "bytes": np.add.reduceat(met.sizes, first) if first.size else first,
+        }
     )
+    lengths = np.diff(met.offsets)
+    begin_ns = np.repeat(common["begin_ns"].to_numpy(), lengths)
+    last = np.where(met.starts == begin_ns, met.members, groups.size)
+    last = np.repeat(np.minimum.reduceat(last, first) if first.size else first, lengths)
+    columns = {"part": met.members, "came_ns": met.starts, "end_ns": met.ends, "begin_ns": begin_ns, "last": last}
+    told = common.select("group", "round", gather=_gathers())[np.repeat(np.arange(first.size), lengths)]
+    return pl.DataFrame(columns).hstack(told)
 
 
 def _gathers() -> pl.Expr:
-    """Tell the round that gathers parameters: as many bytes as all rounds before it, and more than each of them."""
+    """Tell the round that gathers parameters: as many bytes as all rounds before it, and more than each of them.
+
+    It is told of rounds: `group`, `round`, `bytes`.
+    """
     last = (pl.col("round") == pl.col("round").max().over("group")) & (pl.col("round") > 0)
-    whole, mine = pl.col("bytes").sum().over("group"), pl.col("bytes").sum().over("group", "round")
-    largest = mine.filter(~last).max().over("group")
+    mine = pl.col("bytes")
+    whole, largest = mine.sum().over("group"), pl.when(~last).then(mine).max().over("group")
     ratio = mine / (whole - mine)
     alike = pl.any_horizontal((ratio / gathered - 1).abs() <= SAME_BYTES for gathered in GATHERED)
     bucket = ((mine / largest - 1).abs() <= SAME_BYTES) & (pl.col("round") > 1)
     return last & alike & ~bucket
 
 
-def groups_of(parts: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
-    """Number the gradient group of each NIC in each step: `part`, `group`.
+def groups_of(parts: pl.DataFrame, links: pl.DataFrame) -> Integers:
+    """Number the gradient group of each NIC in each step, -1 where it has none.
 
     Groups are those of the layout where it is known, else made of who exchanges gradients with whom.
 
     Parameters
     ----------
-    parts : `part`, `job_id`, `addr`, `step_index`, `dp_group` (may be NULL)
-    messages : of kind `dp`, with `job_id`, `addr`, `peer`
+    parts : `job_id`, `addr`, `step_index`, `dp_group` (may be NULL)
+    links : `job_id`, `addr`, `peer` of those that exchange gradients
     """
-    linked = layout.components(messages.select("job_id", src_addr="addr", dst_addr="peer").unique())
+    linked = layout.components(links.select("job_id", src_addr="addr", dst_addr="peer"))
     named = pl.struct("job_id", "step_index", "dp_group", pl.when(pl.col("dp_group").is_null()).then("component"))
-    joined = parts.join(linked, on=NIC)
-    return joined.select("part", group=named.rank("dense").cast(pl.Int64))
+    number = pl.when(pl.col("component").is_not_null()).then(named.rank("dense").cast(pl.Int64)).otherwise(-1)
+    return parts.join(linked, on=NIC, how="left", maintain_order="left").select(number).to_series().to_numpy()
 
 
-def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+def blocks(gradients: Messages, others: Messages, found: Placed, parts: pl.DataFrame) -> pl.DataFrame:
     """Return when each NIC could only synchronise: from when it had come, and done all else, until the end.
 
     Parameters
     ----------
-    messages : `part`, `job_id`, `addr`, `peer`, `kind`, `start_ns`, `end_ns`, `bytes`
-    parts : `part`, `job_id`, `addr`, `step_index`, `dp_group`, `sharded`, `step_start_ns`, `step_end_ns`
+    gradients, others : the messages that carry gradients, and all others
+    parts : those of `found`, with `dp_group` and `sharded`
 
     Returns
     -------
-    `part`, `group`, `round`, `start_ns`, `begin_ns` (when the last one came), `first_ns` (when this one
-    came to the first of its rounds), `end_ns`, `does`, `wait_ns` (start to
-    begin), `target` (the part of the last one). The gradients' last round and the gather of parameters are a block
-    each; where parameters are sharded, each round is one.
+    sorted by `part` and `begin_ns`: `part`, `group`, `round`, `start_ns`, `begin_ns` (when the last one came),
+    `first_ns` (when this one came to the first of its rounds), `end_ns`, `does`, `wait_ns` (start to begin), `target`
+    (the part of the last one). The gradients' last round and the gather of parameters are a block each; where
+    parameters are sharded, each round is one.
     """
-    gradients = messages.filter(pl.col("kind") == "dp")
-    found = rounds(gradients, groups_of(parts, gradients)).with_columns(
+    links = found.sides[np.flatnonzero(np.bincount(gradients.side, minlength=found.sides.height))]
+    rows = rounds(_in_flight(gradients, found), groups_of(parts, links)).with_columns(
         lead_ns=pl.col("begin_ns") - pl.col("came_ns"), first_ns="came_ns"
     )
-    rows = found.join(parts.select("part", "sharded", "step_start_ns", "step_end_ns"), on="part")
-    last = _exposed(rows.filter(~pl.col("sharded")))
-    found = pl.concat([last, rows.filter("sharded").select(last.columns)]).sort("begin_ns")
-    others = messages.filter(pl.col("kind") != "dp").select("part", done_ns="end_ns").sort("done_ns")
-    done = found.join_asof(others, left_on="begin_ns", right_on="done_ns", by="part", check_sortedness=False)
-    start = pl.max_horizontal(pl.col("begin_ns") - pl.col("lead_ns"), "done_ns", "step_start_ns")
+    sharded = parts["sharded"].to_numpy()[rows["part"].to_numpy()]
+    rows = pl.concat([_exposed(rows.filter(~sharded)), rows.filter(sharded)]).sort("part", "begin_ns", "round")
+    rows = rows.hstack(parts.select("step_start_ns", "step_end_ns")[rows["part"].to_numpy()])
+    done = latest_before(
+        np.searchsorted(rows["part"].to_numpy(), np.arange(parts.height + 1)),
+        rows["begin_ns"].to_numpy(),
+        others.offsets,
+        others.end_ns,
+    )
+    start = pl.max_horizontal(pl.col("begin_ns") - pl.col("lead_ns"), pl.lit(pl.Series(done)), "step_start_ns")
     # Where steps were cut apart, the last one may come after this one's step.
     begin = pl.min_horizontal("begin_ns", "step_end_ns")
-    return done.with_columns(start_ns=pl.min_horizontal(start, begin), begin_ns=begin).select(
+    return rows.with_columns(start_ns=pl.min_horizontal(start, begin), begin_ns=begin).select(
         "part",
         "group",
         "round",
@@ -128,19 +142,22 @@ def blocks(messages: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _exposed(rounds_: pl.DataFrame) -> pl.DataFrame:
+def _in_flight(gradients: Messages, found: Placed) -> Stretches:
+    """Return when each part had gradients in flight, to whomever."""
+    none = np.zeros(gradients.flow.size, np.int64)
+    sizes = found.flows["bytes"].to_numpy()[gradients.flow]
+    rows = Stretches(gradients.offsets, none, gradients.start_ns, gradients.end_ns, sizes, none > 0)
+    return merged(rows, np.zeros(1, np.bool_))
+
+
+def _exposed(rows: pl.DataFrame) -> pl.DataFrame:
     """Return what of the gradients' rounds, and of the parameters' gather, costs a member time of its own.
 
     It was ahead of the last member by as much as in the round in which it was most: only then is it known to have had
     nothing else to do.
     """
-    ahead = pl.col("lead_ns").arg_max()
-    return rounds_.group_by("part", "gather").agg(
-        pl.col("group").first(),
-        pl.col("round", "begin_ns").last(),
-        pl.col("first_ns").first(),
-        pl.col("end_ns").max(),
-        pl.col("lead_ns").max(),
-        pl.col("last").get(ahead),
-        pl.col("step_start_ns", "step_end_ns").first(),
+    key = rows.select(2 * pl.col("part") + pl.col("gather").cast(pl.Int64)).to_series().to_numpy()
+    first, last, ahead, ends = summaries(key, rows["lead_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    return rows[last].with_columns(
+        rows["first_ns"][first], *rows.select("lead_ns", "last")[ahead], pl.Series("end_ns", ends)
     )

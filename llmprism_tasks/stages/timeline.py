@@ -6,18 +6,21 @@ data-parallel flows are placed in it, and what is left is computing or waiting.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
+from llmprism_tasks.methods.ordering import ascending
+from llmprism_tasks.methods.stretches import MARKED_GAP, Stretches, in_order, merged, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
 from llmprism_tasks.stages.division import divide
-from llmprism_tasks.stages.placement import NIC, placed
+from llmprism_tasks.stages.placement import NIC, STEP, Placed, placed
 from llmprism_tasks.windows import Window
 
-PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
-"""What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
+STILL = ("idle", "compute")
+"""What a NIC does while nothing moves: it waits, or works until it sends."""
 
 
 def timeline(
@@ -50,56 +53,76 @@ def timeline(
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
     if division is None:
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
-    known = division.flows.join(pairs.select(*streams.PAIR, "kind"), on=streams.PAIR)
-    of_runs = _of_runs(inside, every, division.flows)
-    steps, rows = tables(division.endpoints, division.job_steps, of_runs, known, window)
-    return steps, rows, breakdown(known, steps.drop_nulls("addr"), jobs, job_members, window)
-
-
-def _of_runs(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
-    """Return all flows of jobs with their `run`, but of a job that came back only its bulk flows."""
-    runs = bulk.group_by("job_id").agg(pl.len(), runs=pl.col("run").max())
-    counts = every.group_by("job_id").agg(all=pl.len()).join(runs, on="job_id", how="left")
-    returned = counts.filter((pl.col("len").fill_null(0) < pl.col("all")) | (pl.col("runs") > 0))
-    known = inside.with_columns(run=pl.lit(0, bulk.schema["run"])).join(returned, on="job_id", how="anti")
-    return pl.concat([known, bulk.join(returned, on="job_id", how="semi").select(known.columns)])
+    first = first_flows(inside, every, division.flows)
+    own, common = step_spans(division.endpoints, division.job_steps, first)
+    return tables(own, common, placed(division.flows, own, pairs), jobs, job_members, window)
 
 
 def tables(
-    endpoints: pl.DataFrame, job_steps: pl.DataFrame, inside: pl.DataFrame, known: pl.DataFrame, window: Window
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return `steps` and `timeline`.
+    own: pl.DataFrame,
+    common: pl.DataFrame,
+    found: Placed,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    window: Window,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return `steps`, `timeline` and `step_breakdown`.
 
     Parameters
     ----------
-    endpoints, job_steps, inside : as for `step_spans`
-    known : the flows to be placed in the steps, with `job_id` and `kind`
+    own, common : the steps of NICs and of jobs, as `step_spans` returns them
+    found : the flows to be told of, placed in the NICs' steps
     """
-    own, common = step_spans(endpoints, job_steps, inside)
     steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
-    rows = phases(known, own)
-    return tuple(  # type: ignore[return-value]
-        frames.conform(frame.with_columns(window_start_ns=pl.lit(window.start_ns)), table)
-        for table, frame in (("steps", steps), ("timeline", rows))
+    start = pl.lit(window.start_ns)
+    return (
+        frames.conform(steps.with_columns(window_start_ns=start), "steps"),
+        frames.conform(phases(found).with_columns(window_start_ns=start), "timeline", ordered=True),
+        breakdown(found, jobs, job_members, window),
     )
 
 
+def first_flows(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
+    """Say when each NIC was first heard of in each run; in a job that came back only bulk flows tell.
+
+    Parameters
+    ----------
+    inside : all flows between members of jobs, with `job_id`, pair by pair in order of their starts
+    every, bulk : the bulk flows of all, and those of the runs, with `run`
+
+    Returns
+    -------
+    `job_id`, `addr`, `run`, `first_ns`
+    """
+    columns = ["job_id", *streams.PAIR, "flow_start_ns"]
+    first = traffic.pairs_of(inside, columns).with_columns(run=pl.lit(0, pl.Int32))
+    if bulk.height < every.height or bulk["run"].max() != 0:
+        runs = bulk.group_by("job_id").agg(pl.len(), runs=pl.col("run").max())
+        counts = every.group_by("job_id").agg(all=pl.len()).join(runs, on="job_id", how="left")
+        returned = counts.filter((pl.col("len").fill_null(0) < pl.col("all")) | (pl.col("runs") > 0))
+        again = [
+            traffic.pairs_of(flows.join(returned, on="job_id", how="semi"), columns).with_columns(run=run)
+            for (run,), flows in bulk.group_by("run")
+        ]
+        first = pl.concat([first.join(returned, on="job_id", how="anti"), *again])
+    return traffic.by_endpoint(first).group_by(*NIC, "run").agg(first_ns=pl.col("flow_start_ns").min())
+
+
 def step_spans(
-    endpoints: pl.DataFrame, job_steps: pl.DataFrame, inside: pl.DataFrame
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, first: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Give the steps that ended in the window a start and an index.
 
     Parameters
     ----------
     endpoints, job_steps : as `completion` returns them, with their `run`
-    inside : all flows between members of jobs, for the start of a run's first step
+    first : as `first_flows` returns it, for the start of a run's first step
 
     Returns
     -------
     steps of NICs (`job_id`, `addr`, `step_index`, `start_ns`, `end_ns`) and of jobs (without `addr`)
     """
     base = completion.first_indices(endpoints, job_steps)
-    first = traffic.by_endpoint(inside).group_by(*NIC, "run").agg(first_ns=pl.col("flow_start_ns").min())
     spans = []
     for steps, key, earliest in (
         (endpoints, NIC, first),
@@ -122,72 +145,40 @@ def step_spans(
     return spans[0], spans[1]
 
 
-def phases(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Place flows in the steps of both their ends, and fill what is between them.
+def phases(found: Placed) -> pl.DataFrame:
+    """Return the rows of the timeline, in their order: what moved, and what the NIC did in between."""
+    moved, channels = _moved(found)
+    place, part, start_ns, end_ns = with_gaps(moved, found.parts["step_start_ns"].to_numpy())
+    did = pl.concat([channels, pl.DataFrame({"phase": STILL})], how="diagonal")
+    moves, row = place >= 0, np.maximum(place, 0)
+    what = np.where(moves, moved.kinds[row], channels.height + (place == MARKED_GAP))
+    numbers = {"start_ns": start_ns, "end_ns": end_ns, "bytes": np.where(moves, moved.sizes[row], 0)}
+    rows = pl.concat([found.parts.select(STEP)[part], pl.DataFrame(numbers), did[what]], how="horizontal")
+    rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    key = (found.parts["nic"].to_numpy()[part], start_ns, rank[what], end_ns)
+    # Those of a step are in order, but a message of no length may end where the next step begins.
+    return rows if ascending(*key) else rows[np.lexsort(key[::-1])]
 
-    Parameters
-    ----------
-    flows : with `job_id` and `kind`
-    steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
+
+def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
+    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer.
 
     Returns
     -------
-    rows of the timeline
+    stretches of each part, in order, marked where it is the NIC's own work that ends when they begin; and what their
+    kinds are: `phase`, `peer`
     """
-    events = _merged(_placed(flows, steps))
-    step = [*NIC, "step_index"]
-    # where several begin at once, one of the NIC's own says that it was at work until then
-    in_order = events.sort(*step, "start_ns", "own", "end_ns", descending=[False] * 4 + [True, False])
-    busy = in_order.with_columns(
-        free_ns=pl.max_horizontal(
-            pl.col("end_ns").cum_max().shift().over(step).fill_null(pl.col("step_start_ns")), "step_start_ns"
-        )
+    sides, messages = found.sides, found.messages
+    named = sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
+    channels = named.filter(pl.col("kind").is_first_distinct()).drop("kind")
+    own = sides.select(pl.col("sends") | (pl.col("kind") == "dp")).to_series()
+    rows = Stretches(
+        messages.offsets,
+        named["kind"].to_numpy()[messages.side],
+        messages.start_ns,
+        messages.end_ns,
+        found.flows["bytes"].to_numpy()[messages.flow],
+        own.to_numpy()[messages.side],
     )
-    between = busy.filter(pl.col("free_ns") < pl.col("start_ns")).select(
-        *step,
-        start_ns="free_ns",
-        end_ns="start_ns",
-        phase=pl.when("own").then(pl.lit("compute")).otherwise(pl.lit("idle")),
-        peer=pl.lit(None, dtype=pl.String),
-        bytes=pl.lit(0, dtype=pl.Int64),
-    )
-    return pl.concat([events.select(between.columns), between])
-
-
-def _placed(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Cut flows to the step of each end in which they start."""
-    sender, receiver = (
-        pl.col("kind").replace_strict({kind: names[i] for kind, names in PHASES.items()}, default="other")
-        for i in (0, 1)
-    )
-    return placed(flows, steps).select(
-        *NIC,
-        "peer",
-        "step_index",
-        "step_start_ns",
-        "bytes",
-        "start_ns",
-        "end_ns",
-        phase=pl.when("sends").then(sender).otherwise(receiver),
-        own=pl.col("sends") | (pl.col("kind") == "dp"),
-    )
-
-
-def _merged(events: pl.DataFrame) -> pl.DataFrame:
-    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer."""
-    key = [*NIC, "step_index", "phase", "peer"]
-    apart = pl.col("start_ns") > pl.col("end_ns").cum_max().shift().over(key)
-    return (
-        events.sort(*key, "start_ns", "end_ns")
-        .with_columns(apart=apart.fill_null(value=False) & (pl.col("phase") != "dp_sync"))
-        .with_columns(message=pl.col("apart").cast(pl.Int64).cum_sum().over(key))
-        .group_by(*key, "message")
-        .agg(
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            pl.col("bytes").sum(),
-            pl.col("own").any(),
-            pl.col("step_start_ns").first(),
-        )
-        .drop("message")
-    )
+    moved = merged(rows, (channels["phase"] == "dp_sync").to_numpy())
+    return moved.at(in_order(moved.offsets, moved.starts, moved.kinds, moved.ends)), channels

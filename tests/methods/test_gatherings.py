@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.gatherings import gatherings
+from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
 
 
 def numbered(*series: list[list[int]]) -> list[int]:
@@ -47,3 +47,41 @@ def test_all_take_part_in_each_gathering(bursts: list[list[int]]) -> None:
     expected = {member for burst in bursts for member in burst}
     for number in set(found):
         assert {m for burst, of in zip(bursts, found, strict=True) if of == number for m in burst} == expected
+
+
+RECORDS = st.lists(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20), st.integers(0, 9)), min_size=1), max_size=4
+)
+
+
+@given(RECORDS)
+def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(series: list[list[tuple[int, int, int]]]) -> None:
+    rows = [(number, *row) for number, some in enumerate(series) for row in sorted(some, key=lambda row: row[1])]
+    who, start, size = (np.array([row[i] for row in rows], dtype=np.int64) for i in (1, 2, 3))
+    offsets = np.cumsum([0, *map(len, series)]).astype(np.int64)
+    found = gatherings(who, start, offsets)
+    met = attendances(found, who, offsets, start, start + size, size)
+    told = [
+        (series, number, *(int(column[row]) for column in (met.members, met.starts, met.ends, met.sizes)))
+        for i, (series, number) in enumerate(zip(met.series.tolist(), met.numbers.tolist(), strict=True))
+        for row in range(met.offsets[i], met.offsets[i + 1])
+    ]
+    expected: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+    for (of, member, begin, length), number in zip(rows, found.tolist(), strict=True):
+        expected.setdefault((of, number, member), []).append((begin, length))
+    assert sorted(told) == sorted(
+        (*key, min(b for b, _ in some), max(b + n for b, n in some), sum(n for _, n in some))
+        for key, some in expected.items()
+    )
+    assert list(zip(met.series.tolist(), met.numbers.tolist(), strict=True)) == sorted({key[:2] for key in expected})
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(0, 9))))
+def test_a_key_is_summed_up_by_its_first_its_last_and_its_largest_row(rows: list[tuple[int, int, int]]) -> None:
+    keys, values, ends = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
+    mine = [[i for i, row in enumerate(rows) if row[0] == key] for key in sorted({row[0] for row in rows})]
+    found = summaries(keys, values, ends)
+    assert found.first.tolist() == [some[0] for some in mine]
+    assert found.last.tolist() == [some[-1] for some in mine]
+    assert found.most.tolist() == [max(some, key=lambda i: (rows[i][1], -i)) for some in mine]
+    assert found.ends.tolist() == [max(rows[i][2] for i in some) for some in mine]

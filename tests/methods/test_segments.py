@@ -22,6 +22,8 @@ def test_segments_are_runs_of_equal_keys_and_have_their_rows_figures(rows: list[
     assert segments.sums(columns[2], offsets).tolist() == list(map(sum, runs))
     assert segments.medians(columns[2], offsets).tolist() == list(map(np.median, runs))
     assert segments.distinct(columns[2], offsets).tolist() == [len(set(run)) for run in runs]
+    before = [run[:i].count(value) for run in runs for i, value in enumerate(run)]
+    assert segments.occurrences(columns[2], offsets).tolist() == before
 
 
 def test_without_rows_there_is_no_segment() -> None:

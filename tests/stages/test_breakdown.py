@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks import frames
 from llmprism_tasks.stages.breakdown import breakdown
+from llmprism_tasks.stages.placement import placed
 
 
 class Split(NamedTuple):
@@ -44,7 +45,7 @@ def split(
         (WINDOW.start_ns, "j", addr, 0, WINDOW.start_ns, WINDOW.start_ns + round(last[addr] * MS)) for addr in nics
     ]
     jobs = pl.DataFrame({"job_id": ["j"], "sharded": [sharded]})
-    found = breakdown(known, table("steps", steps), jobs, table("job_members", members), WINDOW)
+    found = breakdown(placed(known, table("steps", steps)), jobs, table("job_members", members), WINDOW)
     parts = ["compute_ns", "communication_ns", "bubble_ns", "waiting_ns", "waiting_for", "unexplained_ns"]
     in_ms = found.with_columns(pl.col(*(part for part in parts if part.endswith("_ns"))) / MS)
     return {row["addr"]: Split(*(row[part] for part in parts)) for row in in_ms.iter_rows(named=True)}

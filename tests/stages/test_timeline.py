@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks import frames
+from llmprism_tasks.stages.placement import placed
 from llmprism_tasks.stages.timeline import phases, timeline
 from llmprism_tasks.windows import Window
 
@@ -69,7 +70,7 @@ def told(rows: pl.DataFrame, addr: str, *, step: int = 0) -> list[Phase]:
 def test_computing_comes_before_what_is_sent_and_waiting_before_what_is_received() -> None:
     """Stage `a` sends, waits for the gradient, then synchronises with `b`."""
     pp = [(1200, 1210, "a", "c", MB), (1500, 1520, "c", "a", MB)]
-    rows = phases(kinds(pp=pp, dp=burst("a", "b", 1800, length=200)), spans({"a": SPAN, "c": SPAN}))
+    rows = phases(placed(kinds(pp=pp, dp=burst("a", "b", 1800, length=200)), spans({"a": SPAN, "c": SPAN})))
     assert told(rows, "a") == [
         ("compute", 1000, 1200, None),
         ("pp_send", 1200, 1210, "c"),
@@ -90,19 +91,19 @@ def test_computing_comes_before_what_is_sent_and_waiting_before_what_is_received
 def test_a_nic_that_sends_and_receives_at_once_was_at_work_until_then(received_until: float) -> None:
     pp = [(1200, 1210, "a", "c", MB), (1200, received_until, "c", "a", MB)]
     for in_some_order in (pp, pp[::-1]):
-        rows = phases(kinds(pp=in_some_order), spans({"a": SPAN}))
+        rows = phases(placed(kinds(pp=in_some_order), spans({"a": SPAN})))
         assert told(rows, "a")[0] == ("compute", 1000, 1200, None)
 
 
 def test_both_ends_of_a_ring_compute_before_they_synchronise() -> None:
-    rows = phases(kinds(dp=burst("a", "b", 1800, length=200)), spans({"a": SPAN, "b": SPAN}))
+    rows = phases(placed(kinds(dp=burst("a", "b", 1800, length=200)), spans({"a": SPAN, "b": SPAN})))
     assert told(rows, "b") == [("compute", 1000, 1800, None), ("dp_sync", 1800, 2000, "a")]
     assert [row[0] for row in told(rows, "a")] == ["compute", "dp_sync"]
 
 
 @pytest.mark.parametrize("kind", ["ep", "cp", "tp", "other"])
 def test_what_else_moves_is_called_other(kind: str) -> None:
-    rows = phases(kinds(**{kind: [(1100, 1200, "a", "b", MB)]}), spans({"a": SPAN, "b": SPAN}))
+    rows = phases(placed(kinds(**{kind: [(1100, 1200, "a", "b", MB)]}), spans({"a": SPAN, "b": SPAN})))
     assert told(rows, "a") == [("compute", 1000, 1100, None), ("other", 1100, 1200, "b")]
     assert told(rows, "b") == [("idle", 1000, 1100, None), ("other", 1100, 1200, "a")]
 
@@ -119,7 +120,7 @@ def test_what_else_moves_is_called_other(kind: str) -> None:
 def test_messages_of_one_pair_are_one_when_they_overlap(
     second: tuple[float, float], found: list[tuple[float, float]]
 ) -> None:
-    rows = phases(kinds(pp=[(1100, 1120, "a", "b", MB), (*second, "a", "b", MB)]), spans({"a": SPAN}))
+    rows = phases(placed(kinds(pp=[(1100, 1120, "a", "b", MB), (*second, "a", "b", MB)]), spans({"a": SPAN})))
     sends = [(start, end) for phase, start, end, _ in told(rows, "a") if phase == "pp_send"]
     assert sends == found
     assert rows["bytes"].sum() == 2 * MB
@@ -127,13 +128,13 @@ def test_messages_of_one_pair_are_one_when_they_overlap(
 
 def test_messages_overlap_with_the_longest_of_those_before() -> None:
     pp = [(1100, 1200, "a", "b", MB), (1110, 1120, "a", "b", MB), (1150, 1160, "a", "b", MB)]
-    rows = phases(kinds(pp=pp), spans({"a": SPAN}))
+    rows = phases(placed(kinds(pp=pp), spans({"a": SPAN})))
     assert told(rows, "a")[1:] == [("pp_send", 1100, 1200, "b")]
 
 
 def test_messages_to_several_peers_stay_apart_and_nothing_lies_between_those_that_overlap() -> None:
     pp = [(1100, 1200, "a", "b", MB), (1150, 1250, "a", "c", MB), (1220, 1230, "d", "a", MB)]
-    rows = phases(kinds(pp=pp), spans({"a": SPAN}))
+    rows = phases(placed(kinds(pp=pp), spans({"a": SPAN})))
     assert told(rows, "a") == [
         ("compute", 1000, 1100, None),
         ("pp_send", 1100, 1200, "b"),
@@ -145,14 +146,14 @@ def test_messages_to_several_peers_stay_apart_and_nothing_lies_between_those_tha
 def test_a_step_s_synchronisation_with_one_peer_is_one_row() -> None:
     """Buckets with computing between them; the reverse is a row of its own peer, not of its own direction."""
     dp = [*burst("a", "b", 1300, length=50), *burst("a", "b", 1800, length=200), *burst("c", "a", 1350, length=650)]
-    rows = phases(kinds(dp=dp), spans({"a": SPAN}))
+    rows = phases(placed(kinds(dp=dp), spans({"a": SPAN})))
     assert told(rows, "a")[1:] == [("dp_sync", 1300, 2000, "b"), ("dp_sync", 1350, 2000, "c")]
     assert rows.filter(peer="b")["bytes"].sum() == flows(dp).filter(src_addr="a")["bytes"].sum()
 
 
 def test_a_flow_is_placed_in_the_step_in_which_it_starts_and_ends_with_it() -> None:
     steps = spans({"a": [1000, 2000, 3000]})
-    rows = phases(kinds(pp=[(1900, 2100, "a", "b", MB), (2500, 2600, "a", "b", MB)]), steps)
+    rows = phases(placed(kinds(pp=[(1900, 2100, "a", "b", MB), (2500, 2600, "a", "b", MB)]), steps))
     assert told(rows, "a") == [("compute", 1000, 1900, None), ("pp_send", 1900, 2000, "b")]
     assert told(rows, "a", step=1) == [("compute", 2000, 2500, None), ("pp_send", 2500, 2600, "b")]
 
@@ -162,13 +163,13 @@ def test_a_flow_is_placed_in_the_step_in_which_it_starts_and_ends_with_it() -> N
     [((900, 1000), []), ((900, 1100), [("pp_send", 1000, 1100, "b")]), ((2001, 2100), []), ((500, 600), [])],
 )
 def test_what_lies_outside_the_steps_is_cut_off(times: tuple[float, float], found: list[Phase]) -> None:
-    assert told(phases(kinds(pp=[(*times, "a", "b", MB)]), spans({"a": SPAN})), "a") == found
+    assert told(phases(placed(kinds(pp=[(*times, "a", "b", MB)]), spans({"a": SPAN}))), "a") == found
 
 
 def test_no_flows_or_no_steps_no_rows() -> None:
-    full = phases(kinds(pp=[(1100, 1120, "a", "b", MB)]), spans({"a": SPAN}))
-    assert_frame_equal(phases(kinds(pp=[]), spans({"a": SPAN})), full.clear())
-    assert_frame_equal(phases(kinds(pp=[(1100, 1120, "a", "b", MB)]), spans({})), full.clear())
+    full = phases(placed(kinds(pp=[(1100, 1120, "a", "b", MB)]), spans({"a": SPAN})))
+    assert_frame_equal(phases(placed(kinds(pp=[]), spans({"a": SPAN}))), full.clear())
+    assert_frame_equal(phases(placed(kinds(pp=[(1100, 1120, "a", "b", MB)]), spans({}))), full.clear())
 
 
 RECORD = st.tuples(
@@ -190,7 +191,7 @@ def test_rows_cover_what_they_can_and_the_order_of_flows_does_not_matter(
     for start, length, pair, _ in records:
         by_kind[of_pair[pair]].append((start, start + length, pair[0], pair[1], MB))
     table, steps = kinds(**by_kind), spans({"a": [1000, 2000, 3000]})
-    rows = phases(table, steps)
+    rows = phases(placed(table, steps))
     for step in range(2):
         did, free = told(rows, "a", step=step), 1000.0 * (step + 1)
         for phase, start, end, peer in did:
@@ -203,7 +204,9 @@ def test_rows_cover_what_they_can_and_the_order_of_flows_does_not_matter(
         still = [(start, end) for phase, start, end, _ in did if phase in ("compute", "idle")]
         moves = [(start, end) for phase, start, end, _ in did if phase not in ("compute", "idle")]
         assert not [1 for start, end in still for begin, until in moves if begin < end and start < until]
-    again = phases(table.sample(fraction=1, shuffle=True, seed=seed), steps.sample(fraction=1, shuffle=True, seed=seed))
+    again = phases(
+        placed(table.sample(fraction=1, shuffle=True, seed=seed), steps.sample(fraction=1, shuffle=True, seed=seed))
+    )
     assert_frame_equal(again, rows, check_row_order=False)
 
 

@@ -14,7 +14,7 @@ from llmprism_tasks.methods.rounds import rounds
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages import timeline as joint
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.breakdown import breakdown
+from llmprism_tasks.stages.placement import placed
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
 from llmprism_tasks.windows import Window
 
@@ -33,8 +33,8 @@ def timeline(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Reconstruct the steps that ended in the window; parameters and results as of the joint method's stage."""
     inside = traffic.inside_jobs(flows, job_members)
-    placed = inside.join(pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other"), on=PAIR)
-    synchronising = traffic.by_endpoint(placed.filter(pl.col("kind") == "dp"))
+    kinds = pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other")
+    synchronising = traffic.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=PAIR))
     if synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
     endpoints = member_steps(synchronising, window, settings.published)
@@ -43,8 +43,8 @@ def timeline(
     )
     together = (endpoints, _advancing(job_steps, ["job_id"], "step"), inside)
     endpoints, job_steps, of_run = (frame.with_columns(run=pl.lit(0)) for frame in together)
-    steps, rows = joint.tables(endpoints, job_steps, of_run, placed, window)
-    return steps, rows, breakdown(placed, steps.drop_nulls("addr"), jobs, job_members, window)
+    own, common = joint.step_spans(endpoints, job_steps, joint.first_flows(of_run, of_run, of_run))
+    return joint.tables(own, common, placed(inside, own, kinds), jobs, job_members, window)
 
 
 def member_steps(synchronising: pl.DataFrame, window: Window, settings: PublishedSettings) -> pl.DataFrame:

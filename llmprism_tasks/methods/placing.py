@@ -1,0 +1,98 @@
+"""Placing: transfers of many series put into the spans of time of those that they belong to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Integers
+
+
+class Series(NamedTuple):
+    """Which transfers belong to which owner: series i holds the transfers `begins[i]` to `ends[i]`.
+
+    Attributes
+    ----------
+    begins, ends, owners : shape (series,); a transfer may be in several series
+    """
+
+    begins: Integers
+    ends: Integers
+    owners: Integers
+
+
+class Spans(NamedTuple):
+    """Spans of time of owners, numbered owner by owner.
+
+    Attributes
+    ----------
+    starts, ends : ns, shape (spans,)
+    by_end : shape (spans,), the numbers of the spans, owner by owner in order of their ends
+    offsets : shape (owners + 1,): owner i has the spans `offsets[i]` to `offsets[i + 1]`
+    """
+
+    starts: Integers
+    ends: Integers
+    by_end: Integers
+    offsets: Integers
+
+
+Numbers = npt.NDArray[np.int32]
+
+
+def placed(starts: Integers, ends: Integers, series: Series, spans: Spans) -> tuple[Integers, Numbers, Numbers]:
+    """Put the transfers of each series into the owner's first span that ends no earlier than they start.
+
+    Parameters
+    ----------
+    starts, ends : ns, shape (transfers,); quickest where each series is in order of the starts
+
+    Returns
+    -------
+    offsets : shape (spans + 1,): span i has the rows `offsets[i]` to `offsets[i + 1]`
+    transfers, of_series : shape (rows,), the transfer and its series; within a span in order of the series, within
+        these of the transfers. What ends before its span begins is left out, or begins after the last one ends.
+    """
+    return _placed(starts, ends, *series, *spans)
+
+
+@compiled
+def _placed(
+    starts: Integers,
+    ends: Integers,
+    begins: Integers,
+    untils: Integers,
+    owners: Integers,
+    span_starts: Integers,
+    span_ends: Integers,
+    by_end: Integers,
+    offsets: Integers,
+) -> tuple[Integers, Numbers, Numbers]:
+    following = np.zeros(span_starts.size + 1, np.int64)
+    transfers, of_series = np.empty(0, np.int32), np.empty(0, np.int32)
+    bounds = following
+    for filling in (False, True):
+        for s in range(owners.size):
+            first, last = offsets[owners[s]], offsets[owners[s] + 1]
+            at = first
+            for i in range(begins[s], untils[s]):
+                if at > first and starts[i] < starts[i - 1]:
+                    at = first
+                while at < last and span_ends[by_end[at]] < starts[i]:
+                    at += 1
+                if at == last or ends[i] <= span_starts[by_end[at]]:
+                    continue
+                span = by_end[at]
+                if filling:
+                    transfers[following[span]], of_series[following[span]] = i, s
+                    following[span] += 1
+                else:
+                    following[span + 1] += 1
+        if not filling:
+            bounds = np.cumsum(following)
+            following = bounds.copy()
+            transfers, of_series = np.empty(bounds[-1], np.int32), np.empty(bounds[-1], np.int32)
+    return bounds, transfers, of_series
