@@ -60,12 +60,12 @@ def prices(
             }
 
 
-def simulated(name: str, seed: int, *faults: Mapping[str, Any]) -> Any:
-    """Simulate a job of `JOBS` for two minutes, with faults from `FAULT_S` on."""
+def simulated(name: str, seed: int, *faults: Mapping[str, Any], since_s: float = FAULT_S) -> Any:
+    """Simulate a job of `JOBS` for two minutes, with faults from a time on."""
     values = dict(JOBS[name])
     fabric = {"hosts": 16, "gpus_per_host": values.pop("gpus_per_host"), "hosts_per_leaf": 4, "spines": 2}
     job = {"name": "priced", "model": "1b", "hidden": 2048, "sequence": 2048, "forward_ms": 40, **values}
-    content = {"fabric": fabric, "jobs": [job], "faults": [{**fault, "start_s": FAULT_S} for fault in faults]}
+    content = {"fabric": fabric, "jobs": [job], "faults": [{**fault, "start_s": since_s} for fault in faults]}
     return simulate(build_scenario(name, content), minutes=2, seed=seed, start_ns=START.start_ns)
 
 
@@ -103,8 +103,8 @@ def evidence_of(tables: Mapping[str, pl.DataFrame]) -> Evidence | None:
     return gather(flows, topology, members, pairs, steps, LAST, Settings())
 
 
-def priced(broken: Any, fault: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the price that the second minute's diagnosis of the fault would have."""
+def priced(broken: Any, fault: Mapping[str, Any], *, severity: float = 0.0) -> dict[str, Any]:
+    """Return the price that the second minute's diagnosis of the fault would have, were it as severe as that."""
     tables = tables_of(broken, LAST)
     evidence = evidence_of(tables)
     if evidence is None:
@@ -117,5 +117,6 @@ def priced(broken: Any, fault: Mapping[str, Any]) -> dict[str, Any]:
         "subject": subject,
         "start_ns": LAST.start_ns,
         "end_ns": LAST.end_ns,
+        "severity": severity,
     }
     return price(evidence, pl.DataFrame([row]), tables["jobs"]).row(0, named=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages.breakdown import account
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.repair import Trouble, repaired
 from llmprism_tasks.stages.step_graph import step_graph
 
@@ -26,6 +26,9 @@ LEAST_STEPS = 2
 PAST_STEPS = 8
 """Healthy steps of the look-back that show what was usual: enough for a median that jitter does not move."""
 
+SEEN = 0.5
+"""Ratio of a trouble's severity that the job's own past must show to tell what is usual; else it is full of it."""
+
 NANOSECONDS = 1e9
 
 
@@ -34,30 +37,44 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
 
     Parameters
     ----------
-    diagnoses : `job_id`, `kind`, `subject_type`, `subject`, `start_ns`, `end_ns`, and whatever else
+    diagnoses : `job_id`, `kind`, `subject_type`, `subject`, `start_ns`, `end_ns`, `severity`, and whatever else
     jobs : the window's: `job_id`, `tp`, `sharded`
     """
     lost, given_back = [], []
-    for job_id, kind, subject_type, subject, start_ns, end_ns in diagnoses.select(
-        "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns"
+    for job_id, kind, subject_type, subject, start_ns, end_ns, severity in diagnoses.select(
+        "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns", "severity"
     ).iter_rows():
         trouble = Trouble(job_id, kind, subject_type, subject, max(start_ns, evidence.window.start_ns), end_ns)
-        lost.append(_silent(trouble, evidence) if kind == "hang" else _lost(trouble, evidence))
-        given_back.append(lost[-1] if kind == "hang" else _at_most(lost[-1], _recoverable(trouble, evidence, jobs)))
+        if kind == "hang":
+            cost = (_silent(trouble, evidence),) * 2
+        else:
+            history = trouble.of_job(evidence.history)
+            hides = slowdown(history, trouble.start_ns, end_ns) < SEEN * severity
+            cost = _agreed(_lost(trouble, evidence), _recoverable(trouble, evidence, jobs, past=not hides), hides=hides)
+        lost.append(cost[0])
+        given_back.append(cost[1])
     return diagnoses.with_columns(
         lost_gpu_s=pl.Series(lost, dtype=pl.Float64), recoverable_gpu_s=pl.Series(given_back, dtype=pl.Float64)
     )
+
+
+def _agreed(lost: float | None, given_back: float | None, *, hides: bool) -> tuple[float | None, float | None]:
+    """Return what was lost and what a repair gives back, which is no more, though the replay may err.
+
+    Parameters
+    ----------
+    hides : whether the trouble has lasted for so long that the look-back does not show the job's usual step any more;
+        peers still show what a repair gives back, and that was lost
+    """
+    if lost is None or given_back is None:
+        return lost, given_back
+    return (max(lost, given_back), given_back) if hides else (lost, min(lost, given_back))
 
 
 def _silent(trouble: Trouble, evidence: Evidence) -> float:
     """Return what silence costs: all of it, for all GPUs of the job."""
     until_ns = min(trouble.end_ns, evidence.window.end_ns)
     return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
-
-
-def _at_most(lost: float | None, given_back: float | None) -> float | None:
-    """Return what a repair gives back, which is no more than was lost, though the replay may err."""
-    return given_back if lost is None or given_back is None else min(lost, given_back)
 
 
 def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
@@ -74,8 +91,13 @@ def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
     return float(longer) / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
-def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame) -> float | None:
-    """Return how much earlier the replay ends with the subject like its peers, times the job's GPUs."""
+def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, past: bool) -> float | None:
+    """Return how much earlier the replay ends with the subject like its peers, times the job's GPUs.
+
+    Parameters
+    ----------
+    past : whether steps before the trouble may show what is usual, beside its peers
+    """
     steps = trouble.of_job(evidence.steps).with_columns(hit=trouble.hit & pl.col("current"))
     numbers = steps.filter("hit")["step_index"].unique().sort()
     if numbers.is_empty():
@@ -83,8 +105,8 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame) -> fl
     flows = trouble.of_job(evidence.flows)
     affordable = MOST_FLOWS * steps["step_index"].n_unique() // max(flows.height, 1) // 2
     chosen = numbers.head(min(max(affordable, LEAST_STEPS), MOST_STEPS))
-    past = _healthy_steps(steps)[: max(affordable, LEAST_STEPS)]
-    known = steps.filter(pl.col("step_index").is_in([*chosen, *past]))
+    healthy_steps = _healthy_steps(steps)[: max(affordable, LEAST_STEPS)] if past else []
+    known = steps.filter(pl.col("step_index").is_in([*chosen, *healthy_steps]))
     members = trouble.of_job(evidence.members).join(evidence.groups, on=["job_id", "addr"], how="left")
     seen = evidence.with_paths(_of_steps(flows, known))
     found = account(seen, known, jobs, members.rename({"component": "dp_group"}))

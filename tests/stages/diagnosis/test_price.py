@@ -23,6 +23,15 @@ def test_the_price_of_a_fault_is_what_it_cost(fault: dict[str, object]) -> None:
     assert row["lost_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
 
 
+def test_what_a_trouble_costs_is_known_though_nothing_else_was_ever_seen() -> None:
+    fault = prices.FAULTS[1]
+    broken = prices.simulated("replicas", SEED, fault, since_s=0.0)
+    true = prices.true_loss(broken, prices.simulated("replicas", SEED))
+    row = prices.priced(broken, fault, severity=0.2)
+    assert row["lost_gpu_s"] == row["recoverable_gpu_s"] == pytest.approx(true, rel=WITHIN)
+    assert prices.priced(broken, fault)["lost_gpu_s"] < 0.5 * true, "its own past shows no better step"
+
+
 def diagnosed(evidence: Evidence, **changed: object) -> dict[str, object]:
     window = evidence.window
     row = {
@@ -32,6 +41,7 @@ def diagnosed(evidence: Evidence, **changed: object) -> dict[str, object]:
         "subject": evidence.members["addr"][0],
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
+        "severity": 0.0,
     }
     jobs = pl.DataFrame({"job_id": [row["job_id"]], "tp": [1], "sharded": [False]})
     return price(evidence, pl.DataFrame([row | changed]), jobs).row(0, named=True)
