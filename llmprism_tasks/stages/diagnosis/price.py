@@ -46,7 +46,7 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
     ).iter_rows():
         trouble = Trouble(job_id, kind, subject_type, subject, max(start_ns, evidence.window.start_ns), end_ns)
         if kind == "hang":
-            cost = (_silent(trouble, evidence),) * 2
+            cost: tuple[float | None, float | None] = (_silent(trouble, evidence),) * 2
         else:
             history = trouble.of_job(evidence.history)
             hides = slowdown(history, trouble.start_ns, end_ns) < SEEN * severity
