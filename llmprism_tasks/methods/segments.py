@@ -28,6 +28,11 @@ def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
     return np.add.reduceat(values, offsets[:-1], dtype=np.int64) if offsets.size > 1 else np.zeros(0, np.int64)
 
 
+def largest(values: Integers, offsets: Integers) -> Integers:
+    """Return the largest number of each segment."""
+    return np.maximum.reduceat(values, offsets[:-1]) if offsets.size > 1 else np.zeros(0, np.int64)
+
+
 def medians(values: Integers, offsets: Integers) -> Floats:
     """Return the median of each segment, which has one row at least."""
     return _medians(values, offsets)

@@ -53,7 +53,7 @@ def by_step(flows: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    flows : bulk flows with `pair` and `step`, in the order of `traffic.numbered`
+    flows : bulk flows with `pair` and `step`, in the order of `traffic.step_by_step`
     """
     pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
     offsets = segments.bounds(pair, step)
@@ -76,7 +76,7 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
 
     Parameters
     ----------
-    flows : bulk flows of pipelines, with `pair` and `step`, in the order of `traffic.numbered`
+    flows : bulk flows of pipelines, with `pair` and `step`, in the order of `traffic.step_by_step`
     pairs : `pair`, `job_id`
     """
     pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))

@@ -58,13 +58,13 @@ def _in_steps(
 ) -> tuple[pl.DataFrame, list[pl.DataFrame], pl.DataFrame]:
     """Return the degrees of jobs, tables by `job_id` of what is measured of them, and the stages of their members."""
     flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "bytes")
-    by_step = figures.by_step(flows)
+    by_step = figures.by_step(traffic.step_by_step(flows))
     piped = traffic.of_pairs(flows, kinds.filter(pl.col("kind") == "pp").select("pair"))
     alone = kinds.join(seen.groups, on="job_id", how="anti")
     laid = degrees.degrees(kinds, seen, lock_step.peers(by_step, alone, job_members))
     measured = [
         figures.durations(division.job_steps),
-        figures.messages(piped, kinds, settings.parallelism),
+        figures.messages(traffic.step_by_step(piped), kinds, settings.parallelism),
         figures.sharded(by_step, kinds, division.periods, settings.parallelism),
         figures.stepping(division.endpoints, job_members),
         figures.evenness(by_step, kinds),

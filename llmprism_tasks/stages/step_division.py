@@ -7,13 +7,18 @@ steps of its sender.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
+from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion, sizes, streams, traffic
+from llmprism_tasks.stages import completion, sizes, traffic
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.windows import Window
+
+AFTER = 2**62
+"""Stands for the step of what was sent after the last one."""
 
 
 def step_division(
@@ -38,22 +43,44 @@ def step_division(
     if division is None:
         return (frames.empty("pair_steps"),)
     endpoints, job_steps = division.endpoints, division.job_steps
-    base = completion.first_indices(endpoints, job_steps)
     ended = endpoints.filter(completion.IN_WINDOW).select("job_id", "step", src_addr="addr")
-    pair = ["job_id", *streams.PAIR]
-    divided = completion.step_of_flows(inside, endpoints, job_steps)
-    is_bulk = pl.col("bytes") > settings.traffic.control_bytes
     pair_steps = (
-        sizes.with_class(divided, settings.rhythm.same_size)
+        _sent(completion.step_of_flows(inside, endpoints, job_steps), settings)
+        .join(traffic.pairs_of(inside, ["job_id", *traffic.PAIR]), on="pair")
         .join(ended, on=["job_id", "src_addr", "step"], how="semi")
-        .join(base, on="job_id")
-        .group_by(*pair, step_index=pl.col("step") - pl.col("base"))
-        .agg(
-            start_ns=pl.col("flow_start_ns").min(),
-            end_ns=pl.min_horizontal(pl.col("flow_end_ns").max(), window.end_ns - 1),
-            flows=pl.len(),
-            bytes=pl.col("bytes").sum(),
-            distinct_sizes=pl.col("size_class").filter(is_bulk).n_unique(),
+        .join(completion.first_indices(endpoints, job_steps), on="job_id")
+        .with_columns(
+            window_start_ns=pl.lit(window.start_ns),
+            step_index=pl.col("step") - pl.col("base"),
+            end_ns=pl.min_horizontal("end_ns", window.end_ns - 1),
         )
     )
-    return (frames.conform(pair_steps.with_columns(window_start_ns=pl.lit(window.start_ns)), "pair_steps"),)
+    return (frames.conform(pair_steps, "pair_steps"),)
+
+
+def _sent(flows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Return what each pair sends in each step: `pair`, `step` (AFTER the last one), `start_ns`, `end_ns`, `flows`,
+    `bytes`, `distinct_sizes`.
+
+    Parameters
+    ----------
+    flows : as `completion.step_of_flows` returns
+    """
+    classed = sizes.with_class(flows.select("pair", "step", *traffic.TIMES), settings.rhythm.same_size)
+    ordered = traffic.step_by_step(classed.with_columns(pl.col("step").fill_null(AFTER)))
+    pair, step, start, end, bytes_, size_class = (ordered[column].to_numpy() for column in ordered.columns)
+    offsets = segments.bounds(pair, step)
+    first, control = offsets[:-1], bytes_ <= settings.traffic.control_bytes
+    all_of_control = int(size_class.max(initial=0)) + 1
+    kinds = segments.distinct(np.where(control, all_of_control, size_class), offsets)
+    return pl.DataFrame(
+        {
+            "pair": pair[first],
+            "step": step[first],
+            "start_ns": start[first],
+            "end_ns": segments.largest(end, offsets),
+            "flows": np.diff(offsets),
+            "bytes": segments.sums(bytes_, offsets),
+            "distinct_sizes": kinds - (segments.sums(control, offsets) > 0),
+        }
+    )

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import answers, pieces, recurrence, segments
+from llmprism_tasks.methods import answers, recurrence, segments
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import RhythmSettings, Settings
+from llmprism_tasks.stages import sizes, traffic
 from llmprism_tasks.stages.streams import PAIR, WHOLE
 
 
@@ -98,15 +99,9 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _records(flows: pl.DataFrame, same_size: float) -> tuple[Records, Integers]:
     """Return the records of pairs step by step, and their places size by size."""
+    flows = traffic.step_by_step(sizes.in_one_piece(flows, same_size))
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
-    early = pieces.begins_next(bytes_, segments.bounds(pair), same_size)
-    if early.any():
-        bytes_ = bytes_ + np.concatenate([[0], np.where(early, bytes_, 0)[:-1]])
-        pair, step, start, bytes_ = (column[~early] for column in (pair, step, start, bytes_))
-    if ((np.diff(step) < 0) & (np.diff(pair) == 0)).any():  # several senders between two hosts, each with its steps
-        order = np.lexsort((step, pair))
-        pair, step, start, bytes_ = (column[order] for column in (pair, step, start, bytes_))
-    found = recurrence.sizes(bytes_, step, segments.bounds(pair), same_size)
+    found = recurrence.sizes(bytes_, step, traffic.starts_of_pairs(flows), same_size)
     return Records(pair, found.classes, step, start, bytes_, found.fresh), found.order
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from handmade import flows, members, messages, settings, topology
+from handmade import WINDOW, flows, members, messages, settings, topology
 
 from llmprism_tasks.stages import traffic
 
@@ -57,6 +57,24 @@ def test_flows_of_a_pair_lie_together_in_the_order_asked_for() -> None:
     runs = ordered.with_columns(run=pl.struct("src_addr", "dst_addr").rle_id())
     assert runs["run"].n_unique() == 3
     assert (runs["flow_start_ns"].diff() > 0).filter(runs["run"].diff() == 0).all()
+
+
+def test_steps_that_overlap_are_put_one_after_the_other() -> None:
+    rows = [(0, 2, 10), (0, 1, 11), (0, 2, 12), (0, 1, 13), (1, 0, 9)]
+    table = pl.DataFrame(rows, schema=["pair", "step", "flow_start_ns"], orient="row")
+    assert traffic.step_by_step(table).rows() == [rows[1], rows[3], rows[0], rows[2], rows[4]]
+    followed = table.filter(pl.col("step") != 1)
+    assert traffic.step_by_step(followed) is followed
+
+
+def test_what_a_pair_sent_in_the_window_is_counted() -> None:
+    kept = settings("traffic", control_bytes=5).traffic
+    inside = traffic.inside_jobs(
+        flows(messages("a", "b", [0, 5, 70_000], 9), messages("a", "b", [6], 2), messages("b", "a", [70_001], 9)),
+        members({"j": {"a": "h", "b": "i"}}),
+    )
+    found = traffic.sent(inside, WINDOW, kept).select("src_addr", "flows", "bytes", "bulk_flows", "bulk_bytes")
+    assert found.rows() == [("a", 3, 20, 2, 18)]
 
 
 def test_every_flow_is_seen_from_both_ends() -> None:
