@@ -15,7 +15,6 @@ import polars as pl
 
 from llmprism_tasks import notifications
 from llmprism_tasks.errors import ContractError, TransientError
-from llmprism_tasks.frames import conform
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -24,8 +23,6 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
-
-READ = {table for stage in STAGES for table in stage.reads}
 
 
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
@@ -67,12 +64,8 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
 
 
-def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+def validate_landed(window: Window, settings: Settings) -> dict[str, int]:
     """Check what was landed, before any stage reads it.
-
-    Parameters
-    ----------
-    warehouse : when it was opened already
 
     Returns
     -------
@@ -82,7 +75,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or _open(settings), window, (*LANDED, "windows"))
+    return _validate(window, settings, (*LANDED, "windows"))
 
 
 def run_stage(
@@ -91,16 +84,14 @@ def run_stage(
     settings: Settings,
     *,
     jobs: Sequence[str] | None = None,
-    warehouse: Warehouse | None = None,
-    held: dict[str, pl.DataFrame] | None = None,
+    flows: pl.DataFrame | None = None,
 ) -> dict[str, int]:
     """Run one stage of the plan for a window: read its tables, derive, replace the window's rows.
 
     Parameters
     ----------
     jobs : only these jobs of the window, if the plan has the stage `per_job`; the others' rows stay as they are
-    warehouse : when it was opened already
-    held : tables that need not be read, as `derive_tables` keeps them; what the stage writes is added
+    flows : those of the window and its look-back, when they are at hand and need not be read
 
     Returns
     -------
@@ -113,26 +104,20 @@ def run_stage(
             expected="a stage that the plan has as per_job",
             todo="Run it for the whole window.",
         )
-    warehouse = warehouse or _open(settings)
-    began_ns = time.monotonic_ns()
-    held = {} if held is None else held
-    held |= _read(warehouse, [table for table in stage.reads if table not in held], window, settings, jobs)
-    frames = {table: held[table] for table in stage.reads}
+    warehouse = _open(settings)
+    began = time.monotonic_ns()
+    held = {} if flows is None else {"flows": flows}
+    frames = {
+        table: held[table] if table in held else _read(warehouse, table, window, settings, jobs)
+        for table in stage.reads
+    }
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
-    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs, stage=name, began_ns=began_ns)
-    held |= {table: conform(frame, table) for table, frame in written.items() if table in READ}
+    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs)
+    store.record_window(warehouse, window, status="running", stage=name, elapsed_ns=time.monotonic_ns() - began)
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows
-
-
-def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> None:
-    """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again."""
-    warehouse = warehouse or _open(settings)
-    held: dict[str, pl.DataFrame] = {}
-    for stage in STAGES:
-        run_stage(stage.name, window, settings, warehouse=warehouse, held=held)
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
@@ -159,25 +144,21 @@ def job_batches(window: Window, settings: Settings) -> list[list[str]]:
     return batches
 
 
-def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Check what the stages wrote; takes, returns and raises what `validate_landed` does."""
-    return _validate(warehouse or _open(settings), window, DERIVED)
+def validate_results(window: Window, settings: Settings) -> dict[str, int]:
+    """Check what the stages wrote; returns and raises as `validate_landed` does."""
+    return _validate(window, settings, DERIVED)
 
 
-def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+def finish(window: Window, settings: Settings) -> dict[str, int]:
     """Mark a window as done.
-
-    Parameters
-    ----------
-    warehouse : when it was opened already
 
     Returns
     -------
     how many `diagnoses` it ended with
     """
-    warehouse = warehouse or _open(settings)
+    warehouse = _open(settings)
     store.record_window(warehouse, window, status="done")
-    return {"diagnoses": store.read(warehouse, "diagnoses", window, columns=["kind"]).height}
+    return {"diagnoses": store.read(warehouse, "diagnoses", window).height}
 
 
 def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
@@ -266,11 +247,12 @@ def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
 
 def _derive(window: Window, settings: Settings) -> None:
     """Take a landed window to its end."""
-    warehouse = _open(settings)
-    validate_landed(window, settings, warehouse=warehouse)
-    derive_tables(window, settings, warehouse=warehouse)
-    validate_results(window, settings, warehouse=warehouse)
-    finish(window, settings, warehouse=warehouse)
+    validate_landed(window, settings)
+    flows = _read(_open(settings), "flows", window, settings, None)
+    for stage in STAGES:
+        run_stage(stage.name, window, settings, flows=flows)
+    validate_results(window, settings)
+    finish(window, settings)
     call_out(window, settings, now_ns=time.time_ns())
 
 
@@ -293,13 +275,13 @@ def _open(settings: Settings) -> Warehouse:
 
 
 def _read(
-    warehouse: Warehouse, tables: Sequence[str], window: Window, settings: Settings, jobs: Sequence[str] | None
-) -> dict[str, pl.DataFrame]:
-    """Read a stage's tables as the plan promises them: flows with look-back, the topology whole."""
-    lookback = window.lookback(settings.window.lookback_windows)
-    spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
-    topology = {"topology": read_topology(settings.places.topology)} if "topology" in tables else {}
-    return store.read_each(warehouse, spans, jobs=jobs) | topology
+    warehouse: Warehouse, table: str, window: Window, settings: Settings, jobs: Sequence[str] | None
+) -> pl.DataFrame:
+    """Read one of a stage's tables as the plan promises it: flows with look-back, the topology whole."""
+    if table == "topology":
+        return read_topology(settings.places.topology)
+    span = window.lookback(settings.window.lookback_windows) if table == "flows" else window
+    return store.read(warehouse, table, span, jobs=jobs)
 
 
 def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
@@ -308,10 +290,11 @@ def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.Dat
     return function
 
 
-def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> dict[str, int]:
+def _validate(window: Window, settings: Settings, tables: Sequence[str]) -> dict[str, int]:
     """Run the suites of some tables; stop the window when a critical expectation is broken."""
     from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy and Great Expectations, for this task only
 
+    warehouse = _open(settings)
     results = validation.validate(warehouse, window, tables)
     stopping = validation.stopping_error(window, results)
     if stopping is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import RecognitionSettings, Settings
@@ -82,7 +81,7 @@ def _as_they_were(
         left = site
         while not left.is_empty():
             moment = Window(int(left["last_ns"].max()) + 1 - window.length_ns, window.length_ns)  # type: ignore[arg-type]
-            mine = traffic.of_pairs(bulk, left.select("pair"))
+            mine = bulk.join(left.select(PAIR), on=PAIR, how="semi")
             then, their = recognise(_in_windows_of(mine, moment), moment)
             yield then, their, mine
             known = their["addr"].implode()
@@ -97,15 +96,10 @@ def _silent_pairs(
 
     Returns
     -------
-    sorted: `pair`, `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters
-    that share hosts, as the rails of a job do)
+    sorted: `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters that
+    share hosts, as the rails of a job do)
     """
-    bulk = traffic.in_order(bulk)
-    sizes, ends = (bulk[column].to_numpy() for column in ("bytes", "flow_end_ns"))
-    first = traffic.starts_of_pairs(bulk)[:-1]
-    pairs = traffic.pairs_of(bulk, PAIR).with_columns(
-        bytes=np.add.reduceat(sizes, first), last_ns=np.maximum.reduceat(ends, first)
-    )
+    pairs = bulk.group_by(PAIR).agg(pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
     largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
     heavy = pairs.filter(pl.col("bytes") >= settings.negligible * largest)
     clustered = heavy.join(links.components(heavy, heavy), left_on="src_addr", right_on="addr")
@@ -118,7 +112,7 @@ def _silent_pairs(
     sites = links.components(joined, joined).rename({"cluster": "site"})
     return (
         silent.join(sites, left_on="src_addr", right_on="addr")
-        .select("pair", *PAIR, "last_ns", "cluster", "site")
+        .select(*PAIR, "last_ns", "cluster", "site")
         .sort("site", *PAIR)
     )
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks.methods.gaps import busy_parts
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.arranged import stretches
 from llmprism_tasks.stages.cut_off import CutOff, cut_off
 from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
@@ -112,22 +114,33 @@ def _least_ns(settings: Settings) -> int:
 
 def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
     """Yield the gaps between a job's flows that are long, and longer than any before."""
-    parts = (
-        bulk.group_by("job_id", part=pl.col("flow_start_ns") // PART_NS)
-        .agg(first_ns=pl.col("flow_start_ns").min(), last_ns=pl.col("flow_end_ns").max())
-        .sort("job_id", "part")
+    gaps = (
+        _parts(bulk)
+        .select(
+            "job_id",
+            since_ns=pl.col("last_ns").cum_max().over("job_id"),
+            back_ns=pl.col("first_ns").shift(-1).over("job_id"),
+        )
+        .with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
     )
-    gaps = parts.select(
-        "job_id",
-        since_ns=pl.col("last_ns").cum_max().over("job_id"),
-        back_ns=pl.col("first_ns").shift(-1).over("job_id"),
-    ).with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
     long = gaps.with_columns(longest_ns=longest).filter(
         pl.col("length") > pl.col("longest_ns") + _least_ns(settings),
         pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns),
     )
     return (Gap(**row) for row in long.drop("length").iter_rows(named=True))
+
+
+def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return of each second of each job with any flows `first_ns`, when the first starts, and `last_ns`, when the last
+    ends; sorted by `job_id` and time."""
+    bulk, pairs, offsets = stretches(bulk, "job_id")
+    jobs = pairs.select("job_id").unique().sort("job_id")
+    numbered = pairs.join(jobs.with_row_index("job"), on="job_id", maintain_order="left")
+    job, first, last = busy_parts(
+        bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy(), offsets, numbered["job"].to_numpy(), PART_NS
+    )
+    return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
 
 
 def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.DataFrame, window: Window) -> Silence:

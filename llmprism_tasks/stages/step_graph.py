@@ -59,19 +59,20 @@ def step_graph(found: Account) -> StepGraph:
     Times are ns since the epoch; floats hold them to some 100 ns.
     """
     parts = found.parts.with_columns(nic=pl.struct("job_id", "addr").rank("dense"))
-    exchanges = found.exchanged.with_row_index("exchange").join(
+    exchanges = found.exchanged.with_columns(exchange=pl.int_range(pl.len())).join(
         parts.select("part", "nic", "step_index", "step_start_ns"), on="part", maintain_order="left"
     )
     messages = _in_exchanges(found.messages.filter(pl.col("kind") != "dp"), exchanges, "start_ns")
     rounds = _in_exchanges(found.blocks, exchanges, "start_ns")
-    operations = _operations(found, exchanges, messages, rounds)
-    edges = pl.concat(
-        [
-            *_exchange_edges(exchanges, messages, rounds),
-            *_norm_edges(found, exchanges, rounds),
-        ]
-    )
-    return _ordered(operations, edges)
+    sent, synced = _sent(messages), _synced(rounds)
+    operations = pl.concat([_work(found, exchanges), sent, synced, _done(exchanges)], how="diagonal_relaxed")
+    # Operations are named by their rows: work and what is done by its exchange, after others by their place in theirs.
+    first_round = exchanges.height + sent.height
+    named = exchanges.with_columns(done=pl.col("exchange") + first_round + synced.height)
+    messages = _named(messages, sent, exchanges.height, named, "flow")
+    rounds = _named(rounds, synced, first_round, named, "group", "round")
+    edges = [*_exchange_edges(named, messages, rounds), *_norm_edges(found, named, rounds)]
+    return _ordered(operations, pl.concat(edges))
 
 
 def _in_exchanges(rows: pl.DataFrame, exchanges: pl.DataFrame, time: str) -> pl.DataFrame:
@@ -82,69 +83,73 @@ def _in_exchanges(rows: pl.DataFrame, exchanges: pl.DataFrame, time: str) -> pl.
     )
 
 
-def _name(kind: int, first: str, second: str | None = None) -> pl.Expr:
-    """Name an operation, for edges to refer to."""
-    number = pl.col(second).cast(pl.Int64) if second else pl.lit(-1, dtype=pl.Int64)
-    return pl.struct(kind=pl.lit(kind), first=pl.col(first).cast(pl.Int64), second=number)
-
-
-def _operations(found: Account, exchanges: pl.DataFrame, messages: pl.DataFrame, rounds: pl.DataFrame) -> pl.DataFrame:
-    """Return all operations with `name`, and `time_ns` and `kind` to sort them by."""
+def _work(found: Account, exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Return the work before each exchange."""
     worked = found.gaps.select(
         "part", "took", "order", start_ns="end_ns", duration_ns="compute_ns", begun_ns="start_ns"
     )
-    first = found.blocks.select("part", "start_ns", "first_ns")
+    first = found.blocks.select("part", "start_ns", "first_ns").unique(["part", "start_ns"], keep="first")
     linked = (pl.col("step_index") - pl.col("step_index").shift().over("nic")).is_in([0, 1]).fill_null(value=False)
     begun = exchanges.with_columns(linked=linked)
     for known in (worked, first):
-        begun = begun.join(known, on=["part", "start_ns"], how="left")
-    work = begun.select(
+        begun = begun.join(known, on=["part", "start_ns"], how="left", maintain_order="left")
+    return begun.select(
         "part",
         "took",
         "order",
-        name=_name(WORK, "exchange"),
         kind=pl.lit(WORK),
         time_ns="start_ns",
         duration_ns=pl.col("duration_ns").fill_null(0),
         first_ns=pl.col("first_ns") - pl.col("begun_ns"),
         earliest_ns=pl.when(~pl.col("linked")).then("step_start_ns"),
     )
-    done = exchanges.select(
-        name=_name(DONE, "exchange"), kind=pl.lit(DONE), time_ns="end_ns", duration_ns=pl.lit(0), part="part"
-    )
+
+
+def _sent(messages: pl.DataFrame) -> pl.DataFrame:
+    """Return the messages; one moves once both of its ends are there."""
     moved = messages.group_by("flow").agg(
         time_ns=pl.col("start_ns").max(), duration_ns=pl.col("end_ns").max() - pl.col("start_ns").max()
     )
-    sent = moved.select("flow", "time_ns", "duration_ns", name=_name(MESSAGE, "flow"), kind=pl.lit(MESSAGE))
+    return moved.sort("flow").with_columns(kind=pl.lit(MESSAGE))
+
+
+def _synced(rounds: pl.DataFrame) -> pl.DataFrame:
+    """Return the rounds of synchronisation; one begins once all of the group's members are there."""
     together = rounds.group_by("group", "round").agg(
         time_ns=pl.col("begin_ns").max(),
         duration_ns=pl.col("end_ns").max() - pl.col("begin_ns").max(),
     )
-    synced = together.select(
-        "group", "round", "time_ns", "duration_ns", name=_name(ROUND, "group", "round"), kind=pl.lit(ROUND)
-    )
-    return pl.concat([work, done, sent, synced], how="diagonal_relaxed")
+    return together.sort("group", "round").with_columns(kind=pl.lit(ROUND))
+
+
+def _done(exchanges: pl.DataFrame) -> pl.DataFrame:
+    """Return when exchanges are over."""
+    return exchanges.select("part", time_ns="end_ns", kind=pl.lit(DONE), duration_ns=pl.lit(0))
+
+
+def _named(
+    rows: pl.DataFrame, operations: pl.DataFrame, first: int, exchanges: pl.DataFrame, *key: str
+) -> pl.DataFrame:
+    """Add to each row its operation's `name`, and the exchange that it is in and when that is `done`."""
+    names = operations.select(*key, name=pl.int_range(pl.len()) + first)
+    return rows.join(names, on=key).join(exchanges.select("exchange", "done"), on="exchange")
 
 
 def _exchange_edges(exchanges: pl.DataFrame, messages: pl.DataFrame, rounds: pl.DataFrame) -> list[pl.DataFrame]:
     """Return `name` and `waits_for` of what happens in and between exchanges."""
-    before = pl.col("exchange").shift().over("nic")
     near = (pl.col("step_index") - pl.col("step_index").shift().over("nic")).is_in([0, 1])
-    following = exchanges.with_columns(before=before).filter(near)
-    in_order = messages.select("exchange", "flow", "start_ns", "end_ns")
-    earlier = in_order.select("exchange", "end_ns", follows="flow").sort("end_ns")
+    following = exchanges.with_columns(before=pl.col("done").shift().over("nic")).filter(near)
+    in_order = messages.select("exchange", "name", "start_ns", "end_ns")
+    earlier = in_order.select("exchange", "end_ns", follows="name").sort("end_ns")
     after = in_order.sort("start_ns").join_asof(
         earlier, left_on="start_ns", right_on="end_ns", by="exchange", strategy="backward", check_sortedness=False
     )
-    first = after.filter(pl.col("follows").is_null())
-    later = after.drop_nulls("follows")
     return [
-        following.select(name=_name(WORK, "exchange"), waits_for=_name(DONE, "before")),
-        first.select(name=_name(MESSAGE, "flow"), waits_for=_name(WORK, "exchange")),
-        later.select(name=_name(MESSAGE, "flow"), waits_for=_name(MESSAGE, "follows")),
-        messages.select(name=_name(DONE, "exchange"), waits_for=_name(MESSAGE, "flow")),
-        rounds.select(name=_name(ROUND, "group", "round"), waits_for=_name(WORK, "exchange")),
-        rounds.select(name=_name(DONE, "exchange"), waits_for=_name(ROUND, "group", "round")),
+        following.select(name="exchange", waits_for="before"),
+        after.select("name", waits_for=pl.coalesce("follows", "exchange")),
+        messages.select(name="done", waits_for="name"),
+        rounds.select("name", waits_for="exchange"),
+        rounds.select(name="done", waits_for="name"),
     ]
 
 
@@ -156,22 +161,20 @@ def _norm_edges(found: Account, exchanges: pl.DataFrame, rounds: pl.DataFrame) -
     waiting = (
         updates.select("exchange", "part")
         .join(steps, on="part")
-        .join(reduced.select("group", "round", *JOB_STEP).unique(), on=JOB_STEP)
+        .join(reduced.select("name", *JOB_STEP).unique(), on=JOB_STEP)
     )
-    return [waiting.select(name=_name(WORK, "exchange"), waits_for=_name(ROUND, "group", "round"))]
+    return [waiting.select(name="exchange", waits_for="name")]
 
 
 def _ordered(operations: pl.DataFrame, edges: pl.DataFrame) -> StepGraph:
     """Put operations in order of time, which is topological, and edges in the form of `finish`."""
-    ordered = operations.sort("time_ns", "kind", "name").with_row_index("position")
-    place = ordered.select("name", pl.col("position").cast(pl.Int64))
-    known = (
-        edges.join(place, on="name")
-        .join(place.rename({"name": "waits_for", "position": "before"}), on="waits_for")
-        .filter(pl.col("before") < pl.col("position"))
-        .unique(["position", "before"])
-        .sort("position", "before")
-    )
-    counts = np.bincount(known["position"].to_numpy(), minlength=ordered.height)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return StepGraph(ordered, offsets, known["before"].to_numpy().astype(np.int64))
+    order = np.argsort(operations["time_ns"].to_numpy(), kind="stable")
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    position, before = (place[edges[name].to_numpy()] for name in ("name", "waits_for"))
+    known = before < position
+    links = np.sort(position[known] * order.size + before[known])
+    links = links[np.diff(links, prepend=-1) > 0]
+    position, before = np.divmod(links, max(order.size, 1))
+    offsets = np.searchsorted(position, np.arange(order.size + 1))
+    return StepGraph(operations[order].with_row_index("position"), offsets, before)

@@ -65,6 +65,6 @@ def diagnosis(
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
     if evidence is None:
         return (frames.empty("diagnoses"),)
-    found = [find(evidence, settings.diagnosis) for find in TROUBLES]
+    found = [evidence.once(find, settings.diagnosis) for find in TROUBLES]
     rows = price(evidence, assembled(pl.concat(found), evidence, settings), jobs)
     return (frames.conform(rows.with_columns(window_start_ns=pl.lit(window.start_ns)), "diagnoses"),)

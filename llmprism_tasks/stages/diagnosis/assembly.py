@@ -38,16 +38,20 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
     -------
     those that no other explains, with `rank` and `evidence_sql`, the worst first
     """
+    nothing = pl.DataFrame(schema=ROW | {"rank": pl.Int32, "evidence_sql": pl.String})
+    if found.is_empty():
+        return nothing
     hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
     rows = ranked(unexplained(one_cause_each(found.to_dicts(), hosts)))
-    begins = dict(evidence.flows.group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
+    of_jobs = evidence.flows.filter(pl.col("job_id").is_in(found["job_id"].unique().implode()))
+    begins = dict(of_jobs.group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
     for row in rows:
         window, since_ns = evidence.window, begins.get(row["job_id"])
         if since_ns is None:  # a job that is silent has its pairs in the window in which it still sent
             window = Window.containing(row["start_ns"], window.length_ns)
             since_ns = window.lookback(settings.window.lookback_windows).start_ns
         row["evidence_sql"] = proof.query(row, since_ns, window, settings)
-    return pl.DataFrame(rows, schema=ROW | {"rank": pl.Int32, "evidence_sql": pl.String})
+    return pl.DataFrame(rows, schema=nothing.schema)
 
 
 def one_cause_each(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import polars as pl
 
-from llmprism_tasks.settings import Settings
+from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.groups import gradient_groups
@@ -47,6 +47,9 @@ ENOUGH = 12
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
 
+Finder = Callable[["Evidence", DiagnosisSettings], pl.DataFrame]
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Frames that the kinds of trouble share.
@@ -75,6 +78,16 @@ class Evidence:
     silences: Sequence[Silence] = ()
     storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
     paths: pl.Series | None = None
+
+    def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
+        """Return what is found in this evidence; several kinds of trouble may ask for it."""
+        if (find, settings) not in self._found:
+            self._found[find, settings] = find(self, settings)
+        return self._found[find, settings]
+
+    @cached_property
+    def _found(self) -> dict[tuple[Finder, DiagnosisSettings], pl.DataFrame]:
+        return {}
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
         """Add to some of the flows their `switch_path`; to carry it with all of them would cost more than the rest."""

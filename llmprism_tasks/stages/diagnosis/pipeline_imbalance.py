@@ -40,7 +40,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .filter(pl.col("loss") == pl.col("loss").max().over("job_id"))
     )
-    blamed = slow_nics(evidence, settings).select("job_id").unique()
+    blamed = evidence.once(slow_nics, settings).select("job_id").unique()
     stages_of = dict(stages.group_by("job_id").agg(pl.col("pp_stage").unique().sort()).iter_rows())
     rows = found.join(blamed, on="job_id", how="anti").sort(STAGE).iter_rows(named=True)
     return pl.DataFrame([_row(row, stages_of[row["job_id"]]) for row in rows], schema=ROW)

@@ -7,6 +7,7 @@ from before. Both replays err alike, so their difference counts, not the one to 
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.stages.breakdown import account
@@ -129,13 +130,10 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, pa
 def _of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Leave out the flows that start in none of the steps, whoever's they are."""
     spans = steps.group_by("step_index").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("start_ns")
-    until = spans.select("start_ns", until_ns=pl.col("end_ns").cum_max())
-    return (
-        flows.sort("flow_start_ns")
-        .join_asof(until, left_on="flow_start_ns", right_on="start_ns", strategy="backward")
-        .filter(pl.col("flow_start_ns") < pl.col("until_ns"))
-        .drop("start_ns", "until_ns")
-    )
+    starts, until = spans["start_ns"].to_numpy(), np.maximum.accumulate(spans["end_ns"].to_numpy())
+    begins = flows["flow_start_ns"].to_numpy()
+    step = np.searchsorted(starts, begins, side="right") - 1
+    return flows.filter(pl.Series((step >= 0) & (begins < until[step])))
 
 
 def _healthy_steps(steps: pl.DataFrame) -> list[int]:

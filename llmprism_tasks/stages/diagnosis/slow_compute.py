@@ -38,7 +38,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind is
     `straggler` where it explains less than half, or where a transfer that begins late has two ends to blame.
     """
-    suspects = slow_nics(evidence, settings)
+    suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
         return pl.DataFrame(schema=ROW)
     suspects, undecided = _not_waiting(suspects, evidence)

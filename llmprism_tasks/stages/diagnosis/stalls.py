@@ -24,7 +24,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     are longer for it; `score` the loss over the least that counts; `confidence` the share of the long steps' excess
     that who is late explains.
     """
-    steps = _latest(evidence).join(slow_nics(evidence, settings).select(JOB).unique(), on=JOB, how="anti")
+    steps = _latest(evidence).join(evidence.once(slow_nics, settings).select(JOB).unique(), on=JOB, how="anti")
     found = []
     for (job_id,), mine in steps.group_by(JOB, maintain_order=True):
         row = _stalled(str(job_id), mine, settings) or _uneven(str(job_id), mine, settings)

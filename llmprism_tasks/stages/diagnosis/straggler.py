@@ -14,7 +14,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     What is known to take most of what the job loses explains it: assembly leaves these rows out then.
     """
-    slower = cross_step.find(evidence, settings)
+    slower = evidence.once(cross_step.find, settings)
     return slower.with_columns(
         kind=pl.lit("straggler"),
         explanation=pl.format(
