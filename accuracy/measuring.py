@@ -13,7 +13,6 @@ from accuracy.runs import version
 from llmprism_tasks import pipeline
 from llmprism_tasks.evaluation import TABLES, Scores, evaluate
 from llmprism_tasks.evaluation.steps import duration_errors
-from llmprism_tasks.plan import STAGES
 from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate
 from llmprism_tasks.sources.truth import read_truth
@@ -61,8 +60,7 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
     length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
-        for stage in STAGES:
-            pipeline.run_stage(stage.name, window, settings)
+        pipeline.derive_tables(window, settings, warehouse=opened)
     cpu_s = time.process_time() - began
     found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
     return {**_plain(evaluate(found, read_truth(str(folder / "truth")))), "version": version(), "cpu_s": cpu_s}

@@ -18,6 +18,7 @@ from bench.minutes import Platform, simulated
 from bench.page import write_page
 from bench.platforms import MIXES, SIZES
 from bench.processes import ProcessFailed, python
+from demo.local_airflow import LocalAirflowError
 
 LARGEST_PUBLISHED = 8_192
 """GPUs up to which the plain published method is run: it takes more than a gigabyte for a million flow records."""
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             for file in write_page(arguments.out):
                 _say(f"Written: {file}")
-    except ProcessFailed as error:
+    except (ProcessFailed, LocalAirflowError) as error:
         _say(str(error))
         return 1
     return 0

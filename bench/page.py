@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,11 @@ def _airflow(results: Sequence[Result]) -> Iterator[str]:
         ),
         rows,
     )
+    for one in results:
+        names = dict.fromkeys(name for each in one["runs"] for name in each["tasks_s"])
+        tasks = [(name, statistics.median(each["tasks_s"].get(name, 0.0) for each in one["runs"])) for name in names]
+        said = ", ".join(f"`{name}` {seconds:.1f}" for name, seconds in tasks)
+        yield f"Tasks at {one['gpus']:,} GPUs, median seconds from start to end: {said}."
     yield (
         "Scheduled minutes of a real Airflow (SQLite, LocalExecutor), whose flows appear as each minute ends; three "
         "simulated minutes come again and again, their steps going on. All windows have their whole look-back. *Run "

@@ -150,7 +150,7 @@ def _spent(airflow: LocalAirflow, row: Mapping[str, Any], folder: Path) -> Figur
     `working_s`, `between_s` : from then to the diagnoses, while at least one task ran, and while none did
     `written_s` : from the window's end to the diagnoses, the sum of these
     `computing_s` : what the stages took by themselves, as the table `windows` has it
-    `tasks` : how many there were
+    `tasks_s` : of each task, in their order, the time it ran; of one that was mapped, the longest
     """
     end = moment(row["data_interval_end"])
     tasks = airflow.ask(f"dags/{DAG}/dagRuns/{row['dag_run_id']}/taskInstances?limit=1000")["task_instances"]
@@ -166,8 +166,16 @@ def _spent(airflow: LocalAirflow, row: Mapping[str, Any], folder: Path) -> Figur
         "between_s": (written - created).total_seconds() - working_s,
         "written_s": (written - end).total_seconds(),
         "computing_s": _computing_s(folder, _start_ns(row)),
-        "tasks": len(tasks),
+        "tasks_s": _each(done),
     }
+
+
+def _each(tasks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    longest: dict[str, float] = {}
+    for task in sorted(tasks, key=lambda task: moment(task["end_date"])):
+        took_s = (moment(task["end_date"]) - moment(task["start_date"])).total_seconds()
+        longest[task["task_id"]] = max(longest.get(task["task_id"], 0.0), took_s)
+    return longest
 
 
 def _together(tasks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, datetime]]:

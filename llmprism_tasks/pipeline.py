@@ -15,6 +15,7 @@ import polars as pl
 
 from llmprism_tasks import notifications
 from llmprism_tasks.errors import ContractError, TransientError
+from llmprism_tasks.frames import conform
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -23,6 +24,8 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
+
+READ = {table for stage in STAGES for table in stage.reads}
 
 
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
@@ -64,8 +67,12 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
 
 
-def validate_landed(window: Window, settings: Settings) -> dict[str, int]:
+def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
     """Check what was landed, before any stage reads it.
+
+    Parameters
+    ----------
+    warehouse : when it was opened already
 
     Returns
     -------
@@ -75,7 +82,7 @@ def validate_landed(window: Window, settings: Settings) -> dict[str, int]:
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(window, settings, (*LANDED, "windows"))
+    return _validate(warehouse or _open(settings), window, (*LANDED, "windows"))
 
 
 def run_stage(
@@ -84,14 +91,16 @@ def run_stage(
     settings: Settings,
     *,
     jobs: Sequence[str] | None = None,
-    flows: pl.DataFrame | None = None,
+    warehouse: Warehouse | None = None,
+    held: dict[str, pl.DataFrame] | None = None,
 ) -> dict[str, int]:
     """Run one stage of the plan for a window: read its tables, derive, replace the window's rows.
 
     Parameters
     ----------
     jobs : only these jobs of the window, if the plan has the stage `per_job`; the others' rows stay as they are
-    flows : those of the window and its look-back, when they are at hand and need not be read
+    warehouse : when it was opened already
+    held : tables that need not be read, as `derive_tables` keeps them; what the stage writes is added
 
     Returns
     -------
@@ -104,20 +113,26 @@ def run_stage(
             expected="a stage that the plan has as per_job",
             todo="Run it for the whole window.",
         )
-    warehouse = _open(settings)
-    began = time.monotonic_ns()
-    held = {} if flows is None else {"flows": flows}
-    frames = {
-        table: held[table] if table in held else _read(warehouse, table, window, settings, jobs)
-        for table in stage.reads
-    }
+    warehouse = warehouse or _open(settings)
+    began_ns = time.monotonic_ns()
+    held = {} if held is None else held
+    held |= _read(warehouse, [table for table in stage.reads if table not in held], window, settings, jobs)
+    frames = {table: held[table] for table in stage.reads}
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
-    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs)
-    store.record_window(warehouse, window, status="running", stage=name, elapsed_ns=time.monotonic_ns() - began)
+    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs, stage=name, began_ns=began_ns)
+    held |= {table: conform(frame, table) for table, frame in written.items() if table in READ}
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows
+
+
+def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> None:
+    """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again."""
+    warehouse = warehouse or _open(settings)
+    held: dict[str, pl.DataFrame] = {}
+    for stage in STAGES:
+        run_stage(stage.name, window, settings, warehouse=warehouse, held=held)
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
@@ -144,21 +159,25 @@ def job_batches(window: Window, settings: Settings) -> list[list[str]]:
     return batches
 
 
-def validate_results(window: Window, settings: Settings) -> dict[str, int]:
-    """Check what the stages wrote; returns and raises as `validate_landed` does."""
-    return _validate(window, settings, DERIVED)
+def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+    """Check what the stages wrote; takes, returns and raises what `validate_landed` does."""
+    return _validate(warehouse or _open(settings), window, DERIVED)
 
 
-def finish(window: Window, settings: Settings) -> dict[str, int]:
+def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
     """Mark a window as done.
+
+    Parameters
+    ----------
+    warehouse : when it was opened already
 
     Returns
     -------
     how many `diagnoses` it ended with
     """
-    warehouse = _open(settings)
+    warehouse = warehouse or _open(settings)
     store.record_window(warehouse, window, status="done")
-    return {"diagnoses": store.read(warehouse, "diagnoses", window).height}
+    return {"diagnoses": store.read(warehouse, "diagnoses", window, columns=["kind"]).height}
 
 
 def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
@@ -247,12 +266,11 @@ def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
 
 def _derive(window: Window, settings: Settings) -> None:
     """Take a landed window to its end."""
-    validate_landed(window, settings)
-    flows = _read(_open(settings), "flows", window, settings, None)
-    for stage in STAGES:
-        run_stage(stage.name, window, settings, flows=flows)
-    validate_results(window, settings)
-    finish(window, settings)
+    warehouse = _open(settings)
+    validate_landed(window, settings, warehouse=warehouse)
+    derive_tables(window, settings, warehouse=warehouse)
+    validate_results(window, settings, warehouse=warehouse)
+    finish(window, settings, warehouse=warehouse)
     call_out(window, settings, now_ns=time.time_ns())
 
 
@@ -275,13 +293,13 @@ def _open(settings: Settings) -> Warehouse:
 
 
 def _read(
-    warehouse: Warehouse, table: str, window: Window, settings: Settings, jobs: Sequence[str] | None
-) -> pl.DataFrame:
-    """Read one of a stage's tables as the plan promises it: flows with look-back, the topology whole."""
-    if table == "topology":
-        return read_topology(settings.places.topology)
-    span = window.lookback(settings.window.lookback_windows) if table == "flows" else window
-    return store.read(warehouse, table, span, jobs=jobs)
+    warehouse: Warehouse, tables: Sequence[str], window: Window, settings: Settings, jobs: Sequence[str] | None
+) -> dict[str, pl.DataFrame]:
+    """Read a stage's tables as the plan promises them: flows with look-back, the topology whole."""
+    lookback = window.lookback(settings.window.lookback_windows)
+    spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
+    topology = {"topology": read_topology(settings.places.topology)} if "topology" in tables else {}
+    return store.read_each(warehouse, spans, jobs=jobs) | topology
 
 
 def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
@@ -290,11 +308,10 @@ def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.Dat
     return function
 
 
-def _validate(window: Window, settings: Settings, tables: Sequence[str]) -> dict[str, int]:
+def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> dict[str, int]:
     """Run the suites of some tables; stop the window when a critical expectation is broken."""
     from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy and Great Expectations, for this task only
 
-    warehouse = _open(settings)
     results = validation.validate(warehouse, window, tables)
     stopping = validation.stopping_error(window, results)
     if stopping is not None:

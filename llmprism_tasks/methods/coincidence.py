@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Integers
 
 
 def together(
@@ -26,11 +27,19 @@ def together(
 
 
 def _met(starts: Integers, others: Integers, tolerance: float, sizes: Integers) -> float:
-    after = np.searchsorted(others, starts)
-    apart: Floats = np.minimum(
-        np.abs(others[np.minimum(after, others.size - 1)] - starts), np.abs(starts - others[np.maximum(after - 1, 0)])
-    ).astype(np.float64)
-    return float(np.average(apart <= tolerance, weights=sizes))
+    return float(_bytes_met(starts, others, float(tolerance), sizes) / sizes.sum())
+
+
+@compiled
+def _bytes_met(starts: Integers, others: Integers, tolerance: float, sizes: Integers) -> int:
+    met, after = 0, 0
+    for i in range(starts.size):
+        while after < others.size and others[after] < starts[i]:
+            after += 1
+        near = after < others.size and others[after] - starts[i] <= tolerance
+        if near or (after > 0 and starts[i] - others[after - 1] <= tolerance):
+            met += sizes[i]
+    return met
 
 
 def _reach(starts: Integers, tolerance: float) -> float:

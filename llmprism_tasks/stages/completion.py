@@ -9,9 +9,10 @@ be one has its step in the next window, with the rest of the job.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import totals
+from llmprism_tasks.methods import following, totals
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.traffic import PAIR
@@ -138,17 +139,28 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
     -------
     flows with `step`, NULL for those after the last step
     """
-    ordered = flows.sort("flow_start_ns")
-    own = endpoints.select("job_id", "end_ns", "step", src_addr="addr").sort("end_ns")
-    common = jobs.select("job_id", "end_ns", "step").sort("end_ns")
-    silent = ~pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
-    joined = [
-        ordered.filter(chosen).join_asof(
-            steps, left_on="flow_start_ns", right_on="end_ns", by=by, strategy="forward", check_sortedness=False
-        )
-        for chosen, steps, by in ((~silent, own, ["job_id", "src_addr"]), (silent, common, ["job_id"]))
-    ]
-    return pl.concat(joined).drop("end_ns")
+    flows = traffic.in_order(flows)
+    offsets = traffic.starts_of_pairs(flows)
+    common = jobs.select("job_id", pl.lit(None, pl.String).alias("addr"), "end_ns", "step")
+    steps = pl.concat([endpoints.select(common.columns), common]).sort(common.columns)
+    place = pl.int_range(pl.len())
+    spans = (
+        steps.with_columns(place=place)
+        .group_by("job_id", "addr")
+        .agg(low=pl.col("place").min(), high=pl.col("place").max() + 1)
+    )
+    shows = pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
+    senders = (
+        flows.select("job_id", "src_addr")[offsets[:-1]]
+        .with_columns(addr=pl.when(shows).then("src_addr"))
+        .join(spans, on=["job_id", "addr"], how="left", maintain_order="left", nulls_equal=True)
+        .select(pl.col("low", "high").fill_null(0))
+    )
+    found = following.first_from(
+        flows["flow_start_ns"].to_numpy(), offsets, steps["end_ns"].to_numpy(), *(one.to_numpy() for one in senders)
+    )
+    numbers = np.append(steps["step"].to_numpy(), -1)[found]
+    return flows.with_columns(step=numbers).with_columns(step=pl.when(pl.col("step") >= 0).then("step"))
 
 
 def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import RecognitionSettings, Settings
@@ -81,7 +82,7 @@ def _as_they_were(
         left = site
         while not left.is_empty():
             moment = Window(int(left["last_ns"].max()) + 1 - window.length_ns, window.length_ns)  # type: ignore[arg-type]
-            mine = bulk.join(left.select(PAIR), on=PAIR, how="semi")
+            mine = traffic.of_pairs(bulk, left.select("pair"))
             then, their = recognise(_in_windows_of(mine, moment), moment)
             yield then, their, mine
             known = their["addr"].implode()
@@ -96,10 +97,15 @@ def _silent_pairs(
 
     Returns
     -------
-    sorted: `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters that
-    share hosts, as the rails of a job do)
+    sorted: `pair`, `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters
+    that share hosts, as the rails of a job do)
     """
-    pairs = bulk.group_by(PAIR).agg(pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
+    bulk = traffic.in_order(bulk)
+    sizes, ends = (bulk[column].to_numpy() for column in ("bytes", "flow_end_ns"))
+    first = traffic.starts_of_pairs(bulk)[:-1]
+    pairs = traffic.pairs_of(bulk, PAIR).with_columns(
+        bytes=np.add.reduceat(sizes, first), last_ns=np.maximum.reduceat(ends, first)
+    )
     largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
     heavy = pairs.filter(pl.col("bytes") >= settings.negligible * largest)
     clustered = heavy.join(links.components(heavy, heavy), left_on="src_addr", right_on="addr")
@@ -112,7 +118,7 @@ def _silent_pairs(
     sites = links.components(joined, joined).rename({"cluster": "site"})
     return (
         silent.join(sites, left_on="src_addr", right_on="addr")
-        .select(*PAIR, "last_ns", "cluster", "site")
+        .select("pair", *PAIR, "last_ns", "cluster", "site")
         .sort("site", *PAIR)
     )
 

@@ -20,7 +20,7 @@ def names(jobs: Mapping[object, set[str]], linking: pl.DataFrame, window: Window
     Parameters
     ----------
     jobs : the NICs of each
-    linking : the flows that link NICs, look-back included
+    linking : `src_addr`, `dst_addr`, `window_start_ns` of the pairs that link NICs, for each window in which they sent
     """
     past = _past(linking.select("window_start_ns", *PAIR).unique(), window)
     chosen: dict[object, str] = {}

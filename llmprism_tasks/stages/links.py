@@ -13,10 +13,13 @@ from llmprism_tasks.methods import grouping
 from llmprism_tasks.methods.circuits import strong_components
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import RecognitionSettings
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.streams import PAIR, WHOLE
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 
+@remembered
 def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -> pl.DataFrame:
     """Describe the pairs that are not negligible.
 
@@ -27,16 +30,16 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
 
     Returns
     -------
-    `src_addr`, `dst_addr`, `bytes`, `flows`, `first_ns`, `last_ns`; `weight` (the pair's mean rate since it began over
-    that of the largest pair of either end, the smaller ratio of the two); `period_ns` (of the pair, or of its part with
-    most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than chance, and lies on
-    a circuit)
+    `pair`, `src_addr`, `dst_addr`, `bytes`, `flows`, `first_ns`, `last_ns`; `weight` (the pair's mean rate since it
+    began over that of the largest pair of either end, the smaller ratio of the two); `period_ns` (of the pair, or of
+    its part with most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than
+    chance, and lies on a circuit)
     """
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select(*PAIR, "bytes", "flows", "first_ns", "last_ns")
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select("pair", *PAIR, "bytes", "flows", "first_ns", "last_ns")
     periodic = (
         rhythms.drop_nulls("period_ns")
-        .sort(*PAIR, "bursts", "size_class")
-        .group_by(PAIR, maintain_order=True)
+        .sort("pair", "bursts", "size_class")
+        .group_by("pair", maintain_order=True)
         .agg(pl.col("period_ns", "bursts").last())
     )
     age = pl.max_horizontal(end_ns - pl.col("first_ns"), pl.lit(int(settings.settling_s * NANOSECONDS_PER_SECOND)))
@@ -48,7 +51,7 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
     kept = pairs.with_columns(weight=weight).filter(pl.col("weight") >= settings.negligible)
     often = (pl.col("bursts") >= settings.regular_bursts).fill_null(value=False)
     return (
-        kept.join(periodic, on=PAIR, how="left", maintain_order="left")
+        kept.join(periodic, on="pair", how="left", maintain_order="left")
         .with_columns(regular=often & _on_circuit(kept))
         .drop("bursts", "rate", *(f"{end}_largest" for end in PAIR))
     )
@@ -82,6 +85,9 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
     end_ns : up to when they could have been seen
     """
     linking = plain(pairs)
+    rest = pairs.join(linking, on="pair", how="anti")
+    if rest.is_empty():
+        return rest
     named = components(pairs, linking)
     turns = (
         by_end(linking.filter("regular"), "period_ns")
@@ -90,11 +96,10 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
         .agg(turn_ns=pl.col("period_ns").median())
     )
     places = named.join(turns, on="cluster", how="left")
-    rest = pairs.join(linking, on=PAIR, how="anti")
     for end in PAIR:
         rest = rest.join(places.rename(lambda name, end=end: end if name == "addr" else f"{end}_{name}"), on=end)  # type: ignore[misc]
     rest = rest.with_columns(turn_ns=pl.max_horizontal(f"{end}_turn_ns" for end in PAIR))
-    lasting = rest.join(_presence(rest, flows, end_ns), on=PAIR).filter(
+    lasting = rest.join(_presence(rest, flows, end_ns), on="pair").filter(
         (pl.col("weight") >= settings.main_share)
         | pl.col("period_ns").is_not_null()
         | (pl.col("presence") >= settings.least_presence)
@@ -105,15 +110,11 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
 
 
 def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Return in which share of the turns since its first flow each pair sends: `src_addr`, `dst_addr`, `presence`."""
+    """Return in which share of the turns since its first flow each pair sends: `pair`, `presence`."""
     turn = ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("turn_ns")).floor()
     possible = ((pl.lit(end_ns) - pl.col("first_ns")) / pl.col("turn_ns")).ceil()
-    return (
-        flows.select(*PAIR, "flow_start_ns")
-        .join(pairs.select(*PAIR, "first_ns", "turn_ns"), on=PAIR)
-        .group_by(PAIR)
-        .agg(presence=turn.n_unique() / possible.first())
-    )
+    sent = traffic.of_pairs(flows.select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "turn_ns"))
+    return sent.group_by("pair").agg(presence=turn.n_unique() / possible.first())
 
 
 def components(pairs: pl.DataFrame, linking: pl.DataFrame) -> pl.DataFrame:
@@ -138,18 +139,16 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     suspects = placed.with_columns(silence=silence).filter(
         "regular", pl.col("silence") > settings.longest_silence * pl.col("period_ns")
     )
-    longest = (
-        flows.join(suspects.select(PAIR), on=PAIR, how="semi")
-        .sort(*PAIR, "flow_start_ns")
-        .group_by(PAIR)
-        .agg(longest=pl.col("flow_start_ns").diff().max())
-    )
-    over = suspects.join(longest, on=PAIR).filter(pl.col("silence") > settings.longest_silence * pl.col("longest"))
+    sent = traffic.of_pairs(flows.select("pair", "flow_start_ns"), suspects.select("pair"))
+    longest = sent.group_by("pair").agg(longest=pl.col("flow_start_ns").diff().max())
+    over = suspects.join(longest, on="pair").filter(pl.col("silence") > settings.longest_silence * pl.col("longest"))
+    if over.is_empty():
+        return pairs
     ends = (
         by_end(placed, "cluster")
         .unique()
         .join(
-            by_end(placed.join(over, on=PAIR, how="anti"), "cluster").unique().with_columns(works=pl.lit(value=True)),
+            by_end(placed.join(over, on="pair", how="anti"), "cluster").unique().with_columns(works=pl.lit(value=True)),
             on=["addr", "cluster"],
             how="left",
         )

@@ -20,6 +20,9 @@ from llmprism_tasks.stages.activity import (
     SYNCHRONISED,
 )
 
+FORWARD, BACKWARD = 1, 2
+"""Bits of the passes that were done in a gap."""
+
 AS_USUAL = 1.1
 """Ratio to the usual work up to which a gap is all work: jitter of single passes (3 % in captures), and some more."""
 
@@ -38,14 +41,8 @@ def worked(gaps: pl.DataFrame) -> pl.DataFrame:
     schedule does not tell)
     """
     length = pl.col("end_ns") - pl.col("start_ns")
-    counted = gaps.with_columns(_passes()).with_columns(length=length)
-    # What others than the first pp_stage send before they have received anything is left over from the step before.
-    begun = (pl.col("brought") > 0) | (pl.col("pp_stage") == 0)
-    scheduled = begun & ((pl.col("took") & PIPELINED) > 0) & (pl.col("forwards") + pl.col("backwards") > 0)
-    usual = _usual(counted.filter(scheduled))
-    known = counted.join(usual, on="place", how="left").with_columns(
-        usual_ns=pl.when(scheduled).then(_work(pl.col("forwards") > 0, pl.col("backwards") > 0))
-    )
+    counted = gaps.with_columns(passes=_passes(), length=length)
+    known = counted.join(_usual(counted), on=["place", "passes"], how="left", maintain_order="left")
     pace = (pl.col("length") / pl.col("usual_ns")).min().over("part")
     at_pace = pl.col("usual_ns") * pl.max_horizontal(pace, 1.0)
     entry = (pl.col("brought") == 0) & ((pl.col("took") & OWN) > 0)
@@ -60,47 +57,40 @@ def worked(gaps: pl.DataFrame) -> pl.DataFrame:
         .then("length")
         .otherwise(0)
     )
-    return known.with_columns(compute_ns=computed.cast(pl.Int64)).drop(
-        "length", "forwards", "backwards", "forward", "backward", "both"
-    )
+    return known.with_columns(compute_ns=computed.cast(pl.Int64)).drop("length", "passes")
 
 
-def _passes() -> list[pl.Expr]:
-    """Count the passes that were done in a gap: what it sends onward; the ends of the pipeline send in one direction.
+def _passes() -> pl.Expr:
+    """Tell which passes were done in a gap: what it sends onward; the ends of the pipeline send in one direction.
 
     The first pp_stage has nowhere to send gradients to: it goes backward when it has received some. The last one sends
-    gradients only, and has gone forward before.
+    gradients only, and has gone forward before. NULL where the schedule does not tell.
     """
     first, last = pl.col("pp_stage") == 0, pl.col("pp_stage") == pl.col("last_pp_stage")
     # Once the gradients are reduced, the last backward pass is over, though its own may still be sent.
     reduced = (pl.col("brought") & SYNCHRONISED) > 0
-    forward, backward = (pl.col("took") & SENT_NEXT) > 0, ((pl.col("took") & SENT_PREVIOUS) > 0) & ~reduced
+    sent_next, sent_previous = (pl.col("took") & SENT_NEXT) > 0, ((pl.col("took") & SENT_PREVIOUS) > 0) & ~reduced
     received = (pl.col("brought") & RECEIVED_NEXT) > 0
-    return [
-        pl.when(last).then(backward).otherwise(forward).fill_null(value=False).cast(pl.Int32).alias("forwards"),
-        pl.when(first).then(received).otherwise(backward).fill_null(value=False).cast(pl.Int32).alias("backwards"),
-    ]
+    forward = pl.when(last).then(sent_previous).otherwise(sent_next).cast(pl.Int32)
+    backward = pl.when(first).then(received).otherwise(sent_previous).cast(pl.Int32)
+    done = FORWARD * forward + BACKWARD * backward
+    # What others than the first pp_stage send before they have received anything is left over from the step before.
+    begun = (pl.col("brought") > 0) | first
+    return pl.when(begun & ((pl.col("took") & PIPELINED) > 0) & (done > 0)).then(done)
 
 
 def _usual(gaps: pl.DataFrame) -> pl.DataFrame:
-    """Return `forward`, `backward` and `both` for each pp_stage: the usual of its members' shortest such gaps.
+    """Return `place`, `passes`, `usual_ns`: the usual of the shortest such gaps that the pp_stage's members have.
 
-    The lower median: of two peers, the quicker shows what is usual.
+    The lower median: of two peers, the quicker shows what is usual. A backward pass alone is also what both take more
+    than a forward pass.
     """
-    kinds = {"forward": (1, 0), "backward": (0, 1), "both": (1, 1)}
-    shortest = gaps.group_by("place", "part", "forwards", "backwards").agg(pl.col("length").min())
-    usual = shortest.group_by("place", "forwards", "backwards").agg(
-        pl.col("length").quantile(0.5, interpolation="lower")
+    told = gaps.select("place", "part", "passes", "length").drop_nulls()
+    shortest = told.group_by("place", "part", "passes").agg(pl.col("length").min())
+    usual = shortest.group_by("place", "passes").agg(usual_ns=pl.col("length").quantile(0.5, interpolation="lower"))
+    forward, both = (
+        pl.when(pl.col("passes") == passes).then("usual_ns").max().over("place")
+        for passes in (FORWARD, FORWARD + BACKWARD)
     )
-    return usual.group_by("place").agg(
-        pl.col("length").filter((pl.col("forwards") == f) & (pl.col("backwards") == b)).first().alias(name)
-        for name, (f, b) in kinds.items()
-    )
-
-
-def _work(forward: pl.Expr, backward: pl.Expr) -> pl.Expr:
-    """Return the usual work of a gap; a backward pass alone is also what both take more than a forward pass."""
-    more = (pl.col("both") - pl.col("forward")).clip(lower_bound=0)
-    alone = pl.min_horizontal("backward", more)
-    together = pl.coalesce("both", pl.col("forward") + pl.col("backward"))
-    return pl.when(forward & backward).then(together).when(forward).then("forward").when(backward).then(alone)
+    alone = pl.min_horizontal("usual_ns", (both - forward).clip(lower_bound=0))
+    return usual.with_columns(usual_ns=pl.when(pl.col("passes") == BACKWARD).then(alone).otherwise("usual_ns"))

@@ -8,9 +8,11 @@ whose steps drift apart are two tenants (see `tenants`).
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
+from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import identity, links, rhythm, traffic
 from llmprism_tasks.stages.completion import sent_in_steps
@@ -66,6 +68,7 @@ def at_work(
     """
     if bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
+    bulk = traffic.in_order(bulk)
     former, running = at_restarts(bulk, window, settings.traffic)
     rhythms = stream_rhythms(running, settings.rhythm)
     working = working_pairs(rhythms, window, settings.recognition)
@@ -73,23 +76,26 @@ def at_work(
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(linking, topology)
-    streams = working.join(linking.select(PAIR), on=PAIR, how="semi")
-    steps, showing = _step_ends(running, streams, members, window, settings)
-    nics = _described(members, linking, running, showing, window)
+    streams = working.join(linking, on="pair", how="semi")
+    between = traffic.of_pairs(running, linking.select("pair"))
+    steps, showing = _step_ends(between, streams, members, window, settings)
+    nics = _described(members, linking, between, showing, window)
     nics = _moving(nics, settings.recognition)
-    between = running.join(linking.select(PAIR), on=PAIR, how="semi")
     nics = nics.join(tenants(nics, steps, between, settings.recognition), on="cluster")
-    ever = links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))
-    before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
-    followed = pl.concat([pairs.select(PAIR) for pairs in (linking, ever, before.filter("regular"))])
-    return tables(nics, _training(nics), bulk.join(followed.unique(), on=PAIR, how="semi"), window)
+    followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
+    if not former.is_empty():
+        before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
+        followed.append(before.filter("regular"))
+    sent = _windows(bulk).join(pl.concat([pairs.select("pair") for pairs in followed]), on="pair", how="semi")
+    return tables(nics, _training(nics), sent, window)
 
 
 def working_pairs(rhythms: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
     """Keep the streams of pairs that sent in the window, or are silent for no longer than their period explains."""
     patience = (pl.col("period_ns") * settings.silent_periods).fill_null(0).cast(pl.Int64)
     since = pl.min_horizontal(pl.lit(window.start_ns), window.end_ns - patience)
-    return rhythms.filter((pl.col("last_ns") >= since).any().over(PAIR))
+    working = rhythms.select((pl.col("last_ns") >= since).any().over("pair")).to_series()
+    return rhythms if working.all() else rhythms.filter(working)
 
 
 def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
@@ -109,10 +115,8 @@ def _step_ends(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
-    clusters_of = grouped.select("pair", "group").unique()
-    linked = traffic.of_pairs(bulk, clusters_of.select("pair"))
-    numbered = rhythm.steps_of_groups(linked, grouped, settings.rhythm, until_ns=window.end_ns)
-    sent = sent_in_steps(numbered).join(clusters_of, on="pair")
+    numbered = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns)
+    sent = sent_in_steps(numbered).join(grouped.select("pair", "group").unique(), on="pair")
     heavy = pl.col("bytes").sum().over("pair")
     steps = (
         sent.filter(heavy >= MAIN * heavy.max().over("group"))
@@ -132,8 +136,9 @@ def _described(
     members with `bytes` (look-back included), `repeated` (of these, by pairs that keep a rhythm), `moved` (in the
     window), and `shows` (whether the NIC shows its cluster's steps)
     """
-    now = bulk.join(linking.select(PAIR), on=PAIR, how="semi").filter(pl.col("window_start_ns") == window.start_ns)
-    moved = links.by_end(now.group_by(PAIR).agg(moved=pl.col("bytes").sum()), "moved")
+    now = np.where(bulk["window_start_ns"].to_numpy() == window.start_ns, bulk["bytes"].to_numpy(), 0)
+    each = segments.sums(now, traffic.starts_of_pairs(bulk))
+    moved = links.by_end(traffic.pairs_of(bulk, PAIR).with_columns(moved=each).filter(pl.col("moved") > 0), "moved")
     repeated = pl.col("bytes").filter("regular").sum()
     known = (
         links.by_end(linking, "bytes", "regular").group_by("addr").agg(repeated=repeated, bytes=pl.col("bytes").sum())
@@ -165,6 +170,12 @@ def _training(nics: pl.DataFrame) -> pl.DataFrame:
     return jobs.filter(pl.col("shows") > 0).select("job", confidence=sure)
 
 
+def _windows(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return in which windows each pair sends: `pair`, `src_addr`, `dst_addr`, `window_start_ns`."""
+    first = segments.bounds(*(bulk[name].to_numpy() for name in ("pair", "window_start_ns")))[:-1]
+    return bulk.select("pair", *PAIR, "window_start_ns")[first]
+
+
 def tables(
     members: pl.DataFrame, training: pl.DataFrame, linking: pl.DataFrame, window: Window
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -174,7 +185,8 @@ def tables(
     ----------
     members : `addr`, `host`, `job` (a number)
     training : `job`, `confidence` of the jobs that train; all others are `other`
-    linking : the flows, look-back included, by which a job is followed into the past
+    linking : `src_addr`, `dst_addr`, `window_start_ns`: the pairs, and when they sent, by which a job is followed into
+        the past
     """
     names = identity.names({job: set(part["addr"]) for (job,), part in members.group_by("job")}, linking, window)
     named = members.join(training, on="job", how="left").with_columns(

@@ -6,12 +6,15 @@ long, move other bytes, and are counted anew; one rhythm for both would be that 
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods import silences
+from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
-PAIR = ["src_addr", "dst_addr"]
 RESOLUTION = 5
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
@@ -32,11 +35,9 @@ def at_restarts(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -
     ----------
     bulk : bulk flows, look-back included
     """
-    part_ns = _part_ns(settings)
-    long = _long_silences(bulk, PAIR, window, settings).filter((pl.col("since") + 1) * part_ns <= window.start_ns)
-    if long.is_empty():
-        return bulk.clear(), bulk
-    return _parted(bulk, long, PAIR, part_ns)
+    bulk = traffic.in_order(bulk)
+    pairs = np.arange(traffic.starts_of_pairs(bulk).size - 1)
+    return _parted(bulk, _began_anew(bulk, pairs, window, settings, before_ns=window.start_ns))
 
 
 def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[pl.DataFrame]:
@@ -46,54 +47,55 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
     ----------
     bulk : bulk flows with `job_id`, look-back included
     """
-    bulk, part_ns = since_restart(bulk, window, settings), _part_ns(settings)
-    long = _long_silences(bulk, ["job_id"], window, settings).filter(pl.col("part") < window.end_ns // part_ns)
-    if long.is_empty():
-        return [bulk]
-    return list(_parted(bulk, long, ["job_id"], part_ns))
+    bulk = traffic.in_order(since_restart(bulk, window, settings))
+    jobs = bulk["job_id"].gather(traffic.starts_of_pairs(bulk)[:-1]).rank("dense").to_numpy().astype(np.int64) - 1
+    former, present = _parted(bulk, _began_anew(bulk, jobs, window, settings, until_ns=window.end_ns))
+    return [present] if former.is_empty() else [former, present]
 
 
-def _parted(bulk: pl.DataFrame, long: pl.DataFrame, key: list[str], part_ns: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Part flows at the last of each pair's or job's long silences."""
-    begins = long.group_by(key).agg(begins=pl.col("part").max())
-    placed = bulk.join(begins, on=key, how="left").with_columns(
-        former=pl.col("flow_start_ns") // part_ns < pl.col("begins").fill_null(0)
-    )
-    return tuple(placed.filter(chosen).drop("begins", "former") for chosen in ("former", ~pl.col("former")))  # type: ignore[return-value]
+def _parted(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part flows at a time of each pair's."""
+    counts = np.diff(traffic.starts_of_pairs(bulk))
+    former = pl.Series(bulk["flow_start_ns"].to_numpy() < np.repeat(begins_ns, counts))
+    if not former.any():
+        return bulk.clear(), bulk
+    return bulk.filter(former), bulk.filter(~former)
 
 
-def _part_ns(settings: TrafficSettings) -> int:
-    return int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // RESOLUTION
+def _began_anew(
+    bulk: pl.DataFrame,
+    rows: Integers,
+    window: Window,
+    settings: TrafficSettings,
+    *,
+    before_ns: int | None = None,
+    until_ns: int | None = None,
+) -> Integers:
+    """Return for each pair when it, or its job, went on after the last of its long silences, in ns; 0 without one.
 
+    A silence is long that lasts `restart_silence_s`, and `restart_ratio` times as long as in half of all other time, of
+    which so much must have been seen at least: between steps of 90 s a pair may be silent for most of a minute, though
+    in the synchronisation that ends them it sends without a pause.
 
-def _long_silences(bulk: pl.DataFrame, key: list[str], window: Window, settings: TrafficSettings) -> pl.DataFrame:
-    """Find where pairs or jobs were silent for long: `key`, `since` (the last part before), `part` (the first after).
-
-    That is for `restart_silence_s`, and for `restart_ratio` times as long as in half of all other time, of which so
-    much must have been seen at least: between steps of 90 s a pair may be silent for most of a minute, though in the
-    synchronisation that ends them it sends without a pause.
+    Parameters
+    ----------
+    rows : what is silent together: a number for each pair
+    before_ns : silences count that begin before this time
+    until_ns : silences count that are over before this time
     """
-    part_ns, end = _part_ns(settings), window.end_ns // _part_ns(settings)
-    parts = (
-        bulk.select(*key, part=pl.col("flow_start_ns") // part_ns, last=pl.col("flow_end_ns") // part_ns)
-        .group_by(*key, "part")
-        .agg(pl.col("last").max())
-    )
-    now = parts.select(key).unique().with_columns(part=pl.lit(end, pl.Int64), last=pl.lit(end, pl.Int64))
-    silences = (
-        pl.concat([parts, now.select(parts.columns)])
-        .sort(*key, "part")
-        .with_columns(since=pl.col("last").cum_max().shift().over(key), time=pl.col("part").diff().over(key))
-        .with_columns(silence=pl.col("part") - pl.col("since"), seen=pl.col("time").sum().over(key))
-    )
-    long = silences.filter(pl.col("silence") > RESOLUTION)
-    usual = (
-        long.select(*key, "part", shorter=pl.col("silence") / settings.restart_ratio)
-        .join(silences.select(*key, "silence", "time"), on=key)
-        .filter(pl.col("silence") <= pl.col("shorter"))
-        .group_by(*key, "part")
-        .agg(usual=pl.col("time").sum())
-    )
-    other = pl.col("seen") - pl.col("time")
-    known = usual.filter(pl.col("usual") >= RESOLUTION)
-    return long.join(known, on=[*key, "part"]).filter(pl.col("usual") >= other / 2).select(*key, "since", "part")
+    part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // RESOLUTION
+    starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
+    if not rows.size:
+        return rows
+    first = int(starts.min()) // part_ns
+    table = silences.occupied(starts, ends, traffic.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
+    now = window.end_ns // part_ns - first
+    begins = silences.last_long(
+        table,
+        now,
+        RESOLUTION,
+        settings.restart_ratio,
+        latest_since=now if before_ns is None else before_ns // part_ns - 1 - first,
+        latest_part=table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
+    )[rows]
+    return np.where(begins < 0, 0, (begins + first) * part_ns)

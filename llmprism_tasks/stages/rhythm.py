@@ -123,8 +123,8 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     return flows.with_columns(
         bytes=sizes,
         group_period_ns=pl.Series(np.repeat(periods, np.diff(offsets)), nan_to_null=True),
-        step=pl.when(pl.lit(pl.Series(step)) >= 0).then(pl.lit(pl.Series(step))),
-    )
+        step=step,
+    ).with_columns(step=pl.when(pl.col("step") >= 0).then("step"))
 
 
 def _seen_once(

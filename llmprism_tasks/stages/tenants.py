@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import coincidence, grouping
+from llmprism_tasks.methods import coincidence, grouping, ordering
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
+from llmprism_tasks.stages import traffic
 
 NANOSECONDS_PER_MS = 1e6
 
@@ -84,11 +85,18 @@ def _transfers(
     """Return the starts (ns, sorted) and bytes of what the clusters with neighbours send."""
     several = pl.col("cluster").n_unique().over("neighbours") > 1
     compared = members.with_columns(neighbours=neighbours).filter(several).select("cluster", src_addr="addr")
-    sent = flows.join(compared, on="src_addr").select("cluster", "flow_start_ns", "bytes").sort("flow_start_ns")
-    return {
-        cluster: (part["flow_start_ns"].to_numpy(), part["bytes"].to_numpy())
-        for (cluster,), part in sent.group_by("cluster")
-    }
+    pairs = traffic.pairs_of(flows, ["src_addr"]).select("pair", "src_addr").join(compared, on="src_addr")
+    if pairs.is_empty():
+        return {}
+    sent = traffic.of_pairs(flows.select("pair", "flow_start_ns", "bytes"), pairs.select("pair", "cluster"))
+    starts, sizes = sent["flow_start_ns"].to_numpy(), sent["bytes"].to_numpy()
+    places, offsets = ordering.collected(sent["cluster"].to_numpy(), int(pairs["cluster"].max()) + 1)  # type: ignore[arg-type]
+    found = {}
+    for cluster in pairs["cluster"].unique():
+        mine = places[offsets[cluster] : offsets[cluster + 1]]
+        mine = mine[np.argsort(starts[mine], kind="stable")]
+        found[cluster] = (starts[mine], sizes[mine])
+    return found
 
 
 class _Rail(NamedTuple):

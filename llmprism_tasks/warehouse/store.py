@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,16 @@ def read(
     """Return a table's rows whose window starts within `span`, as `rows` does, in a connection of its own."""
     with warehouse.reading() as connection:
         return rows(connection, table, span, jobs=jobs, columns=columns)
+
+
+def read_each(
+    warehouse: Warehouse, tables: Mapping[str, Window], *, jobs: Sequence[str] | None = None
+) -> dict[str, pl.DataFrame]:
+    """Return the rows of several tables, each of its own span, as they are at one moment."""
+    if not tables:
+        return {}
+    with warehouse.reading() as connection:
+        return {table: rows(connection, table, span, jobs=jobs) for table, span in tables.items()}
 
 
 def rows(
@@ -113,6 +124,8 @@ def replace(
     clears: Sequence[str] = (),
     jobs: Sequence[str] | None = None,
     unless_landed: bool = False,
+    stage: str | None = None,
+    began_ns: int = 0,
 ) -> bool:
     """Replace a window's rows in several tables, all in one transaction.
 
@@ -123,6 +136,8 @@ def replace(
         tables that are too large to be held as a frame
     clears : further tables that lose the window's rows
     jobs : delete only rows of these jobs, in all of these tables
+    stage, began_ns : the stage whose results these are, and when it began, as `time.monotonic_ns` has it; the window is
+        recorded to be running, and the stage to have taken the time since
     unless_landed : do nothing when the warehouse has a row for the window in `windows` already
 
     Returns
@@ -149,10 +164,12 @@ def replace(
             return False
         for table in touched:
             _delete(connection, table, window, jobs)
+        for table, stream in streams.items():
+            insert(connection, table, stream())
         for table, arrived in incoming.items():
             insert(connection, table, arrived)
-        for table, stream in streams.items():
-            _insert(connection, table, stream())
+        if stage is not None:
+            _record(connection, window, status="running", stage=stage, elapsed_ns=time.monotonic_ns() - began_ns)
         return True
 
     return warehouse.write(work)
@@ -178,42 +195,35 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
 
 
 def record_window(
-    warehouse: Warehouse,
-    window: Window,
-    *,
-    status: str | None = None,
-    reason: str | None = None,
-    stage: str | None = None,
-    elapsed_ns: int | None = None,
+    warehouse: Warehouse, window: Window, *, status: str | None = None, reason: str | None = None
 ) -> None:
     """Update a window's bookkeeping row; what is None stays as it is.
-
-    Parameters
-    ----------
-    stage, elapsed_ns : a stage and its run time in nanoseconds, which replaces an earlier one of that stage
 
     Raises
     ------
     ContractError : the window was never landed
     """
-    values = {
-        "start_ns": window.start_ns,
-        "status": status,
-        "reason": reason,
-        "stage": stage or "",
-        "elapsed_ns": elapsed_ns if stage else None,
-    }
+    warehouse.write(lambda connection: _record(connection, window, status=status, reason=reason))
 
-    def work(connection: duckdb.DuckDBPyConnection) -> None:
-        if not _has_rows(connection, "windows", window, None):
-            raise ContractError(
-                found=f"no row in windows for window {window}",
-                expected="a window that was landed before it is worked on",
-                todo="Land the window first.",
-            )
-        connection.execute(statement("record_window"), values)
 
-    warehouse.write(work)
+def _record(
+    connection: duckdb.DuckDBPyConnection,
+    window: Window,
+    *,
+    status: str | None,
+    reason: str | None = None,
+    stage: str | None = None,
+    elapsed_ns: int | None = None,
+) -> None:
+    """Update a window's bookkeeping row; a stage's run time replaces an earlier one."""
+    if not _has_rows(connection, "windows", window, None):
+        raise ContractError(
+            found=f"no row in windows for window {window}",
+            expected="a window that was landed before it is worked on",
+            todo="Land the window first.",
+        )
+    values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
+    connection.execute(statement("record_window"), {"start_ns": window.start_ns} | values)
 
 
 def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
@@ -258,14 +268,12 @@ def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, j
         connection.execute(f"DELETE FROM {identifier(table)} WHERE {_where(jobs)}", _values(window, jobs))
 
 
-def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
-    """Add rows to a table within the caller's transaction."""
-    if rows.is_empty():
-        return
-    _insert(connection, table, rows.to_arrow())
-
-
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+    """Add rows, a frame or an Arrow stream, to a table within the caller's transaction."""
+    if isinstance(rows, pl.DataFrame):
+        if rows.is_empty():
+            return
+        rows = rows.to_arrow()
     connection.register("incoming_rows", rows)
     connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
     connection.unregister("incoming_rows")

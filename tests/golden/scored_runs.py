@@ -9,7 +9,6 @@ import polars as pl
 
 from llmprism_tasks import pipeline
 from llmprism_tasks.evaluation import TABLES, Scores, evaluate
-from llmprism_tasks.plan import STAGES
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.sources.truth import read_truth
@@ -47,5 +46,4 @@ def _derive(settings: Settings) -> None:
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
     length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
-        for stage in STAGES:
-            pipeline.run_stage(stage.name, window, settings)
+        pipeline.derive_tables(window, settings, warehouse=opened)

@@ -1,0 +1,34 @@
+"""Following: which of some moments is the first that comes at a time or after it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Integers
+
+
+def first_from(times: Integers, offsets: Integers, moments: Integers, lows: Integers, highs: Integers) -> Integers:
+    """Return for each time the place of the first of its series' moments that is not before it; -1 if all are.
+
+    Parameters
+    ----------
+    times : shape (times,), each series in ascending order
+    offsets : shape (series + 1,): series i has the times `offsets[i]` to `offsets[i + 1]`
+    moments : shape (moments,)
+    lows, highs : shape (series,): series i has the moments `lows[i]` to `highs[i]`, in ascending order
+    """
+    return _first_from(times, offsets, moments, lows, highs)
+
+
+@compiled
+def _first_from(times: Integers, offsets: Integers, moments: Integers, lows: Integers, highs: Integers) -> Integers:
+    found = np.full(times.size, -1, np.int64)
+    for series in range(offsets.size - 1):
+        place = lows[series]
+        for i in range(offsets[series], offsets[series + 1]):
+            while place < highs[series] and moments[place] < times[i]:
+                place += 1
+            if place < highs[series]:
+                found[i] = place
+    return found
