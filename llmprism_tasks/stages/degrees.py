@@ -39,10 +39,11 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
     nics, groups = rings.nics, rings.groups
     members = nics.group_by("job_id").agg(endpoints=pl.len()).join(_widest(nics), on="job_id")
     known = members.join(pairs.filter(pl.col("kind") != "other").select("job_id").unique(), on="job_id", how="semi")
+    links = pipeline_links(pairs, groups)
     table = known
     for name, sizes in (
         ("group", _sizes(groups)),
-        ("pp", pipeline_lengths(pairs, groups)),
+        ("pp", pipeline_lengths(pairs, links, groups)),
         ("cp", _sizes(groups_of(pairs.filter(pl.col("kind") == "cp"), nics))),
         ("ep", _sizes(expert_groups(pairs, groups, nics))),
     ):
@@ -61,7 +62,7 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
             (pl.col(f"{name}_nics") / pl.col("endpoints")).fill_null(1.0) for name in ("group", "pp", "cp", "ep")
         ),
     )
-    contrary = pl.concat([rings.unclear, _within_one(pairs, groups)]).unique()
+    contrary = pl.concat([rings.unclear, _within_one(pairs, links)]).unique()
     known_degrees = _multiplied(
         table.join(contrary.with_columns(contrary=pl.lit(value=True)), on="job_id", how="left").with_columns(
             group=pl.when(pl.col("contrary").is_null()).then("group")
@@ -86,13 +87,13 @@ def _divided(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl
     ).drop("alone", "peers")
 
 
-def _within_one(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def _within_one(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs whose gradient groups cannot be: `job_id`.
 
     A group is in one stage, but most of the pipeline's pairs are in one group.
     """
     piped = pairs.filter(pl.col("kind") == "pp").group_by("job_id").len("piped")
-    linked = pipeline_links(pairs, groups).group_by("job_id").len("linked")
+    linked = links.group_by("job_id").len("linked")
     return (
         piped.join(linked, on="job_id", how="left")
         .filter(pl.col("linked").fill_null(0) < MOSTLY_LINKED * pl.col("piped"))
@@ -121,14 +122,14 @@ def _multiplied(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def pipeline_lengths(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def pipeline_lengths(pairs: pl.DataFrame, links: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Return how many gradient groups are linked to a pipeline, for each NIC in one: `job_id`, `addr`, `size`.
 
     Parameters
     ----------
+    links : as `pipeline_links` returns
     groups : the gradient groups; a NIC without one is a group of its own
     """
-    links = pipeline_links(pairs, groups)
     linked = layout.components(links.select("job_id", *ENDS).unique())
     sizes = linked.with_columns(size=pl.len().over("job_id", "component").cast(pl.Int64)).select(
         "job_id", "size", node="addr"

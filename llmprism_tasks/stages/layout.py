@@ -50,6 +50,8 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     for end in ENDS:
         sized = sized.join(largest.rename({"addr": end, "largest": f"{end}_largest"}), on=["job_id", end])
     sure = pl.col("bytes_per_step") >= ring_share * pl.max_horizontal("src_addr_largest", "dst_addr_largest")
+    if sized.select(sure.all()).item():
+        return pairs
     group = components(sized.filter(sure).select("job_id", *ENDS))
     for end in ENDS:
         sized = sized.join(group.rename({"addr": end, "component": f"{end}_group"}), on=["job_id", end], how="left")
@@ -91,6 +93,8 @@ def filling(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
     """
     fills = pl.col("kind") == "filling"
     filled = pairs.filter(fills)
+    if filled.is_empty():
+        return pairs
     crowded = _crowded(pairs, filled, same_size)
     sharded = _reduced(pairs, filled, same_size)
     bursts = (pl.col("kind") == "dp").any().over("job_id")
@@ -183,6 +187,9 @@ def chains(pairs: pl.DataFrame) -> pl.DataFrame:
         .with_columns(alike=(pl.col("distinct_sizes") == 1) & pl.col("answered").fill_null(value=False))
         .filter(synchronises | ((pl.col("kind") == "other") & pl.col("alike")))
     )
+    chained = pl.lit(value=True).alias("chain")
+    if links.filter("alike").is_empty():
+        return links.select("job_id", *ENDS, chained).clear()
     labelled = links.join(
         components(links.select("job_id", *ENDS)), left_on=["job_id", "src_addr"], right_on=["job_id", "addr"]
     )
@@ -195,7 +202,7 @@ def chains(pairs: pl.DataFrame) -> pl.DataFrame:
         & (pl.len().over(group) == 2 * (nics - 1))
         & (pl.len().over(*group, "src_addr").max().over(group) == 2)
     )
-    return labelled.filter(line).select("job_id", *ENDS, chain=pl.lit(value=True))
+    return labelled.filter(line).select("job_id", *ENDS, chained)
 
 
 def components(links: pl.DataFrame) -> pl.DataFrame:

@@ -31,6 +31,8 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     job_members : `job_id`, `addr`, `host`
     """
     piped = pairs.filter(pl.col("kind") == "pp").select("pair", "job_id", addr="src_addr")
+    if piped.is_empty():
+        return piped.select("job_id", peers=pl.lit(0, pl.Int64))
     last = (
         sent.join(piped, on="pair")
         .group_by("job_id", "step", "addr")

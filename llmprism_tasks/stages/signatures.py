@@ -48,7 +48,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     )
     by_step = (
         steps.join(piped, on=STREAM, how="left")
-        .sort("pair", "step", "share", "size_class")
+        .sort("share", maintain_order=True)
         .select(
             "pair",
             "step",

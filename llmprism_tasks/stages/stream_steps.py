@@ -99,7 +99,7 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _records(flows: pl.DataFrame, same_size: float) -> tuple[Records, Integers]:
     """Return the records of pairs step by step, and their places size by size."""
-    flows = traffic.step_by_step(sizes.in_one_piece(flows, same_size))
+    flows = traffic.step_by_step(sizes.in_one_piece(flows.select("pair", "step", *traffic.TIMES), same_size))
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
     found = recurrence.sizes(bytes_, step, traffic.starts_of_pairs(flows), same_size)
     return Records(pair, found.classes, step, start, bytes_, found.fresh), found.order
