@@ -35,6 +35,7 @@ class Attendances(NamedTuple):
     Attributes
     ----------
     series, numbers : shape (gatherings,), which gathering of which series; in order
+    latest, last : shape (gatherings,), when the last member came, and who that was (of several the first in number)
     offsets : shape (gatherings + 1,): gathering i holds the rows `offsets[i]` to `offsets[i + 1]`
     members : shape (rows,)
     starts, ends, sizes : shape (rows,), from the member's first to its last in the gathering, and their sum
@@ -42,6 +43,8 @@ class Attendances(NamedTuple):
 
     series: Integers
     numbers: Integers
+    latest: Integers
+    last: Integers
     offsets: Integers
     members: Integers
     starts: Integers
@@ -122,6 +125,18 @@ def _gatherings(members: Integers, bursts: Integers, offsets: Integers, count: i
 
 
 @compiled
+def _last_to_come(offsets: Integers, who: Integers, came: Integers) -> tuple[Integers, Integers]:
+    latest, last = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    for gathering in range(len(latest)):
+        of = offsets[gathering]
+        for row in range(of + 1, offsets[gathering + 1]):
+            if came[row] > came[of] or (came[row] == came[of] and who[row] < who[of]):
+                of = row
+        latest[gathering], last[gathering] = came[of], who[of]
+    return latest, last
+
+
+@compiled
 def _attendances(
     numbers: Integers,
     members: Integers,
@@ -150,9 +165,12 @@ def _attendances(
                 end[row] = max(end[row], ends[i])
                 size[row] += sizes[i]
     begins[met] = rows
+    latest, last = _last_to_come(begins[: met + 1], who, start)
     return (
         of_series[:met].copy(),
         number[:met].copy(),
+        latest,
+        last,
         begins[: met + 1].copy(),
         who[:rows].copy(),
         start[:rows].copy(),

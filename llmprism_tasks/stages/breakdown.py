@@ -151,13 +151,10 @@ def _nics(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> 
     place = pl.when(known).then(pl.struct("job_id", "pp_stage").rank("dense").cast(pl.Int64))
     return (
         nics.join(job_members.select(*NIC, "pp_stage", "dp_group"), on=NIC, how="left", maintain_order="left")
-        .join(
-            jobs.select("job_id", pl.col("sharded").fill_null(value=False)),
-            on="job_id",
-            how="left",
-            maintain_order="left",
+        .join(jobs.select("job_id", "sharded"), on="job_id", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("sharded").fill_null(value=False), last_pp_stage=pl.col("pp_stage").max().over("job_id"), place=place
         )
-        .with_columns(last_pp_stage=pl.col("pp_stage").max().over("job_id"), place=place)
         .with_columns(alike=pl.coalesce("place", -1 - pl.col("nic")))
     )
 

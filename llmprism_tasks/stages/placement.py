@@ -49,9 +49,9 @@ class Messages:
 
     def where(self, chosen: Booleans) -> Messages:
         """Keep rows."""
-        before = np.append(0, np.cumsum(chosen))
-        kept = self.flow[chosen], self.side[chosen], self.start_ns[chosen], self.end_ns[chosen]
-        return Messages(before[self.offsets], *kept)
+        rows = np.flatnonzero(chosen)
+        kept = self.flow[rows], self.side[rows], self.start_ns[rows], self.end_ns[rows]
+        return Messages(np.searchsorted(rows, self.offsets), *kept)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
-from llmprism_tasks.methods.segments import bounds
+from llmprism_tasks.methods.segments import bounds, sums
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.stretches import Stretches, beginnings, latest_before, merged
 from llmprism_tasks.stages import activity, layout
@@ -49,22 +49,10 @@ def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
     offsets = bounds(group)
     bursts = np.cumsum(beginnings(offsets, start_ns, end_ns), dtype=np.int64)
     met = attendances(gatherings(part, bursts, offsets), part, offsets, start_ns, end_ns, sizes)
-    first = met.offsets[:-1]
-    common = pl.DataFrame(
-        {
-            "group": group[offsets[met.series]],
-            "round": met.numbers,
-            "begin_ns": np.maximum.reduceat(met.starts, first) if first.size else first,
-            "bytes": np.add.reduceat(met.sizes, first) if first.size else first,
-        }
-    )
-    lengths = np.diff(met.offsets)
-    begin_ns = np.repeat(common["begin_ns"].to_numpy(), lengths)
-    last = np.where(met.starts == begin_ns, met.members, groups.size)
-    last = np.repeat(np.minimum.reduceat(last, first) if first.size else first, lengths)
-    columns = {"part": met.members, "came_ns": met.starts, "end_ns": met.ends, "begin_ns": begin_ns, "last": last}
-    told = common.select("group", "round", gather=_gathers())[np.repeat(np.arange(first.size), lengths)]
-    return pl.DataFrame(columns).hstack(told)
+    of_rounds = {"group": group[offsets[met.series]], "round": met.numbers, "begin_ns": met.latest, "last": met.last}
+    common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)}).with_columns(gather=_gathers())
+    of_members = pl.DataFrame({"part": met.members, "came_ns": met.starts, "end_ns": met.ends})
+    return of_members.hstack(common.drop("bytes")[np.repeat(np.arange(common.height), np.diff(met.offsets))])
 
 
 def _gathers() -> pl.Expr:

@@ -73,6 +73,9 @@ def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(series: lis
         (*key, min(b for b, _ in some), max(b + n for b, n in some), sum(n for _, n in some))
         for key, some in expected.items()
     )
+    for i in range(met.numbers.size):
+        came = [(-row[3], row[2]) for row in told if row[:2] == (met.series[i], met.numbers[i])]
+        assert (-met.latest[i], met.last[i]) == min(came)
     assert list(zip(met.series.tolist(), met.numbers.tolist(), strict=True)) == sorted({key[:2] for key in expected})
 
 

@@ -166,6 +166,20 @@ def test_what_lies_outside_the_steps_is_cut_off(times: tuple[float, float], foun
     assert told(phases(placed(kinds(pp=[(*times, "a", "b", MB)]), spans({"a": SPAN}))), "a") == found
 
 
+def test_rows_come_in_the_order_of_the_table_s_key() -> None:
+    """Also where a message of no length ends one step and the next begins with computing."""
+    pp = [
+        (1900, 1950, "a", "b", MB),
+        (2000, 2000, "a", "b", MB),
+        (2500, 2600, "b", "a", MB),
+        (2700, 2710, "a", "b", MB),
+    ]
+    rows = phases(placed(kinds(pp=pp), spans({"a": [1000, 2000, 3000], "b": [1000, 3000]})))
+    assert rows.equals(rows.sort("job_id", "addr", "start_ns", "phase", "peer"))
+    at_once = rows.filter(addr="a", start_ns=WINDOW.start_ns + 2000 * MS)
+    assert at_once.select("phase", "step_index").rows() == [("idle", 1), ("pp_send", 0)]
+
+
 def test_no_flows_or_no_steps_no_rows() -> None:
     full = phases(placed(kinds(pp=[(1100, 1120, "a", "b", MB)]), spans({"a": SPAN})))
     assert_frame_equal(phases(placed(kinds(pp=[]), spans({"a": SPAN}))), full.clear())
