@@ -31,6 +31,7 @@ HOOKS: tuple[tuple[str, str, Named], ...] = (
     (PIPELINE, "finish", _always("finish")),
     (PIPELINE, "call_out", _always("call_out")),
     (STORE, "read", _always("read")),
+    (STORE, "read_each", _always("read")),
     (STORE, "replace", _always("write")),
 )
 """Module, function and the span's name. Reads and writes are spans inside those of the parts that do them."""
