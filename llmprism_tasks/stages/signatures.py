@@ -125,9 +125,7 @@ def relayed(
     )
     together = traffic.of_pairs(flows, between.select("pair", "among")).drop("pair").rename({"among": "pair"})
     host_pairs = between.select("job_id", *traffic.PAIR, pair="among").unique("pair")
-    steps = stream_steps(
-        together.sort("pair", "flow_start_ns", "flow_end_ns", "bytes"), with_back(host_pairs), periods, settings
-    )
+    steps = stream_steps(traffic.in_order(together), with_back(host_pairs), periods, settings)
     found = _piped(steps, settings).group_by(among="pair").agg(relayed=pl.col("pipeline").max())
     return silent.select("pair").join(between, on="pair").join(found, on="among").select("pair", "relayed")
 

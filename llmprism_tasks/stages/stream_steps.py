@@ -69,7 +69,7 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
     records, by_class = _records(flows, settings.rhythm.same_size)
-    whole = _streams(records._replace(size_class=np.full_like(records.size_class, WHOLE)))
+    whole = _streams(records._replace(size_class=np.broadcast_to(np.int64(WHOLE), records.step.shape)))
     parts = _streams(records.at(by_class))
     whole_step = np.repeat(np.arange(whole.steps.height), np.diff(whole.offsets))[by_class][parts.offsets[:-1]]
     varies = pl.col("fresh") >= settings.parallelism.expert_sizes
@@ -136,14 +136,14 @@ def _streams(records: Records) -> Streams:
     return Streams(records.start, offsets, stream_offsets, steps, streams)
 
 
-def _with_ends(sent: Streams, answers_: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the steps of streams, with by how much the first and the last record of each miss what comes back.
 
-    Only what `answers_` marks is compared, and with what has the same size and altogether about as many bytes.
+    Only what `answering` marks is compared, and with what has the same size and altogether about as many bytes.
     """
     same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
     off = (pl.col("total") / pl.col("back_total")).log().abs()
-    chosen = sent.streams.filter(answers_).join(pairs.select("pair", "back"), on="pair")
+    chosen = sent.streams.filter(answering).join(pairs.select("pair", "back"), on="pair")
     back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")
     likest = (
         chosen.join(back, on="back")
@@ -152,9 +152,9 @@ def _with_ends(sent: Streams, answers_: pl.Series, pairs: pl.DataFrame, settings
         .sort("stream", "off", "answer")
         .unique("stream", keep="first")
     )
-    answering = np.full(sent.streams.height, -1, dtype=np.int64)
-    answering[likest["stream"].to_numpy()] = likest["answer"].to_numpy()
-    ends = answers.of_ends(sent.starts, sent.steps["step"].to_numpy(), sent.offsets, sent.stream_offsets, answering)
+    answer_of = np.full(sent.streams.height, -1, dtype=np.int64)
+    answer_of[likest["stream"].to_numpy()] = likest["answer"].to_numpy()
+    ends = answers.of_ends(sent.starts, sent.steps["step"].to_numpy(), sent.offsets, sent.stream_offsets, answer_of)
     return sent.steps.with_columns(
         first_missed=pl.Series(ends.missed[:, 0]),
         last_missed=pl.Series(ends.missed[:, 1]),
