@@ -202,7 +202,20 @@ def rhythm_of_bursts(
         burst_starts[numbers[i]] = min(burst_starts[numbers[i]], float(starts[i] - starts[0]))
         burst_ends[numbers[i]] = max(burst_ends[numbers[i]], float(ends[i] - starts[0]))
         burst_bytes[numbers[i]] += sizes[i]
-    pace = np.diff(burst_ends)
+    return _rhythm(burst_starts, burst_ends, burst_bytes, clarity, byte_tolerance, pace_tolerance, few_ratio)
+
+
+@compiled
+def _rhythm(
+    burst_starts: Floats,
+    burst_ends: Floats,
+    burst_bytes: Floats,
+    clarity: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[float, float, float]:
+    count, pace = burst_ends.size, np.diff(burst_ends)
     if count > FEW:
         periodic = _steady(burst_bytes, pace, byte_tolerance, pace_tolerance)
     else:
@@ -213,16 +226,66 @@ def rhythm_of_bursts(
 
 
 @compiled
-def _ways(gaps: Floats, shortest_gap: float, clearest_ratio: float, few_ratio: float) -> list[tuple[float, float]]:
-    """Return the thresholds that may cut a series, each with its clarity, the clearest first."""
-    ordered = np.sort(gaps[1:])[::-1]
+def _long_gaps(starts: Integers, latest: Integers, shortest_gap: float) -> tuple[Integers, Floats]:
+    """Return the transfers that begin after a gap that is not among the shortest, and how long it is.
+
+    Parameters
+    ----------
+    latest : ns, the last end of this and all earlier transfers
+    """
+    places, gaps, count = np.empty(starts.size, np.int64), np.empty(starts.size), 0
+    for i in range(1, starts.size):
+        if starts[i] - latest[i - 1] > shortest_gap:
+            places[count], gaps[count] = i, starts[i] - latest[i - 1]
+            count += 1
+    return places[:count], gaps[:count]
+
+
+@compiled
+def _between(
+    places: Integers, gaps: Floats, threshold: float, starts: Integers, latest: Integers, moved: Integers
+) -> tuple[Floats, Floats, Floats]:
+    """Return start, end and bytes of the bursts between the gaps above a threshold, negligible ones with the next.
+
+    Parameters
+    ----------
+    places, gaps : as `_long_gaps` returns
+    moved : bytes of all transfers before each, and of all
+    """
+    cuts = places[gaps > threshold]
+    parts = moved[np.append(cuts, starts.size)] - moved[np.append(np.array([0]), cuts)]
+    burst_starts, burst_ends, burst_bytes = np.empty(parts.size), np.empty(parts.size), np.zeros(parts.size)
+    large, burst = np.quantile(parts, 0.75), -1  # half of the bursts may be early records
+    for part in range(parts.size):
+        if part == 0 or parts[part - 1] >= NEGLIGIBLE * large:
+            burst += 1
+            burst_starts[burst] = 0 if part == 0 else starts[cuts[part - 1]] - starts[0]
+        burst_ends[burst] = latest[cuts[part] - 1 if part < cuts.size else starts.size - 1] - starts[0]
+        burst_bytes[burst] += parts[part]
+    return burst_starts[: burst + 1], burst_ends[: burst + 1], burst_bytes[: burst + 1]
+
+
+@compiled
+def _ways(
+    gaps: Floats, others: bool, shortest_gap: float, clearest_ratio: float, few_ratio: float
+) -> list[tuple[float, float]]:
+    """Return the thresholds that may cut a series, each with its clarity, the clearest first.
+
+    Parameters
+    ----------
+    gaps : those longer than the shortest
+    others : whether there are shorter ones, which all are alike
+    """
+    ordered = np.sort(gaps)[::-1]
+    if others:
+        ordered = np.append(ordered, shortest_gap)
     ways = [(0.0, 0.0)][1:]
-    if ordered.size > 1:
-        ratios = np.maximum(ordered[:-1], shortest_gap) / np.maximum(ordered[1:], shortest_gap)
-        for rank in np.argsort(-ratios)[:MOST_CANDIDATES]:
-            if ratios[rank] >= (clearest_ratio if rank >= FEW - 1 else few_ratio):
-                ways.append((np.sqrt(ordered[rank] * max(ordered[rank + 1], shortest_gap)), ratios[rank]))
-    if ordered[-1] > shortest_gap:  # perhaps no gap stands out because every transfer is a burst of its own
+    ratios = ordered[:-1] / ordered[1:]
+    clear = np.flatnonzero(ratios >= min(clearest_ratio, few_ratio))
+    for rank in clear[np.argsort(-ratios[clear], kind="mergesort")][:MOST_CANDIDATES]:
+        if ratios[rank] >= (clearest_ratio if rank >= FEW - 1 else few_ratio):
+            ways.append((np.sqrt(ordered[rank] * ordered[rank + 1]), ratios[rank]))
+    if not others:  # perhaps no gap stands out because every transfer is a burst of its own
         ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
     return ways
 
@@ -251,26 +314,23 @@ def _quiet_gaps(
         low, high = offsets[s], offsets[s + 1]
         if high - low < 2:
             continue
-        gaps = _gaps(starts[low:high], ends[low:high])
-        ways = _ways(gaps, shortest_gap, clearest_ratio, few_ratio)
-        for threshold, clarity in ways:
-            numbers = _cut(sizes[low:high], gaps, threshold)
-            period, mean, duration = rhythm_of_bursts(
-                numbers,
-                starts[low:high],
-                ends[low:high],
-                sizes[low:high],
-                clarity,
-                byte_tolerance,
-                pace_tolerance,
-                few_ratio,
-            )
-            covered = period / mean * (numbers[-1] + 1) / max(numbers[-1], 1)
+        own, latest, moved = starts[low:high], np.empty(high - low, np.int64), np.zeros(high - low + 1, np.int64)
+        for i in range(high - low):
+            latest[i] = max(ends[low + i], latest[i - 1]) if i else ends[low]
+            moved[i + 1] = moved[i] + sizes[low + i]
+        places, gaps = _long_gaps(own, latest, shortest_gap)
+        for threshold, clarity in _ways(gaps, gaps.size < own.size - 1, shortest_gap, clearest_ratio, few_ratio):
+            first, last, carried = _between(places, gaps, threshold, own, latest, moved)
+            period, mean, duration = _rhythm(first, last, carried, clarity, byte_tolerance, pace_tolerance, few_ratio)
+            covered = period / mean * last.size / max(last.size - 1, 1)
             if np.isnan(period) or covered < persistence:
                 continue
-            nested = period < NESTED * periods[s] and covered >= NESTED and _composite(numbers, gaps)
+            nested = period < NESTED * periods[s] and covered >= NESTED
+            if nested:
+                every = _gaps(own, ends[low:high])
+                nested = _composite(_cut(sizes[low:high], every, threshold), every)
             if counts[s] == 0 or nested:
-                thresholds[s], clarities[s], counts[s] = threshold, clarity, numbers[-1] + 1
+                thresholds[s], clarities[s], counts[s] = threshold, clarity, last.size
                 periods[s], means[s], durations[s] = period, mean, duration
     return thresholds, periods, means, durations, clarities, counts
 
