@@ -106,6 +106,8 @@ def _silent_pairs(
     pairs = traffic.pairs_of(bulk, PAIR).with_columns(
         bytes=np.add.reduceat(sizes, first), last_ns=np.maximum.reduceat(ends, first)
     )
+    if (pairs["last_ns"] >= since_ns).all():
+        return pairs.select("pair", *PAIR, "last_ns", cluster="pair", site="pair").clear()
     largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
     heavy = pairs.filter(pl.col("bytes") >= settings.negligible * largest)
     clustered = heavy.join(links.components(heavy, heavy), left_on="src_addr", right_on="addr")

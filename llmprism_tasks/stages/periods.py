@@ -48,10 +48,11 @@ def group_periods(
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
     several, few = (periodic.filter((pl.col("bursts") > bursts.FEW) == many) for many in (True, False))
-    found = _agreed(flows, rhythms, several, settings)
-    for others in (several.with_columns(period_ns="mean_period_ns"), few):
+    found = rhythms.select("group", "period_ns").clear()
+    for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
-        found = pl.concat([found, _agreed(flows, rhythms, left, settings)])
+        if not left.is_empty():
+            found = pl.concat([found, _agreed(flows, rhythms, left, settings)])
     return found.sort("group")
 
 

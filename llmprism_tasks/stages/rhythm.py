@@ -75,9 +75,10 @@ def steps_of_groups(
     periods = group_periods(flows, found, settings, until_ns=until_ns)
     turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
-    lines = _lines(in_period(found, periods, settings), settings).join(shown, on="group", how="anti")
-    periods = periods.join(lines, on="group", how="anti")
-    streams = _named_streams(found, periods, pairs, settings).select(STEPPING)
+    stepping = in_period(found, periods, settings)
+    lines = _lines(stepping, settings).join(shown, on="group", how="anti")
+    stepping, periods = (frame.join(lines, on="group", how="anti") for frame in (stepping, periods))
+    streams = _named_streams(found, stepping, pairs).select(STEPPING)
     known = pl.concat([periods.select("group"), lines.select("group")])
     once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
     return flow_steps(flows, pl.concat([streams, once]), settings)
@@ -131,6 +132,8 @@ def _seen_once(
     flows: pl.DataFrame, found: pl.DataFrame, pairs: pl.DataFrame | None, settings: RhythmSettings, until_ns: int
 ) -> pl.DataFrame:
     """Return the streams of groups without a period that show the end of one step: STEPPING."""
+    if found.is_empty():
+        return pl.DataFrame(schema={name: found.schema.get(name, pl.Float64) for name in STEPPING})
     once = first_bursts(flows, found, settings, until_ns=until_ns)
     if pairs is not None:
         once = once.join(pairs, on=PAIR, how="semi")
@@ -164,14 +167,11 @@ def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     )
 
 
-def _named_streams(
-    found: pl.DataFrame, periods: pl.DataFrame, pairs: pl.DataFrame | None, settings: RhythmSettings
-) -> pl.DataFrame:
+def _named_streams(found: pl.DataFrame, stepping: pl.DataFrame, pairs: pl.DataFrame | None) -> pl.DataFrame:
     """Return the streams in their group's period, or those of given pairs whether they show it or not."""
-    chosen = in_period(found, periods, settings)
     if pairs is None:
-        return chosen
-    fitting = chosen.join(pairs, on=PAIR, how="semi")
+        return stepping
+    fitting = stepping.join(pairs, on=PAIR, how="semi")
     # No gap is typical of a group whose pairs are cut at their turns: what does not turn cannot be cut.
     typical = (
         fitting.group_by("group")

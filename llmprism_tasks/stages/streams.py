@@ -136,7 +136,10 @@ def _common_sizes(sizes: Transfers) -> pl.DataFrame:
 
 def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rows of pairs again that turn, with what repeats between their turns."""
-    links, found, _ = turning(flows, answered(known, settings)["pair"].to_numpy(), settings)
+    chosen = answered(known, settings)["pair"].to_numpy()
+    if not chosen.size:
+        return known.clear()
+    links, found, _ = turning(flows, chosen, settings)
     number = known["pair"].to_numpy()
     link = np.full(number[-1:].max(initial=-1) + 1, -1)
     link[flows["pair"].to_numpy()[links.rows]] = np.repeat(np.arange(links.pair.size), np.diff(links.offsets))
