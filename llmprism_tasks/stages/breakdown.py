@@ -45,7 +45,6 @@ class Account:
     placed : flows in the steps of both their ends
     parts : the steps of NICs, numbered: `part`, `job_id`, `addr`, `step_index`, `step_start_ns`, `step_end_ns`, …
     sides : the pairs once for each end, with `pp_stage`, `peer_pp_stage`, `does`
-    gradients, others : the messages of these sides that take time
     blocks : as `synchronisation.blocks` returns
     exchanged : as `activity.exchanges` returns: `part`, `start_ns`, `end_ns`, `does`, `peer`
     gaps : what lies between exchanges: `part`, `start_ns`, `end_ns`, `took`, `compute_ns`, `bubble_ns`, `wait_ns`, …
@@ -54,23 +53,24 @@ class Account:
     placed: Placed
     parts: pl.DataFrame
     sides: pl.DataFrame
-    gradients: Messages
-    others: Messages
     blocks: pl.DataFrame
     exchanged: pl.DataFrame
     gaps: pl.DataFrame
 
     @cached_property
     def messages(self) -> pl.DataFrame:
-        """Return the messages, with all that is known of their flows and sides; `flow` is the number of the flow."""
-        flows, steps = self.placed.flows, self.parts.select("step_index")
+        """Return the messages that take time, with what is known of their flows (numbered as `flow`) and sides."""
+        every, flows = self.placed.messages, self.placed.flows
+        some = every.where(every.end_ns > every.start_ns)
         kept = flows.select(name for name in ("bytes", "switch_path") if name in flows.columns)
         return pl.concat(
-            pl.DataFrame({"part": some.part, "flow": some.flow, "start_ns": some.start_ns, "end_ns": some.end_ns})
-            .hstack(kept[some.flow])
-            .hstack(steps[some.part])
-            .hstack(self.sides[some.side])
-            for some in (self.gradients, self.others)
+            [
+                pl.DataFrame({"part": some.part, "flow": some.flow, "start_ns": some.start_ns, "end_ns": some.end_ns}),
+                kept[some.flow],
+                self.parts.select("step_index")[some.part],
+                self.sides[some.side],
+            ],
+            how="horizontal",
         )
 
 
@@ -85,14 +85,15 @@ def accounted(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame) -> A
     parts = found.parts.hstack(nics.drop("nic", *NIC)[found.parts["nic"].to_numpy()]).with_columns(
         job_step=pl.struct("job_id", "step_index").rank("dense")
     )
-    lasting = found.messages.end_ns > found.messages.start_ns
-    gradient = (found.sides["kind"] == "dp").to_numpy()[found.messages.side]
-    gradients, others = (found.messages.where(lasting & chosen) for chosen in (gradient, ~gradient))
+    messages = found.messages
+    lasting = messages.end_ns > messages.start_ns
+    gradient = (found.sides["kind"] == "dp").to_numpy()[messages.side]
+    others = messages.where(lasting & ~gradient)
     sides = _does(found.sides, nics, others)
-    blocks = synchronisation.blocks(gradients, others, found, parts)
+    blocks = synchronisation.blocks(messages.where(lasting & gradient), others, found, parts)
     exchanged = activity.exchanges(_all(others, blocks, sides, parts))
     gaps = _split(activity.gaps(exchanged, parts), parts)
-    return Account(found, parts, sides, gradients, others, blocks, activity.rows(exchanged), gaps)
+    return Account(found, parts, sides, blocks, activity.rows(exchanged), gaps)
 
 
 def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
