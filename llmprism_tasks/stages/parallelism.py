@@ -104,8 +104,8 @@ def tables(
 def pair_kinds(
     bulk: pl.DataFrame, job_members: pl.DataFrame, division: Division | None, settings: Settings
 ) -> pl.DataFrame:
-    """Judge each pair that sends bulk data: `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`,
-    `bytes_per_step`."""
+    """Judge each pair that sends bulk data: `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`,
+    `confidence`, `bytes_per_step`."""
     if division is None:
         return _judged(bulk.select("pair", *PAIR).head(0))
     periods = division.periods
