@@ -6,9 +6,12 @@ for its peer or its ring, but in healthy steps it holds as much; so each path is
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.arranged import stretches
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 
 KINDS = ("dp", "pp", "ep", "cp")
@@ -29,39 +32,65 @@ def placed(evidence: Evidence, steps: pl.DataFrame, settings: DiagnosisSettings)
     Returns
     -------
     the columns of `PLACE`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (the end of the step),
-    `slow`
+    `slow`, and numbers that name the same hop (`pair`) and the same path of it (`place`)
     """
-    spans = steps.select("job_id", "slow", begin_ns="start_ns", step_ns="end_ns").sort("step_ns")
-    rings = evidence.groups.select("job_id", src_addr="addr", ring=pl.col("addr").min().over("job_id", "component"))
     timed = (pl.col("bytes") >= settings.least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
-    pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
-    of_jobs = evidence.flows.filter(pl.col("job_id").is_in(spans["job_id"].unique().implode()))
-    return (
-        evidence.with_paths(of_jobs.filter(pl.col("kind").is_in(KINDS), timed))
-        .sort("flow_end_ns")
-        .join_asof(
-            spans,
-            left_on="flow_end_ns",
-            right_on="step_ns",
-            by="job_id",
-            strategy="forward",
-            check_sortedness=False,
-        )
-        .filter(pl.col("flow_end_ns") > pl.col("begin_ns"))
-        .join(rings, on=["job_id", "src_addr"], how="left")
-        .with_columns(
-            unit=pl.when(pl.col("kind") == "dp").then(pl.coalesce("ring", pair)).otherwise(pair),
-            path=pl.col("switch_path").list.join(" "),
-        )
-        .select(*PLACE, "flow_start_ns", "flow_end_ns", "bytes", "switch_path", "step_ns", "slow")
+    of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
+    flows, pairs, offsets = stretches(
+        evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), timed), "job_id", "kind"
+    )
+    pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
+    step = _steps_of(flows["flow_end_ns"].to_numpy(), pairs.select("job_id"), pair, steps)
+    inside = step >= 0
+    of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
+    unit = _units(pairs, evidence.groups).gather(pair[inside])
+    records = evidence.with_paths(flows.filter(pl.Series(inside))).with_columns(unit, *of_step)
+    path = pl.col("switch_path").list.join(" ")
+    place = pl.col("pair").cast(pl.Int64) * 2**32 + pl.col("path").cast(pl.Categorical).to_physical().fill_null(-1)
+    return records.with_columns(path=path).select(
+        *PLACE, "flow_start_ns", "flow_end_ns", "bytes", "switch_path", "step_ns", "slow", "pair", place=place
     )
 
 
+def _steps_of(ends: Integers, jobs: pl.DataFrame, pair: Integers, steps: pl.DataFrame) -> Integers:
+    """Return the row of the step in which each record ends; -1 if there is none.
+
+    Parameters
+    ----------
+    jobs : `job_id` of each pair
+    pair : of each record
+    steps : of jobs, sorted by `job_id` and time
+    """
+    numbers = steps.select("job_id").unique().sort("job_id").with_columns(job=pl.int_range(pl.len()))
+    job, job_of_step = (
+        frame.join(numbers, on="job_id", maintain_order="left")["job"].to_numpy() for frame in (jobs, steps)
+    )
+    begins, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
+    found = np.full(ends.size, -1)
+    for number in range(numbers.height):
+        first, last = np.searchsorted(job_of_step, [number, number + 1])
+        mine = np.flatnonzero(job[pair] == number)
+        step = first + np.searchsorted(until[first:last], ends[mine])
+        inside = (step < last) & (ends[mine] > begins[np.minimum(step, last - 1)])
+        found[mine[inside]] = step[inside]
+    return found
+
+
+def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
+    """Return the `unit` of each pair."""
+    rings = groups.select("job_id", src_addr="addr", ring=pl.col("addr").min().over("job_id", "component"))
+    pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
+    known = pairs.join(rings, on=["job_id", "src_addr"], how="left", maintain_order="left")
+    unit = pl.when(pl.col("kind") == "dp").then(pl.coalesce("ring", pair)).otherwise(pair)
+    return known.select(unit=unit).to_series()
+
+
 def paces(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `pace` (ns per
-    byte)."""
+    """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace`
+    (ns per byte)."""
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
-    return records.group_by(*PLACE, "step_ns").agg(pl.col("switch_path", "slow").first(), pace=pace.median())
+    first = pl.col(*PLACE, "switch_path", "slow").first()
+    return records.group_by("place", "step_ns").agg(first, pace=pace.median())
 
 
 def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -82,9 +111,9 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     ring = pl.col("kind") == "dp"
     worst = pl.when(ring).then(pl.col("ratio").max().over("job_id", "kind", "unit")).otherwise("ratio")
     return (
-        by_step.group_by(PLACE)
+        by_step.group_by("place")
         .agg(
-            pl.col("switch_path").first(),
+            pl.col(*PLACE, "switch_path").first(),
             now=pl.col("pace").filter("slow").median(),
             usual=pl.col("pace").filter(~pl.col("slow")).median(),
             enough=pl.all_horizontal(seen),
@@ -102,14 +131,15 @@ def extra(records: pl.DataFrame) -> pl.DataFrame:
 
     A hop is busy while any of its queue pairs has a record; the middle one of the steps counts.
     """
-    step = [*HOP, "step_ns"]
-    before = pl.col("flow_end_ns").cum_max().shift().over(step)
+    before = pl.col("flow_end_ns").cum_max().shift().over("pair", "step_ns")
     busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
     by_step = (
-        records.sort("flow_start_ns", "flow_end_ns")
+        records.select("pair", "step_ns", "slow", "flow_start_ns", "flow_end_ns")
+        .sort("flow_start_ns", "flow_end_ns")
         .with_columns(busy_ns=busy)
-        .group_by(step)
+        .group_by("pair", "step_ns")
         .agg(pl.col("slow").first(), pl.col("busy_ns").sum())
     )
     middle = [pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow"))]
-    return by_step.group_by(HOP).agg(extra_ns=(middle[0] - middle[1]).clip(0)).drop_nulls().sort(HOP)
+    extra_ns = by_step.group_by("pair").agg(extra_ns=(middle[0] - middle[1]).clip(0)).drop_nulls()
+    return records.select("pair", *HOP).unique("pair").join(extra_ns, on="pair").drop("pair").sort(HOP)
