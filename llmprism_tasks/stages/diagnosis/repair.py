@@ -14,6 +14,10 @@ COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance", "stalls")
 """Kinds of trouble with a subject's own work; all others with what it carries."""
 
 
+FACTS = 2**20
+"""More than there are stages, bits of an exchange, and gaps of a step."""
+
+
 @dataclass(frozen=True)
 class Trouble:
     """A diagnosis, within its window."""
@@ -91,7 +95,7 @@ def _not_held_up() -> pl.Expr:
     As long as it took them before, or else as much of the subject's as of its time until the first round.
     """
     place = ["kind", "place"]
-    past = pl.col("duration_ns").filter("past").median().over(*place, "addr")
+    past = pl.col("duration_ns").filter("past").median().over(*place, "nic")
     first = pl.when(pl.col("first_ns") > 0).then("first_ns")
     growth = (pl.col("duration_ns") / first).filter("troubled").median().over(*place, "step_index")
     usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, first * growth))
@@ -138,28 +142,21 @@ def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.Da
     Work has peers in the same pp_stage, before the same exchange; messages in those between the same pp_stages;
     rounds in those of other groups of the pp_stage.
     """
-    parts = found.parts.select("part", "addr", "step_index", "pp_stage")
-    stages = [pl.col("kind").first(), pl.col("stage").first(), pl.col("peer_pp_stage").first()]
+    parts = found.parts.select("part", "addr", "nic", "step_index", "pp_stage")
+    of_kind = pl.col("kind").cast(pl.Categorical).to_physical()
     sent = (
         found.messages.filter("sends")
-        .join(parts.select("part", stage="pp_stage"), on="part")
-        .group_by("flow")
-        .agg(
-            sent_step=pl.col("step_index").first(),
-            sent_place=pl.concat_str(stages, separator=" ", ignore_nulls=True),
-        )
+        .select("part", "flow", sent_place=_numbered(of_kind, "pp_stage", "peer_pp_stage"))
+        .join(parts.select("part", sent_step="step_index"), on="part")
+        .unique("flow", keep="first")
+        .drop("part")
     )
     rounds = (
-        found.blocks.join(parts, on="part")
-        .group_by("group", "round")
-        .agg(
-            round_step=pl.col("step_index").first(),
-            round_place=pl.concat_str(
-                pl.col("pp_stage").first(), pl.col("does").first(), separator=" ", ignore_nulls=True
-            ),
-        )
+        found.blocks.select("part", "group", "round", "does")
+        .join(parts, on="part", maintain_order="left")
+        .unique(["group", "round"], keep="first", maintain_order=True)
+        .select("group", "round", round_step="step_index", round_place=_numbered("pp_stage", "does"))
     )
-    work = pl.concat_str("pp_stage", "took", "order", separator=" ", ignore_nulls=True)
     return (
         graph.operations.select(
             "position", "kind", "duration_ns", "part", "flow", "group", "round", "took", "order", "first_ns"
@@ -169,9 +166,20 @@ def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.Da
         .join(rounds, on=["group", "round"], how="left")
         .with_columns(
             step_index=pl.coalesce("step_index", "sent_step", "round_step"),
-            place=pl.when(pl.col("kind") == WORK).then(work).otherwise(pl.coalesce("sent_place", "round_place")),
+            place=pl.when(pl.col("kind") == WORK)
+            .then(_numbered("pp_stage", "took", "order"))
+            .otherwise(pl.coalesce("sent_place", "round_place")),
         )
     )
+
+
+def _numbered(*facts: str | pl.Expr) -> pl.Expr:
+    """Make one number of some that are small, or not known."""
+    number: pl.Expr = pl.lit(0, pl.Int64)
+    for fact in facts:
+        known = pl.col(fact) if isinstance(fact, str) else fact
+        number = number * FACTS + known.cast(pl.Int64).fill_null(-1) + 1
+    return number
 
 
 def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
