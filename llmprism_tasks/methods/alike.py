@@ -29,6 +29,8 @@ def _classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
     for series in range(len(offsets) - 1):
         low, high = offsets[series], offsets[series + 1]
         number, smallest = -1, -1.0
+        if low == high or values[low:high].max() <= values[low:high].min() * (1 + tolerance):
+            continue  # most pairs send one size, and to sort costs far more than to look
         for i in low + np.argsort(values[low:high]):
             if number < 0 or values[i] > smallest * (1 + tolerance):
                 number, smallest = number + 1, values[i]

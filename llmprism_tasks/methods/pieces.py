@@ -60,6 +60,8 @@ def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.ND
     begins = np.zeros(sizes.size, np.bool_)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
+        if high - low < 2 or sizes[low:high].min() >= EARLY * sizes[low:high].max():
+            continue
         ordered = np.sort(sizes[low:high])
         early = _buffer(ordered)
         for i in range(low, high - 1):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.methods.bursts import Rhythms, rhythm_of_bursts
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.steadiness import Rhythms, rhythm_of_bursts
 
 CLOSE = 0.5
 """Ratio of the time between a direction's transfers within which one of the other direction goes with it."""

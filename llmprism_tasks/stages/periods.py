@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import bursts
+from llmprism_tasks.methods.steadiness import FEW
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.streams import PAIR, TURNS, WHOLE
@@ -47,7 +47,7 @@ def group_periods(
     long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
-    several, few = (periodic.filter((pl.col("bursts") > bursts.FEW) == many) for many in (True, False))
+    several, few = (periodic.filter((pl.col("bursts") > FEW) == many) for many in (True, False))
     found = rhythms.select("group", "period_ns").clear()
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
@@ -139,7 +139,7 @@ def _explained(
             )
         )
     )
-    often = periodic.filter(pl.col("bursts") > bursts.FEW).select("group").unique()
+    often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
     rest = pairs.join(repeats, on=PAIR, how="anti").join(often, on="group", how="semi")
     sent = traffic.of_pairs(
         traffic.in_order(flows).select("pair", "flow_start_ns"), rest.select("pair", "first_ns", "around")

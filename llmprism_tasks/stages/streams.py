@@ -7,6 +7,7 @@ import polars as pl
 
 from llmprism_tasks.methods import bursts, series, turns
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.steadiness import Rhythms
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic, transfers
 from llmprism_tasks.stages.remembered import remembered
@@ -60,9 +61,7 @@ def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     return one_size.join(back, on=PAIR).filter(same_size, same_bytes).select(*PAIR, "pair")
 
 
-def turning(
-    flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings
-) -> tuple[Transfers, bursts.Rhythms, Integers]:
+def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
     """Cut pairs and those that answer them at their turns: their transfers, their rhythms, the burst of each.
 
     Parameters
@@ -103,7 +102,7 @@ def _described(flows: pl.DataFrame, streams: Transfers, settings: RhythmSettings
     )
 
 
-def _columns(found: bursts.Rhythms) -> dict[str, pl.Series]:
+def _columns(found: Rhythms) -> dict[str, pl.Series]:
     return {name: pl.Series(name, values, nan_to_null=True) for name, values in zip(RHYTHM, found, strict=True)}
 
 
@@ -144,5 +143,5 @@ def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) 
     link = np.full(number[-1:].max(initial=-1) + 1, -1)
     link[flows["pair"].to_numpy()[links.rows]] = np.repeat(np.arange(links.pair.size), np.diff(links.offsets))
     known, link = known.filter(pl.Series(link[number] >= 0)), link[number[link[number] >= 0]]
-    rhythms = _columns(bursts.Rhythms(*(one[link] for one in found)))
+    rhythms = _columns(Rhythms(*(one[link] for one in found)))
     return known.with_columns(pl.lit(TURNS, pl.Int64).alias("size_class"), **rhythms).drop_nulls("period_ns")

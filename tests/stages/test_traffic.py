@@ -88,3 +88,14 @@ def test_nothing_stays_nothing() -> None:
     assert traffic.bulk(none, settings().traffic).is_empty()
     assert traffic.inside_jobs(none, members({"j": {"a": "h"}})).is_empty()
     assert traffic.inside_jobs(SOME, members({"j": {"a": "h", "b": "h"}}).clear()).schema["job_id"] == pl.String
+
+
+def test_what_is_in_order_stays_as_it_is_and_the_rest_is_brought_into_it() -> None:
+    table = flows(messages("b", "a", [0, 5], 3), messages("a", "b", [1, 6], 2)).with_columns(job_id=pl.lit("j"))
+    ordered = traffic.in_order(table.sample(fraction=1, shuffle=True, seed=2))
+    assert ordered.select("pair", "src_addr").rows() == [(0, "a"), (0, "a"), (1, "b"), (1, "b")]
+    assert ordered["flow_start_ns"].diff().to_list()[1::2] == [5_000_000, 5_000_000]
+    assert traffic.in_order(ordered) is ordered
+    assert traffic.in_order(ordered.reverse()).equals(ordered)
+    assert traffic.starts_of_pairs(ordered).tolist() == [0, 2, 4]
+    assert traffic.starts_of_pairs(ordered.clear()).tolist() == [0]
