@@ -9,7 +9,7 @@ from functools import cached_property
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings, Settings
-from llmprism_tasks.stages import completion, layout, streams, traffic
+from llmprism_tasks.stages import completion, layout, traffic
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.stages.overdue import Silence, overdue
@@ -123,7 +123,7 @@ def gather(
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
-        flows=bulk.join(pairs.select(*streams.PAIR, "kind"), on=streams.PAIR),
+        flows=_of_kinds(bulk, flows, pairs),
         steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
         history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
@@ -136,8 +136,18 @@ def gather(
 
 
 def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    outside = flows.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
-    return outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").select(*STORAGE)
+    numbered, pairs = traffic.numbered(flows)
+    outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
+    written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr")
+    return traffic.of_pairs(numbered, written.select("pair", "job_id")).select(*STORAGE)
+
+
+def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the flows of known pairs with their `kind`."""
+    numbered = traffic.numbered(flows)[1]
+    kinds = numbered.join(pairs.select(*traffic.PAIR, "kind"), on=traffic.PAIR, how="left", maintain_order="left")
+    known = traffic.of_pairs(bulk, kinds.select("pair", "kind"))
+    return known.drop_nulls("kind") if known["kind"].has_nulls() else known
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
