@@ -186,7 +186,7 @@ TROUBLES: Mapping[str, Family] = {
         troubles.healthy,
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
-        published=2,
+        published=50,  # of two job-hours each
         methods=("joint",),
     )
 }
