@@ -86,7 +86,7 @@ def silences(transfers: Transfers, steps: Steps, *, early: float, piped: int) ->
 
     Parameters
     ----------
-    early : ratio of an endpoint's mean burst of a kind (that of its first transfer) below which one went ahead
+    early : ratio of an endpoint's mean burst of the same kinds below which one went ahead
     piped : the kind of a pipeline's messages
 
     Returns
@@ -94,11 +94,10 @@ def silences(transfers: Transfers, steps: Steps, *, early: float, piped: int) ->
     shape (steps,): the sum of the silences, that of their squares, and how many there are
     """
     endpoints = steps.endpoints[transfers.steps]
-    first, over, sizes, pipes = _bursts(
-        endpoints, transfers.starts, transfers.ends, transfers.sizes, transfers.kinds == piped
-    )
+    first, over, sizes, kinds = _bursts(endpoints, transfers.starts, transfers.ends, transfers.sizes, transfers.kinds)
     step, begins, endpoint = transfers.steps[first], transfers.starts[first], endpoints[first]
-    _, alike = np.unique(endpoint * (transfers.kinds.max(initial=0) + 1) + transfers.kinds[first], return_inverse=True)
+    pipes = (kinds & _bit(piped)) != 0
+    _, alike = np.unique(endpoint * (kinds.max(initial=0) + 1) + kinds, return_inverse=True)
     usual = np.bincount(alike, sizes) / np.bincount(alike)
     ahead = sizes < early * usual[alike]
     follows = np.zeros(first.size, dtype=np.bool_)
@@ -132,23 +131,31 @@ def entries(
     return Entries(inputs[0], *_outputs(does, *columns, wanted, steps.starts, *inputs))
 
 
+def _bit(kind: int) -> int:
+    """Return the bit of a kind in a set of kinds; 0 for none, a negative number."""
+    return 1 << kind if kind >= 0 else 0
+
+
 @compiled
 def _bursts(
-    endpoints: Integers, starts: Integers, ends: Integers, sizes: Integers, piped: Flags
-) -> tuple[Integers, Integers, Integers, Flags]:
-    """Return of each burst its first transfer, when it is over, its bytes, and whether any of it is piped."""
+    endpoints: Integers, starts: Integers, ends: Integers, sizes: Integers, kinds: Small
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return of each burst its first transfer, when it is over, its bytes, and its kinds as a set of bits.
+
+    A collective may go over pairs of two kinds at once: which of them is a microsecond ahead says nothing.
+    """
     first, over = np.empty(starts.size, np.int64), np.empty(starts.size, np.int64)
-    bytes_, pipes = np.empty(starts.size, np.int64), np.empty(starts.size, np.bool_)
+    bytes_, seen = np.empty(starts.size, np.int64), np.empty(starts.size, np.int64)
     last = -1
     for i in range(starts.size):
         if i == 0 or endpoints[i] != endpoints[i - 1] or starts[i] > over[last]:
             last += 1
-            first[last], over[last], bytes_[last], pipes[last] = i, ends[i], 0, False
+            first[last], over[last], bytes_[last], seen[last] = i, ends[i], 0, 0
         over[last] = max(over[last], ends[i])
         bytes_[last] += sizes[i]
-        pipes[last] |= piped[i]
+        seen[last] |= 1 << np.int64(kinds[i])
     bursts = last + 1
-    return first[:bursts], over[:bursts], bytes_[:bursts], pipes[:bursts]
+    return first[:bursts], over[:bursts], bytes_[:bursts], seen[:bursts]
 
 
 @compiled
