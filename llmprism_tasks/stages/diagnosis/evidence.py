@@ -52,7 +52,7 @@ Finder = Callable[["Evidence", DiagnosisSettings], pl.DataFrame]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Frames that the kinds of trouble share.
+    """Frames that the kinds of trouble share: of a job that began anew, those of the run that ended most steps.
 
     Attributes
     ----------
@@ -121,6 +121,9 @@ def gather(
         return None
     synchronising = layout.ending(pairs)
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
+    if division is not None:
+        # A run is no measure of another: it may have other hosts, another layout, or be another job's.
+        division, _ = division.by_run()
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
         flows=_of_kinds(bulk, flows, pairs),

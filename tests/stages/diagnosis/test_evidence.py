@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 from handmade import MS, WINDOW, every, flows, members, pipeline, ring, settings, topology, visible
@@ -20,9 +22,9 @@ NICS = members({"j": {addr: f"host-{addr}" for addr in "abcd"}})
 PAIRS = {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
 
 
-def tables(*, steps: int = 40, start: float = 40_000) -> dict[str, pl.DataFrame]:
+def tables(*, steps: int = 40, start: float = 40_000, again: Sequence[float] = ()) -> dict[str, pl.DataFrame]:
     """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it."""
-    begins = every(1000, count=steps, start=start - 60_000)
+    begins = [*every(1000, count=steps, start=start - 60_000), *again]
     sync = [begin + 800 for begin in begins]
     rows = [*pipeline("a", "c", begins), *pipeline("b", "d", begins), *ring("ab", sync), *ring("cd", sync)]
     own = [
@@ -59,6 +61,18 @@ def test_evidence_is_gathered_from_window_and_look_back() -> None:
     lengths = evidence.history["end_ns"] - evidence.history["start_ns"]
     assert lengths.unique().to_list() == [1000 * MS]
     assert evidence.history["current"].to_list() == [False] * 19 + [True] * 20
+
+
+@pytest.mark.parametrize(("start", "count", "length"), [(25_000, 25, 1500), (45_000, 10, 1000)])
+def test_a_job_that_began_anew_is_measured_by_one_of_its_runs(start: float, count: int, length: float) -> None:
+    again = every(1500, count=count, start=start - 5_000)
+    evidence = gather(**tables(start=start, again=again), window=WINDOW, settings=SETTINGS)
+    assert evidence is not None
+    for steps in (evidence.history, evidence.steps):
+        assert (steps["end_ns"] - steps["start_ns"]).unique().to_list() == [length * MS]
+    begins = evidence.flows["flow_start_ns"].to_numpy()
+    assert (begins.min() >= WINDOW.start_ns + again[0] * MS) == (length == 1500)
+    assert (begins.max() < WINDOW.start_ns + again[0] * MS) == (length == 1000)
 
 
 def test_without_steps_there_is_no_evidence_and_no_diagnosis() -> None:
