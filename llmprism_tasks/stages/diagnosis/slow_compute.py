@@ -34,9 +34,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes too long, step after step, by enough to slow the job.
 
     They are compared with their replicas, and where there are none with their own past. `score` is the excess in robust
-    deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer than its quick
-    ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind is
-    `straggler` where it explains less than half, or where a transfer that begins late has two ends to blame.
+    deviations of the job's NICs, or of its own (0 is normal); `severity` the ratio by which the job's steps are longer
+    than its quick ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains.
+    The kind is `straggler` where it explains less than half, or where a transfer that begins late has two ends to
+    blame.
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
@@ -91,19 +92,21 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     offsets = np.concatenate([[0], np.cumsum(series["len"].to_numpy())]).astype(np.int64)
     first, last, _ = runs.best_runs(work["above"].to_numpy(), offsets)
     bounds = series.select(NIC).with_columns(first=pl.Series(first), last=pl.Series(last))
-    in_run = (
+    marked = (
         work.with_row_index("row")
         .join(bounds, on=NIC)
-        .filter(pl.col("row").cast(pl.Int64).is_between(pl.col("first"), pl.col("last")))
+        .with_columns(in_run=pl.col("row").cast(pl.Int64).is_between(pl.col("first"), pl.col("last")))
     )
     return (
-        in_run.group_by(NIC)
+        marked.filter("in_run")
+        .join(_own_noise(marked), on=NIC)
+        .group_by(NIC)
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
             pl.col("component", "by_past").first(),
             pl.col("excess", "loss", "own_ns").median(),
-            score=pl.col("excess").median() / pl.col("noise").first(),
+            score=pl.col("excess").median() / pl.max_horizontal("noise", "own_noise").first(),
             slow=(pl.col("above") > 0).sum(),
             steps=pl.len(),
             now=pl.col("current").any(),
@@ -118,6 +121,16 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("score") >= settings.sigmas,
         )
     )
+
+
+def _own_noise(marked: pl.DataFrame) -> pl.DataFrame:
+    """Return by how much each NIC varies by itself, as `own_noise`: within its run, or outside, whichever is more.
+
+    What is slow for a while now and then, or by another amount each time, has no trouble that began and lasts.
+    """
+    excess = pl.col("excess")
+    spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()
+    return marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
 
 
 def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
