@@ -595,6 +595,13 @@ class DiagnosisSettings:
         high=1,
         reason="samples that are not padded cost a tenth of the step or so, as their owners know",
     )
+    least_checkpoint: float = number(
+        0.1,
+        unit="ratio of the steps from one to the next",
+        low=0,
+        high=10,
+        reason="who saves every minute pays several percent and chose to; a tenth is worth another choice",
+    )
     least_bytes: int = number(
         1_000_000, unit="bytes", low=1, high=10**12, reason="a smaller record lasts for microseconds: latency, not rate"
     )

@@ -27,7 +27,7 @@ WRITTEN = 1_000_000
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that lose more than the least effect to pauses between their steps.
+    """Name the jobs that lose more to pauses between their steps than saving may cost.
 
     `severity` is the ratio by which the pauses make the window's steps longer, `score` the median pause in robust
     deviations of the job's steps, `confidence` the share of the window's loss that the pauses are.
@@ -51,13 +51,15 @@ def _stalls(
     now = pauses.filter("current")
     usual_ns = float(steps["usual_ns"][0])
     cost = float(now["excess_ns"].sum()) / (usual_ns * int(steps["current"].sum()) or 1)
-    if now.is_empty() or pauses.height < LEAST_STALLS or cost < settings.least_effect:
+    if now.is_empty() or pauses.height < LEAST_STALLS:
+        return None
+    pause_s, every = (float(column.median()) for column in (now["excess_ns"] / 1e9, pauses["index"].diff()))  # type: ignore[arg-type]
+    if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
         return None
     written = _written(job_id, pauses, steps, evidence)
     if written is None and not _periodic(steps, pauses):
         return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
-    pause_s, every = (float(column.median()) for column in (now["excess_ns"] / 1e9, pauses["index"].diff()))  # type: ignore[arg-type]
     told = "" if written is None else f", while its members write {written / 1e6:,.0f} MB to storage"
     return {
         "job_id": job_id,
