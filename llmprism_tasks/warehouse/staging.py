@@ -107,6 +107,7 @@ def staging(
     with tempfile.TemporaryDirectory(prefix="llmprism-") as spill:
         connection = duckdb.connect(":memory:", config={"temp_directory": spill, "memory_limit": MEMORY_LIMIT})
         try:
+            connection.execute("SET enable_progress_bar = false")
             connection.execute(statement("staging"))
             _read(connection, files, length_ns, lateness_ns, within or ALL_TIME)
             connection.execute(statement("mark_duplicates"))
