@@ -42,25 +42,30 @@ def curves(title: str, ticks: Sequence[str], panels: Mapping[str, Values]) -> st
     """
     width = LEFT + len(panels) * PANEL_WIDTH + (len(panels) - 1) * BETWEEN + 16
     height = TOP + PANEL_HEIGHT + BOTTOM
-    parts = [
+    parts: list[str] = []
+    for index, (method, values) in enumerate(panels.items()):
+        parts += _panel(LEFT + index * (PANEL_WIDTH + BETWEEN), method, title, ticks, values)
+    return document(width, height, [*parts, *_legend(LEFT, height - 14)])
+
+
+def document(width: float, height: float, parts: Sequence[str]) -> str:
+    """Return an SVG picture of a size, on white, of parts in the order in which they are drawn."""
+    head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    for index, (method, values) in enumerate(panels.items()):
-        parts += _panel(LEFT + index * (PANEL_WIDTH + BETWEEN), method, title, ticks, values)
-    parts += _legend(LEFT, height - 14)
-    return "\n".join([*parts, "</svg>", ""])
+    return "\n".join([*head, *parts, "</svg>", ""])
 
 
 def _panel(left: float, method: str, title: str, ticks: Sequence[str], values: Values) -> list[str]:
     across = [left + PANEL_WIDTH * (at + 0.5) / len(ticks) for at in range(len(ticks))]
-    parts = [_text(left + PANEL_WIDTH / 2, TOP - 12, method, weight="bold")]
+    parts = [text(left + PANEL_WIDTH / 2, TOP - 12, method, weight="bold")]
     for mark in MARKS:
         parts.append(f'<line x1="{left}" x2="{left + PANEL_WIDTH}" y1="{_y(mark)}" y2="{_y(mark)}" stroke="#dddddd"/>')
-        parts.append(_text(left - 6, _y(mark) + 4, f"{mark:g}", anchor="end"))
-    parts += [_text(x, TOP + PANEL_HEIGHT + 16, tick) for x, tick in zip(across, ticks, strict=True)]
-    parts.append(_text(left + PANEL_WIDTH / 2, TOP + PANEL_HEIGHT + 34, title))
+        parts.append(text(left - 6, _y(mark) + 4, f"{mark:g}", anchor="end"))
+    parts += [text(x, TOP + PANEL_HEIGHT + 16, tick) for x, tick in zip(across, ticks, strict=True)]
+    parts.append(text(left + PANEL_WIDTH / 2, TOP + PANEL_HEIGHT + 34, title))
     for figure, line in LINES.items():
         points = [(x, _y(value)) for x, value in zip(across, values[figure], strict=True) if value is not None]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -80,11 +85,12 @@ def _legend(left: float, y: float) -> list[str]:
         x = left + 165 * index
         stroke = f'stroke="{line.colour}" stroke-width="{line.width}" stroke-dasharray="{line.dashes or "none"}"'
         parts.append(f'<line x1="{x}" x2="{x + 26}" y1="{y - 4}" y2="{y - 4}" {stroke}/>')
-        parts.append(_text(x + 32, y, line.name, anchor="start"))
+        parts.append(text(x + 32, y, line.name, anchor="start"))
     return parts
 
 
-def _text(x: float, y: float, words: str, *, anchor: str = "middle", weight: str = "normal") -> str:
+def text(x: float, y: float, words: str, *, anchor: str = "middle", weight: str = "normal") -> str:
+    """Return words at a place of an SVG picture."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="#222222">'
         f"{escape(words)}</text>"

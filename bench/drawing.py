@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+
+from accuracy.pictures import document, text
 
 WIDTH, HEIGHT = 360, 280
 LEFT, TOP, BETWEEN, BOTTOM = 58, 34, 66, 82
@@ -45,15 +46,11 @@ def picture(panels: Sequence[Panel]) -> str:
     """Return a picture: the points as they are, and through them the line that fits best."""
     width = LEFT + len(panels) * WIDTH + (len(panels) - 1) * BETWEEN + 16
     height = TOP + HEIGHT + BOTTOM
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
+    parts: list[str] = []
     for index, panel in enumerate(panels):
         parts += _panel(LEFT + index * (WIDTH + BETWEEN), panel)
     parts += _legend([line for panel in panels for line, points in panel.lines.items() if points], height - 14)
-    return "\n".join([*parts, "</svg>", ""])
+    return document(width, height, parts)
 
 
 def _panel(left: float, panel: Panel) -> list[str]:
@@ -66,14 +63,14 @@ def _panel(left: float, panel: Panel) -> list[str]:
     def y_at(value: float) -> float:
         return round(TOP + HEIGHT * (1 - math.log(value / up[0]) / math.log(up[-1] / up[0])), 1)
 
-    parts = [_text(left + WIDTH / 2, TOP - 14, panel.title, weight="bold")]
+    parts = [text(left + WIDTH / 2, TOP - 14, panel.title, weight="bold")]
     for mark in up:
         y = y_at(mark)
-        parts += [_rule(left, left + WIDTH, y, y), _text(left - 6, y + 4, _shown(mark), anchor="end")]
+        parts += [_rule(left, left + WIDTH, y, y), text(left - 6, y + 4, _shown(mark), anchor="end")]
     for mark in across:
         x = x_at(mark)
-        parts += [_rule(x, x, TOP, TOP + HEIGHT), _text(x, TOP + HEIGHT + 16, _shown(mark))]
-    parts.append(_text(left + WIDTH / 2, TOP + HEIGHT + 34, "flow records in the minute"))
+        parts += [_rule(x, x, TOP, TOP + HEIGHT), text(x, TOP + HEIGHT + 16, _shown(mark))]
+    parts.append(text(left + WIDTH / 2, TOP + HEIGHT + 34, "flow records in the minute"))
     for line, several in panel.lines.items():
         fit = fitted(several)
         if fit is not None:
@@ -102,7 +99,7 @@ def _legend(lines: Sequence[Line], y: float) -> list[str]:
     for index, line in enumerate(dict.fromkeys(lines)):
         x = LEFT + LEGEND * index
         parts.append(f'<line x1="{x}" x2="{x + 26}" y1="{y - 4}" y2="{y - 4}" {_stroke(line)}/>')
-        parts.append(_text(x + 32, y, line.name, anchor="start"))
+        parts.append(text(x + 32, y, line.name, anchor="start"))
     return parts
 
 
@@ -112,10 +109,3 @@ def _stroke(line: Line) -> str:
 
 def _rule(x1: float, x2: float, y1: float, y2: float) -> str:
     return f'<line x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}" stroke="#dddddd"/>'
-
-
-def _text(x: float, y: float, words: str, *, anchor: str = "middle", weight: str = "normal") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}" fill="#222222">'
-        f"{escape(words)}</text>"
-    )

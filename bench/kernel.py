@@ -45,7 +45,7 @@ def _speed(hazard: float, prior: Prior) -> dict[str, Any]:
         posterior = start_posterior(values.ravel(), offsets, hazard=hazard, prior=prior)
         taken.append(time.process_time() - began)
     began = time.process_time()
-    plain = [_in_python(values[one], hazard, prior) for one in range(IN_PYTHON)]
+    plain = [textbook.start_posterior(values[one], hazard=hazard, prior=prior) for one in range(IN_PYTHON)]
     python_s = time.process_time() - began
     sample = posterior.reshape(values.shape)[:IN_PYTHON]
     return {
@@ -63,17 +63,6 @@ def _series(seed: int) -> textbook.Floats:
     lengths = rng.integers(5, 100, LENGTH // 5)
     levels = np.repeat(rng.integers(-8, 9, len(lengths)), lengths)[:LENGTH]
     return levels + rng.normal(0, 0.7, LENGTH)
-
-
-def _in_python(values: textbook.Floats, hazard: float, prior: Prior) -> textbook.Floats:
-    return textbook.start_posterior(
-        values,
-        hazard=hazard,
-        mean=float(np.asarray(prior.mean)),
-        scale=float(np.asarray(prior.scale)),
-        kappa=prior.mean_weight,
-        alpha=prior.scale_weight / 2,
-    )
 
 
 if __name__ == "__main__":

@@ -79,14 +79,7 @@ class Counted:
         threshold: float,
     ) -> None:
         began = time.process_time()
-        posterior = textbook.start_posterior(
-            series,
-            hazard=hazard,
-            mean=float(np.asarray(prior.mean)),
-            scale=float(np.asarray(prior.scale)),
-            kappa=prior.mean_weight,
-            alpha=prior.scale_weight / 2,
-        )
+        posterior = textbook.start_posterior(series, hazard=hazard, prior=prior)
         self.python_s += time.process_time() - began
         self.sampled += len(series)
         ours = posterior > threshold

@@ -12,19 +12,22 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from llmprism_tasks.methods.changepoint import Prior
+
 Floats = npt.NDArray[np.float64]
 
 
-def start_posterior(values: Floats, *, hazard: float, mean: float, scale: float, kappa: float, alpha: float) -> Floats:
+def start_posterior(values: Floats, *, hazard: float, prior: Prior) -> Floats:
     """Return the posterior probability, given all up to each observation, that a run starts with it.
 
     Parameters
     ----------
     values : one series
     hazard : the probability that a run ends at any one observation
-    mean, scale : expected of a run before it is seen
-    kappa, alpha : how many observations the belief in the mean is worth, and half of those of the belief in the scale
+    prior : what is believed of a run before it is seen, the same for all series
     """
+    mean, scale = (float(np.asarray(each)) for each in (prior.mean, prior.scale))
+    kappa, alpha = prior.mean_weight, prior.scale_weight / 2
     beta = alpha * scale**2
     normaliser = _normaliser(alpha, len(values))
     means, betas, joint = np.array([mean]), np.array([beta]), np.array([1.0])

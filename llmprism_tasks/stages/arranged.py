@@ -10,10 +10,10 @@ import polars as pl
 from llmprism_tasks.methods import endpoints
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.working import Flags, Steps, Transfers
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.placement import NIC
-from llmprism_tasks.stages.streams import PAIR
+from llmprism_tasks.stages.traffic import PAIR
 
-TIMES = ["flow_start_ns", "flow_end_ns", "bytes"]
 NEVER = np.iinfo(np.int64).max
 
 
@@ -53,45 +53,25 @@ def arranged(flows: pl.DataFrame, steps: pl.DataFrame) -> Arranged:
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `start_ns`, `end_ns` and whatever else
     """
-    flows, pairs, offsets = stretches(flows, "job_id", "kind")
+    flows = traffic.in_order(flows)
+    pairs, offsets = traffic.pairs_of(flows, ["job_id", "kind", *PAIR]), traffic.starts_of_pairs(flows)
     nics = pl.concat([steps.select(NIC), *(pairs.select("job_id", addr=end) for end in PAIR)]).unique().sort(NIC)
     numbered = nics.with_columns(nic=pl.int_range(pl.len()))
     steps = steps.join(numbered, on=NIC).sort("nic", "end_ns")
     begins = steps.group_by("job_id").agg(since=pl.col("start_ns").min())
     for end in PAIR:
         pairs = pairs.join(numbered.rename({"addr": end, "nic": f"{end}_nic"}), on=["job_id", end])
-    pairs = pairs.join(begins, on="job_id", how="left").sort("stretch")
+    pairs = pairs.join(begins, on="job_id", how="left").sort("pair")
     kinds = pairs["kind"].unique().sort().to_list()
     numbers = Steps(*(steps[name].to_numpy() for name in ("start_ns", "end_ns", "nic")))
     transfers = _transfers(flows, pairs, offsets, kinds, numbers, nics.height)
     return Arranged(steps.drop("nic"), numbers, transfers, kinds, pairs.select("job_id", "kind", *PAIR))
 
 
-def stretches(flows: pl.DataFrame, *columns: str) -> tuple[pl.DataFrame, pl.DataFrame, Integers]:
-    """Return flows pair by pair, the pairs, and where the flows of each begin.
-
-    Parameters
-    ----------
-    flows : in the order of `traffic.numbered`, or of no pairs known
-    columns : what else is to be known of pairs: it is the same in all of their flows
-
-    Returns
-    -------
-    flows, and `stretch` (from 0), `src_addr`, `dst_addr` and `columns` of each pair; the flows of stretch i are those
-    from `offsets[i]` to `offsets[i + 1]`. A pair whose flows lie apart has several.
-    """
-    if "pair" not in flows.columns:
-        flows = flows.sort(*PAIR, *TIMES).with_columns(pair=pl.struct(PAIR).rle_id())
-    number = flows["pair"].to_numpy()
-    begins = np.append(np.flatnonzero(np.diff(number, prepend=-1)), number.size)
-    pairs = flows.select(*PAIR, *columns)[begins[:-1]].with_columns(stretch=pl.int_range(pl.len()))
-    return flows, pairs, begins
-
-
 def _transfers(
     flows: pl.DataFrame, pairs: pl.DataFrame, offsets: Integers, kinds: list[str], steps: Steps, nics: int
 ) -> Transfers:
-    starts, ends, sizes = (flows[name].to_numpy() for name in TIMES)
+    starts, ends, sizes = (flows[name].to_numpy() for name in traffic.TIMES)
     nic = [pairs[f"{end}_nic"].to_numpy() for end in PAIR]
     bounds = np.searchsorted(steps.endpoints, np.arange(nics + 1))
     since = pairs["since"].fill_null(NEVER).to_numpy()

@@ -15,7 +15,7 @@ import polars as pl
 
 from llmprism_tasks.methods.gaps import busy_parts
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.arranged import stretches
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.cut_off import CutOff, cut_off
 from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
@@ -134,7 +134,8 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
 def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
     """Return of each second of each job with any flows `first_ns`, when the first starts, and `last_ns`, when the last
     ends; sorted by `job_id` and time."""
-    bulk, pairs, offsets = stretches(bulk, "job_id")
+    bulk = traffic.in_order(bulk)
+    pairs, offsets = traffic.pairs_of(bulk, ["job_id"]), traffic.starts_of_pairs(bulk)
     jobs = pairs.select("job_id").unique().sort("job_id")
     numbered = pairs.join(jobs.with_row_index("job"), on="job_id", maintain_order="left")
     job, first, last = busy_parts(

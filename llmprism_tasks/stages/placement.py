@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import placing, segments
+from llmprism_tasks.methods import placing
 from llmprism_tasks.methods.placing import Numbers, Spans
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.stretches import Booleans
@@ -19,7 +19,7 @@ from llmprism_tasks.stages import traffic
 
 NIC = ["job_id", "addr"]
 STEP = [*NIC, "step_index"]
-ENDS = ["src_addr", "dst_addr"]
+ENDS = traffic.PAIR
 
 PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
 """What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
@@ -82,11 +82,10 @@ def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None 
     Parameters
     ----------
     flows : `src_addr`, `dst_addr`, `flow_start_ns`, `flow_end_ns`, `bytes`, `job_id`, and `kind` unless `kinds` tells.
-        With `pair`, where they have it, they need not be sorted.
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
     kinds : `src_addr`, `dst_addr`, `kind` of pairs; flows of others are left out
     """
-    flows = _pair_by_pair(flows)
+    flows = traffic.in_order(flows)
     parts, nics = _numbered(steps)
     sides = _sides(flows, nics, kinds)
     starts, ends = (flows[time].to_numpy() for time in ("flow_start_ns", "flow_end_ns"))
@@ -113,16 +112,9 @@ def _numbered(steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return parts, parts.select("nic", *NIC).unique("nic", maintain_order=True)
 
 
-def _pair_by_pair(flows: pl.DataFrame) -> pl.DataFrame:
-    if "pair" in flows.columns:
-        return traffic.in_order(flows)
-    key = [name for name in ("job_id", *ENDS, "kind") if name in flows.columns]
-    return flows.with_columns(pair=pl.struct(key).rank("dense")).sort("pair", "flow_start_ns")
-
-
 def _sides(flows: pl.DataFrame, nics: pl.DataFrame, kinds: pl.DataFrame | None) -> pl.DataFrame:
     """Return the two ends of each pair, with the rows of its flows (`begin`, `until`)."""
-    offsets = segments.bounds(flows["pair"].to_numpy())
+    offsets = traffic.starts_of_pairs(flows)
     pairs = traffic.pairs_of(flows, ["job_id", *ENDS, *(["kind"] if kinds is None else [])])
     pairs = pairs.with_columns(begin=pl.Series(offsets[:-1]), until=pl.Series(offsets[1:]))
     if kinds is not None:

@@ -13,7 +13,7 @@ from llmprism_tasks.stages import traffic, transfers
 from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.transfers import Transfers
 
-PAIR = ["src_addr", "dst_addr"]
+PAIR = traffic.PAIR
 STREAM = [*PAIR, "size_class"]
 """What is looked at for a rhythm: a pair as a whole (`size_class` is -1), or its records of one size."""
 

@@ -45,21 +45,20 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return ordered.select(*NUMBERED), pairs
 
 
-def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False) -> pl.DataFrame:
+def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     """Keep the flows whose both ends are known NICs.
 
     Parameters
     ----------
     flows : the flows table's columns, or what this function returned
     nics : `addr` and what is to be known of it: columns of the topology or of job_members
-    paths : whether `switch_path` is needed
 
     Returns
     -------
     flows with the columns `NUMBERED`, in the order of `numbered`, and with `src_…` and `dst_…` for every further column
     of `nics`
     """
-    flows, pairs = _with_pairs(flows, paths=paths)
+    flows, pairs = _with_pairs(flows)
     described = [column for column in nics.columns if column != "addr"]
     for end in ("src", "dst"):
         renamed = nics.rename({"addr": f"{end}_addr"} | {column: f"{end}_{column}" for column in described})
@@ -67,14 +66,14 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame, *, paths: bool = False
     return of_pairs(flows, pairs.drop(PAIR))
 
 
-def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame, *, paths: bool = False) -> pl.DataFrame:
+def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     """Keep the flows between two members of one job, with its `job_id`; as `between_gpus` otherwise."""
-    return _inside(flows, job_members.select("addr", "job_id"), paths=paths)
+    return _inside(flows, job_members.select("addr", "job_id"))
 
 
 @remembered
-def _inside(flows: pl.DataFrame, jobs: pl.DataFrame, *, paths: bool) -> pl.DataFrame:
-    flows, pairs = _with_pairs(flows, paths=paths)
+def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    flows, pairs = _with_pairs(flows)
     for end in PAIR:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
@@ -133,7 +132,7 @@ def starts_of_pairs(flows: pl.DataFrame) -> Integers:
 
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Return the pairs of flows in order: `pair`, and columns that are the same for all flows of one."""
-    return flows.select("pair", *columns)[segments.bounds(flows["pair"].to_numpy())[:-1]]
+    return flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]]
 
 
 def sent(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
@@ -145,7 +144,7 @@ def sent(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.D
     flows : as `inside_jobs` returns
     """
     pairs, bytes_ = pairs_of(flows, ["job_id", *PAIR]), flows["bytes"].to_numpy()
-    offsets = segments.bounds(flows["pair"].to_numpy())
+    offsets = starts_of_pairs(flows)
     present = flows["window_start_ns"].to_numpy() == window.start_ns
     large = present & (bytes_ > settings.control_bytes)
     return pairs.with_columns(
@@ -166,14 +165,11 @@ def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_pairs(flows: pl.DataFrame, *, paths: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return flows (`NUMBERED`, and `switch_path` if wanted) and their pairs, as `numbered` does."""
-    if "pair" in flows.columns:
-        kept = flows.select(*NUMBERED, *(["switch_path"] if paths else []))
-        first = starts_of_pairs(flows)[:-1]
-        return kept, flows.select("pair", *PAIR)[first].unique("pair").sort("pair")
-    ordered, pairs = numbered(flows)
-    return ordered.with_columns(flows["switch_path"].gather(ordered["row"])) if paths else ordered, pairs
+def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return flows and their pairs, as `numbered` does, though they are a part of such flows."""
+    if "pair" not in flows.columns:
+        return numbered(flows)
+    return flows.select(NUMBERED), pairs_of(flows, PAIR).unique("pair").sort("pair")
 
 
 def _pairs(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:

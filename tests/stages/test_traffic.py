@@ -41,12 +41,17 @@ def test_flows_between_two_jobs_are_inside_neither() -> None:
     assert set(inside.columns) == {*traffic.NUMBERED, "job_id"}
 
 
-@pytest.mark.parametrize("paths", [True, False])
-def test_only_the_columns_that_stages_look_at_are_kept(paths: bool) -> None:
+def test_only_the_columns_that_stages_look_at_are_kept() -> None:
     nics = members({"j": {"a": "h", "b": "h"}})
-    expected = {*traffic.NUMBERED, *(["switch_path"] if paths else [])}
-    assert set(traffic.inside_jobs(SOME, nics, paths=paths).columns) == {*expected, "job_id"}
-    assert set(traffic.between_gpus(SOME, nics.select("addr"), paths=paths).columns) == expected
+    assert set(traffic.inside_jobs(SOME, nics).columns) == {*traffic.NUMBERED, "job_id"}
+    assert set(traffic.between_gpus(SOME, nics.select("addr")).columns) == {*traffic.NUMBERED}
+
+
+def test_a_row_leads_back_to_the_rest_of_the_record() -> None:
+    by_time = flows(messages("a", "b", [1, 2], 2), messages("b", "a", [3], 1))
+    table = by_time.reverse().with_columns(src_port=pl.Series([7, 8, 9]))
+    ordered, _ = traffic.numbered(table)
+    assert table["src_port"].gather(ordered["row"]).to_list() == [9, 8, 7]
 
 
 def test_flows_of_a_pair_lie_together_in_the_order_asked_for() -> None:

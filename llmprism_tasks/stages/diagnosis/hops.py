@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.arranged import stretches
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 
 KINDS = ("dp", "pp", "ep", "cp")
@@ -36,9 +36,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame, settings: DiagnosisSettings)
     """
     timed = (pl.col("bytes") >= settings.least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
     of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
-    flows, pairs, offsets = stretches(
-        evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), timed), "job_id", "kind"
-    )
+    flows = traffic.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), timed))
+    pairs, offsets = traffic.pairs_of(flows, ["job_id", "kind", *traffic.PAIR]), traffic.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
     step = _steps_of(flows["flow_end_ns"].to_numpy(), pairs.select("job_id"), pair, steps)
     inside = step >= 0
