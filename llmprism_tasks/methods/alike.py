@@ -6,6 +6,7 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.sorting import sort
 
 
 def classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
@@ -25,14 +26,21 @@ def classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
 
 @compiled
 def _classes(values: Floats, offsets: Integers, tolerance: float) -> Integers:
-    numbers = np.zeros(len(values), np.int64)
+    numbers, ordered, places = np.zeros(values.size, np.int64), np.empty(values.size), np.empty(values.size, np.int64)
     for series in range(len(offsets) - 1):
         low, high = offsets[series], offsets[series + 1]
         number, smallest = -1, -1.0
-        if low == high or values[low:high].max() <= values[low:high].min() * (1 + tolerance):
+        if low == high:
+            continue
+        least, most = values[low], values[low]
+        for i in range(low, high):
+            least, most = min(least, values[i]), max(most, values[i])
+            ordered[i - low], places[i - low] = values[i], i
+        if most <= least * (1 + tolerance):
             continue  # most pairs send one size, and to sort costs far more than to look
-        for i in low + np.argsort(values[low:high]):
-            if number < 0 or values[i] > smallest * (1 + tolerance):
-                number, smallest = number + 1, values[i]
-            numbers[i] = number
+        sort(ordered, places, high - low)
+        for i in range(high - low):
+            if number < 0 or ordered[i] > smallest * (1 + tolerance):
+                number, smallest = number + 1, ordered[i]
+            numbers[places[i]] = number
     return numbers

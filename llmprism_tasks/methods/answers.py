@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.sorting import first_from
 
 
 class Ends(NamedTuple):
@@ -44,15 +45,15 @@ def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
     if stream < 0:
         return -1
     low, high = streams[stream], streams[stream + 1]
-    at = low + np.searchsorted(steps[low:high], step)
+    at = first_from(steps, low, high, step)
     return int(at) if at < high and steps[at] == step else -1
 
 
 @compiled
-def _nearest(starts: Integers, moment: int) -> int:
-    """Return the start that is nearest to a moment, the later of two."""
-    at = np.searchsorted(starts, moment)
-    if at == starts.size or (at > 0 and moment - starts[at - 1] < starts[at] - moment):
+def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
+    """Return which of the starts from `low` to `high` is nearest to a moment, the later of two."""
+    at = first_from(starts, low, high, moment)
+    if at == high or (at > low and moment - starts[at - 1] < starts[at] - moment):
         at -= 1
     return int(starts[at])
 
@@ -70,10 +71,11 @@ def _of_ends(
             if theirs < 0:
                 continue
             returned = _segment(steps[own], steps, streams, answering[back])
-            for end, place in enumerate((offsets[own], offsets[own + 1] - 1)):
-                nearest = _nearest(starts[offsets[theirs] : offsets[theirs + 1]], starts[place])
+            for end in range(2):
+                place = offsets[own + 1] - 1 if end else offsets[own]
+                nearest = _nearest(starts, offsets[theirs], offsets[theirs + 1], starts[place])
                 missed[own, end] = abs(starts[place] - nearest)
                 if returned >= 0:
-                    partner = _nearest(starts[offsets[returned] : offsets[returned + 1]], nearest)
+                    partner = _nearest(starts, offsets[returned], offsets[returned + 1], nearest)
                     mutual[own, end] = partner == starts[place]
     return missed, mutual

@@ -13,6 +13,7 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.sorting import quantile, sort
 from llmprism_tasks.methods.steadiness import FEW, Rhythms, rhythm
 
 NEGLIGIBLE = 0.1
@@ -91,101 +92,141 @@ def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
 
 
 @compiled
-def _gaps(starts: Integers, ends: Integers) -> Floats:
-    gaps = np.zeros(starts.size, dtype=np.float64)
-    latest = ends[0]
-    for i in range(1, starts.size):
-        gaps[i] = max(starts[i] - latest, 0)
+def _with_next(carried: Floats, count: int, joined: Integers) -> int:
+    """Number bursts by their bytes, negligible ones with the next, and return how many are left."""
+    room, number = np.empty(count), 0
+    for i in range(count):
+        room[i] = carried[i]
+    least = NEGLIGIBLE * quantile(room, count, 0.75)  # half of the bursts may be early records
+    for burst in range(count):
+        if burst and carried[burst - 1] >= least:
+            number += 1
+        joined[burst] = number
+    return number + 1
+
+
+@compiled
+def _number(
+    starts: Integers, ends: Integers, sizes: Integers, low: int, high: int, threshold: float, numbers: Integers
+) -> None:
+    """Number the bursts of one series between the gaps above a threshold, negligible ones with the next."""
+    carried, joined = np.zeros(high - low), np.empty(high - low, np.int64)
+    latest, burst = ends[low], 0
+    for i in range(low, high):
+        if i > low and max(starts[i] - latest, 0) > threshold:
+            burst += 1
         latest = max(latest, ends[i])
-    return gaps
+        numbers[i] = burst
+        carried[burst] += sizes[i]
+    _with_next(carried, burst + 1, joined)
+    for i in range(low, high):
+        numbers[i] = joined[numbers[i]]
 
 
 @compiled
-def _cut(sizes: Integers, gaps: Floats, threshold: float) -> Integers:
-    """Number the bursts between the gaps above a threshold, negligible ones with the next."""
-    numbers = np.cumsum(gaps > threshold)
-    burst_bytes = np.zeros(numbers[-1] + 1, dtype=np.float64)
-    for i in range(gaps.size):
-        burst_bytes[numbers[i]] += sizes[i]
-    large = np.quantile(burst_bytes, 0.75)  # half of the bursts may be early records
-    joined = np.zeros(burst_bytes.size, dtype=np.int64)
-    for burst in range(1, burst_bytes.size):
-        joined[burst] = joined[burst - 1] + (burst_bytes[burst - 1] >= NEGLIGIBLE * large)
-    return joined[numbers]
-
-
-@compiled
-def _composite(numbers: Integers, gaps: Floats) -> bool:
+def _composite(starts: Integers, ends: Integers, low: int, high: int, numbers: Integers) -> bool:
     """Whether most bursts are of several transfers, one after the other."""
-    several = np.zeros(numbers[-1] + 1, dtype=np.int64)
-    for i in range(1, gaps.size):
-        if gaps[i] > 0 and numbers[i] == numbers[i - 1]:
-            several[numbers[i]] = 1
-    return bool(np.median(several) > 0.5)
+    several, last, latest = 0, -1, ends[low]
+    for i in range(low + 1, high):
+        if starts[i] > latest and numbers[i] == numbers[i - 1] and numbers[i] != last:
+            last = numbers[i]
+            several += 1
+        latest = max(latest, ends[i])
+    return 2 * several > numbers[high - 1] + 1
 
 
 @compiled
-def _long_gaps(starts: Integers, latest: Integers, shortest_gap: float) -> tuple[Integers, Floats]:
-    """Return the transfers that begin after a gap that is not among the shortest, and how long it is.
+def _long_gaps(
+    starts: Integers, latest: Integers, low: int, high: int, shortest_gap: float, places: Integers, gaps: Floats
+) -> int:
+    """Write the transfers that begin after a gap that is not among the shortest, and how long it is; return how many.
 
     Parameters
     ----------
-    latest : ns, the last end of this and all earlier transfers
+    latest : ns, the last end of this and all earlier transfers of its series
     """
-    places, gaps, count = np.empty(starts.size, np.int64), np.empty(starts.size), 0
-    for i in range(1, starts.size):
-        if starts[i] - latest[i - 1] > shortest_gap:
-            places[count], gaps[count] = i, starts[i] - latest[i - 1]
+    count = 0
+    for i in range(low + 1, high):
+        gap = starts[i] - latest[i - 1]
+        if gap > shortest_gap:
+            places[count], gaps[count] = i, gap
             count += 1
-    return places[:count], gaps[:count]
+    return count
 
 
 @compiled
 def _between(
-    places: Integers, gaps: Floats, threshold: float, starts: Integers, latest: Integers, moved: Integers
-) -> tuple[Floats, Floats, Floats]:
-    """Return start, end and bytes of the bursts between the gaps above a threshold, negligible ones with the next.
+    cuts: Integers,
+    parts: int,
+    starts: Integers,
+    latest: Integers,
+    moved: Integers,
+    burst_starts: Floats,
+    burst_ends: Floats,
+    burst_bytes: Floats,
+) -> int:
+    """Write start, end and bytes of the bursts between cuts, negligible ones with the next; return how many there are.
 
     Parameters
     ----------
-    places, gaps : as `_long_gaps` returns
+    cuts : the first transfer of each part, and the one after the last
+    latest : as for `_long_gaps`
     moved : bytes of all transfers before each, and of all
     """
-    cuts = places[gaps > threshold]
-    parts = moved[np.append(cuts, starts.size)] - moved[np.append(np.array([0]), cuts)]
-    burst_starts, burst_ends, burst_bytes = np.empty(parts.size), np.empty(parts.size), np.zeros(parts.size)
-    large, burst = np.quantile(parts, 0.75), -1  # half of the bursts may be early records
-    for part in range(parts.size):
-        if part == 0 or parts[part - 1] >= NEGLIGIBLE * large:
-            burst += 1
-            burst_starts[burst] = 0 if part == 0 else starts[cuts[part - 1]] - starts[0]
-        burst_ends[burst] = latest[cuts[part] - 1 if part < cuts.size else starts.size - 1] - starts[0]
-        burst_bytes[burst] += parts[part]
-    return burst_starts[: burst + 1], burst_ends[: burst + 1], burst_bytes[: burst + 1]
+    carried, joined = np.empty(parts), np.empty(parts, np.int64)
+    for part in range(parts):
+        carried[part] = moved[cuts[part + 1]] - moved[cuts[part]]
+    count, begin, last = _with_next(carried, parts, joined), starts[cuts[0]], -1
+    for part in range(parts):
+        burst = joined[part]
+        if burst != last:
+            burst_starts[burst], burst_bytes[burst] = starts[cuts[part]] - begin, 0.0
+        burst_ends[burst] = latest[cuts[part + 1] - 1] - begin
+        burst_bytes[burst] += carried[part]
+        last = burst
+    return count
 
 
 @compiled
 def _ways(
-    gaps: Floats, others: bool, shortest_gap: float, clearest_ratio: float, few_ratio: float
-) -> list[tuple[float, float]]:
-    """Return the thresholds that may cut a series, each with its clarity, the clearest first.
+    gaps: Floats,
+    count: int,
+    others: bool,
+    shortest_gap: float,
+    clearest_ratio: float,
+    few_ratio: float,
+    thresholds: Floats,
+    clarities: Floats,
+) -> int:
+    """Write the thresholds that may cut a series, each with its clarity, the clearest first; return how many.
 
     Parameters
     ----------
     gaps : those longer than the shortest
     others : whether there are shorter ones, which all are alike
     """
-    ordered = np.sort(gaps)[::-1]
+    ordered, ranks, ratios = np.empty(count + 1), np.empty(count + 1, np.int64), np.empty(count + 1)
+    for i in range(count):
+        ordered[i] = -gaps[i]
+    sort(ordered, ranks, count)
     if others:
-        ordered = np.append(ordered, shortest_gap)
-    ways = [(0.0, 0.0)][1:]
-    ratios = ordered[:-1] / ordered[1:]
-    clear = np.flatnonzero(ratios >= min(clearest_ratio, few_ratio))
-    for rank in clear[np.argsort(-ratios[clear], kind="mergesort")][:MOST_CANDIDATES]:
-        if ratios[rank] >= (clearest_ratio if rank >= FEW - 1 else few_ratio):
-            ways.append((np.sqrt(ordered[rank] * ordered[rank + 1]), ratios[rank]))
+        ordered[count] = -shortest_gap
+    last, clear = count - 1 + others, 0
+    for rank in range(last):
+        ratio = ordered[rank] / ordered[rank + 1]
+        if ratio >= min(clearest_ratio, few_ratio):
+            ranks[clear], ratios[clear] = rank, -ratio
+            clear += 1
+    sort(ratios, ranks, clear)
+    ways = 0
+    for i in range(min(clear, MOST_CANDIDATES)):
+        rank = ranks[i]
+        if -ratios[i] >= (clearest_ratio if rank >= FEW - 1 else few_ratio):
+            thresholds[ways], clarities[ways] = np.sqrt(ordered[rank] * ordered[rank + 1]), -ratios[i]
+            ways += 1
     if not others:  # perhaps no gap stands out because every transfer is a burst of its own
-        ways.append((ordered[-1] / 2, ordered[-1] / shortest_gap))
+        thresholds[ways], clarities[ways] = -ordered[last] / 2, -ordered[last] / shortest_gap
+        ways += 1
     return ways
 
 
@@ -202,46 +243,62 @@ def _quiet_gaps(
     persistence: float,
     few_ratio: float,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers]:
-    series = offsets.size - 1
-    thresholds = np.full(series, np.nan)
-    periods = np.full(series, np.nan)
-    means = np.full(series, np.nan)
-    durations = np.full(series, np.nan)
-    clarities = np.zeros(series)
-    counts = np.zeros(series, dtype=np.int64)
+    series, n = offsets.size - 1, starts.size
+    best, counts = np.full((5, series), np.nan), np.zeros(series, np.int64)
+    latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
+    cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+    burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
+    thresholds, clarities = np.empty(MOST_CANDIDATES + 1), np.empty(MOST_CANDIDATES + 1)
+    for i in range(n):
+        moved[i + 1] = moved[i] + sizes[i]
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
+        best[4, s] = 0.0
         if high - low < 2:
             continue
-        own, latest, moved = starts[low:high], np.empty(high - low, np.int64), np.zeros(high - low + 1, np.int64)
-        for i in range(high - low):
-            latest[i] = max(ends[low + i], latest[i - 1]) if i else ends[low]
-            moved[i + 1] = moved[i] + sizes[low + i]
-        places, gaps = _long_gaps(own, latest, shortest_gap)
-        for threshold, clarity in _ways(gaps, gaps.size < own.size - 1, shortest_gap, clearest_ratio, few_ratio):
-            first, last, carried = _between(places, gaps, threshold, own, latest, moved)
-            period, mean, duration = rhythm(first, last, carried, clarity, byte_tolerance, pace_tolerance, few_ratio)
-            covered = period / mean * last.size / max(last.size - 1, 1)
+        latest[low] = ends[low]
+        for i in range(low + 1, high):
+            latest[i] = max(ends[i], latest[i - 1])
+        long = _long_gaps(starts, latest, low, high, shortest_gap, places, gaps)
+        others = long < high - low - 1
+        ways = _ways(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
+        for way in range(ways):
+            cuts[0], parts = low, 1
+            for i in range(long):
+                if gaps[i] > thresholds[way]:
+                    cuts[parts] = places[i]
+                    parts += 1
+            cuts[parts] = high
+            count = _between(cuts, parts, starts, latest, moved, burst_starts, burst_ends, burst_bytes)
+            period, mean, duration = rhythm(
+                burst_starts,
+                burst_ends,
+                burst_bytes,
+                count,
+                clarities[way],
+                byte_tolerance,
+                pace_tolerance,
+                few_ratio,
+            )
+            covered = period / mean * count / max(count - 1, 1)
             if np.isnan(period) or covered < persistence:
                 continue
-            nested = period < NESTED * periods[s] and covered >= NESTED
+            nested = period < NESTED * best[1, s] and covered >= NESTED
             if nested:
-                every = _gaps(own, ends[low:high])
-                nested = _composite(_cut(sizes[low:high], every, threshold), every)
+                _number(starts, ends, sizes, low, high, thresholds[way], numbers)
+                nested = _composite(starts, ends, low, high, numbers)
             if counts[s] == 0 or nested:
-                thresholds[s], clarities[s], counts[s] = threshold, clarity, last.size
-                periods[s], means[s], durations[s] = period, mean, duration
-    return thresholds, periods, means, durations, clarities, counts
+                best[0, s], best[4, s], counts[s] = thresholds[way], clarities[way], count
+                best[1, s], best[2, s], best[3, s] = period, mean, duration
+    return best[0], best[1], best[2], best[3], best[4], counts
 
 
 @compiled
 def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
-    numbers = np.full(starts.size, -1, dtype=np.int64)
+    numbers = np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
-        low, high = offsets[s], offsets[s + 1]
-        if high == low or np.isnan(threshold[s]):
-            continue
-        numbers[low:high] = _cut(sizes[low:high], _gaps(starts[low:high], ends[low:high]), threshold[s])
+        if offsets[s] < offsets[s + 1] and not np.isnan(threshold[s]):
+            _number(starts, ends, sizes, offsets[s], offsets[s + 1], threshold[s], numbers)
     return numbers
 
 
@@ -249,5 +306,10 @@ def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: I
 def _longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
     longest = np.zeros(offsets.size - 1)
     for s in range(longest.size):
-        longest[s] = _gaps(starts[offsets[s] : offsets[s + 1]], ends[offsets[s] : offsets[s + 1]]).max()
+        if offsets[s] == offsets[s + 1]:
+            continue
+        latest = ends[offsets[s]]
+        for i in range(offsets[s] + 1, offsets[s + 1]):
+            longest[s] = max(longest[s], starts[i] - latest)
+            latest = max(latest, ends[i])
     return longest

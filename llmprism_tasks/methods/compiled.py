@@ -21,7 +21,9 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], **options: object) -> None:
-        self._dispatcher = numba.njit(cache=True, nogil=True, **options)(function)
+        self._dispatcher = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(
+            function
+        )
         self._numba_type_ = self._dispatcher._numba_type_  # by which kernels know each other
 
     def __call__(self, *arguments: object) -> Any:
@@ -33,7 +35,12 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function of arrays and numbers on its first call.
 
     The machine code is kept on disk, since each task of the DAG is a process of its own and compiling takes seconds.
-    It runs without Python's global lock, so that threads may take a job each.
+    It runs without Python's global lock, so that threads may take a job each. A division by zero is infinite or NaN, as
+    in NumPy.
+
+    All of them are compiled when a machine's first analysis comes to them, so let that be little: loops over numbers
+    and what is in `sorting`, rather than functions and expressions of NumPy on arrays. Numba compiles those anew for
+    each kind of argument, and again into each kernel.
     """
     return cast(Callable[P, R], Kernel(function))
 
@@ -41,10 +48,10 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 def compiled_vectors(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function likewise, its loops into instructions that take several numbers at once where they can.
 
-    For that, a product and a sum may be rounded once, a division by zero is infinite, and no number may be NaN.
+    For that, a product and a sum may be rounded once, and no number may be NaN.
     """
     allowed = {"contract", "nnan", "nsz"}
-    return cast(Callable[P, R], Kernel(function, fastmath=allowed, error_model="numpy"))
+    return cast(Callable[P, R], Kernel(function, fastmath=allowed))
 
 
 def _read_only(argument: object) -> object:

@@ -63,7 +63,9 @@ def attendances(
     starts, ends, sizes : shape (n,), in order of the starts within each series
     """
     count = int(members.max(initial=-1)) + 1
-    return Attendances(*_attendances(numbers, members, offsets, starts, ends, sizes, count))
+    columns, (gathered, rows) = _attendances(numbers, members, offsets, starts, ends, sizes, count)
+    kept = [gathered] * 4 + [gathered + 1] + [rows] * 4
+    return Attendances(*(column[:n].copy() for column, n in zip(columns, kept, strict=True)))
 
 
 class Summaries(NamedTuple):
@@ -125,9 +127,9 @@ def _gatherings(members: Integers, bursts: Integers, offsets: Integers, count: i
 
 
 @compiled
-def _last_to_come(offsets: Integers, who: Integers, came: Integers) -> tuple[Integers, Integers]:
-    latest, last = np.empty(len(offsets) - 1, np.int64), np.empty(len(offsets) - 1, np.int64)
-    for gathering in range(len(latest)):
+def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) -> tuple[Integers, Integers]:
+    latest, last = np.empty(count, np.int64), np.empty(count, np.int64)
+    for gathering in range(count):
         of = offsets[gathering]
         for row in range(of + 1, offsets[gathering + 1]):
             if came[row] > came[of] or (came[row] == came[of] and who[row] < who[of]):
@@ -145,7 +147,7 @@ def _attendances(
     ends: Integers,
     sizes: Integers,
     count: int,
-) -> tuple[Integers, ...]:
+) -> tuple[tuple[Integers, ...], tuple[int, int]]:
     n = len(members)
     of_series, number, begins = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
     who, start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
@@ -165,18 +167,8 @@ def _attendances(
                 end[row] = max(end[row], ends[i])
                 size[row] += sizes[i]
     begins[met] = rows
-    latest, last = _last_to_come(begins[: met + 1], who, start)
-    return (
-        of_series[:met].copy(),
-        number[:met].copy(),
-        latest,
-        last,
-        begins[: met + 1].copy(),
-        who[:rows].copy(),
-        start[:rows].copy(),
-        end[:rows].copy(),
-        size[:rows].copy(),
-    )
+    latest, last = _last_to_come(begins, met, who, start)
+    return (of_series, number, latest, last, begins, who, start, end, size), (met, rows)
 
 
 @compiled

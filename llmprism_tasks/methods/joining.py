@@ -44,7 +44,8 @@ def joined(rows: Intervals, order: Integers, quick: int, at_once: float) -> Inte
     -------
     in order; `bits` are those of all that were joined, `peers` that of the first
     """
-    return Intervals(*_joined(*rows, order, quick, at_once))
+    offsets, *columns = _joined(*rows, order, quick, at_once)
+    return Intervals(offsets, *(column[: offsets[-1]].copy() for column in columns))
 
 
 @compiled
@@ -58,8 +59,9 @@ def _joined(
     quick: int,
     at_once: float,
 ) -> tuple[Integers, Integers, Integers, Bits, Integers]:
-    bounds = np.zeros_like(offsets)
-    start, end, bit, peer = np.empty_like(starts), np.empty_like(ends), np.empty_like(bits), np.empty_like(peers)
+    rows = len(starts)
+    bounds, bit = np.zeros(len(offsets), np.int64), np.empty(rows, bits.dtype)
+    start, end, peer = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
     n = 0
     for segment in range(len(offsets) - 1):
         for place in range(offsets[segment], offsets[segment + 1]):
@@ -76,4 +78,4 @@ def _joined(
                 end[n - 1] = max(end[n - 1], ends[i])
                 bit[n - 1] |= bits[i]
         bounds[segment + 1] = n
-    return bounds, start[:n].copy(), end[:n].copy(), bit[:n].copy(), peer[:n].copy()
+    return bounds, start, end, bit, peer

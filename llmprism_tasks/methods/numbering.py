@@ -26,15 +26,21 @@ def numbered(first: Fingerprints, second: Fingerprints) -> tuple[npt.NDArray[np.
     -------
     the number of each, shape (n,), and where each number appears first, shape (numbers,)
     """
-    return _numbered(first, second)
+    numbers, rows, count = _numbered(first, second)
+    return numbers, rows[:count].copy()
 
 
 @compiled
-def _table(first: Fingerprints, size: int) -> npt.NDArray[np.int32]:
-    """Return a table of places, with the number of each of these distinct values at its own or the next free one."""
+def _table(first: Fingerprints, rows: Integers, count: int, size: int) -> npt.NDArray[np.int32]:
+    """Return a table of places, with the number of each distinct value at its own or the next free one.
+
+    Parameters
+    ----------
+    rows : where each of them is first; as many as `count`, from the beginning
+    """
     table, mask = np.full(size, -1, np.int32), np.uint64(size - 1)
-    for number in range(first.size):
-        place = first[number] & mask
+    for number in range(count):
+        place = first[rows[number]] & mask
         while table[place] >= 0:
             place = (place + np.uint64(1)) & mask
         table[place] = number
@@ -42,9 +48,9 @@ def _table(first: Fingerprints, size: int) -> npt.NDArray[np.int32]:
 
 
 @compiled
-def _numbered(first: Fingerprints, second: Fingerprints) -> tuple[npt.NDArray[np.int32], Integers]:
+def _numbered(first: Fingerprints, second: Fingerprints) -> tuple[npt.NDArray[np.int32], Integers, int]:
     numbers, rows = np.empty(first.size, np.int32), np.empty(first.size, np.int64)
-    table, count = _table(first[:0], 1024), 0
+    table, count = _table(first, rows, 0, 1024), 0
     for i in range(first.size):
         mask = np.uint64(table.size - 1)
         place = first[i] & mask
@@ -59,5 +65,5 @@ def _numbered(first: Fingerprints, second: Fingerprints) -> tuple[npt.NDArray[np
             rows[count] = i
             count += 1
             if ROOM * count > table.size:
-                table = _table(first[rows[:count]], 2 * table.size)
-    return numbers, rows[:count].copy()
+                table = _table(first, rows, count, 2 * table.size)
+    return numbers, rows, count

@@ -67,14 +67,15 @@ def robust_score(values: npt.ArrayLike, *, floor: float, offsets: npt.ArrayLike 
 @compiled
 def _k_sigma(values: Floats, offsets: Integers, centres: Floats, k: float, floor: float) -> npt.NDArray[np.bool_]:
     """Sum the others from both sides: taking a value out of the sum of all would lose digits to an outlier."""
-    marks = np.zeros(len(values), np.bool_)
+    marks, members, off = np.zeros(len(values), np.bool_), np.empty(len(values), np.int64), np.empty(len(values))
     for group in range(len(offsets) - 1):
-        members = np.arange(offsets[group], offsets[group + 1])
-        members = members[~np.isnan(values[members])]
-        n = len(members)
+        n = 0
+        for i in range(offsets[group], offsets[group + 1]):
+            if not np.isnan(values[i]):
+                members[n], off[n] = i, values[i] - centres[group]
+                n += 1
         if n < 3:
             continue
-        off = values[members] - centres[group]
         sums, squares = np.zeros(n), np.zeros(n)
         left_sum, left_squares, right_sum, right_squares = 0.0, 0.0, 0.0, 0.0
         for i in range(n):

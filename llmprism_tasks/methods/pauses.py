@@ -6,6 +6,7 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.sorting import first_from
 
 
 def longest(
@@ -41,8 +42,8 @@ def _latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: 
     places = np.empty(moments.size, dtype=np.int64)
     for i in range(moments.size):
         low, high = mark_offsets[series[i]], mark_offsets[series[i] + 1]
-        before = np.searchsorted(marks[low:high], moments[i], side="right")
-        places[i] = low + before - 1 if before > 0 else -1
+        after = first_from(marks, low, high, moments[i] + 1)
+        places[i] = after - 1 if after > low else -1
     return places
 
 

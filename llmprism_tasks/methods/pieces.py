@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
-from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.sorting import first_from, sort
 
 EARLY = 0.5
 """Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
@@ -40,32 +41,39 @@ def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
 
 
 @compiled
-def _among(ordered: Integers, size: float, tolerance: float) -> bool:
-    """Whether a size is among some in ascending order."""
-    at = np.searchsorted(ordered, size / (1 + tolerance))
-    return bool(at < ordered.size and ordered[at] <= size * (1 + tolerance))
+def _buffer(ordered: Floats, count: int) -> float:
+    """Return the smallest size that is met twice; 0 if none is."""
+    for i in range(1, count):
+        if ordered[i] == ordered[i - 1]:
+            return float(ordered[i])
+    return 0.0
 
 
 @compiled
-def _buffer(ordered: Integers) -> int:
-    """Return the smallest size that is met twice; 0 if none is."""
-    for i in range(1, ordered.size):
-        if ordered[i] == ordered[i - 1]:
-            return int(ordered[i])
-    return 0
+def _among(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
+    """Whether a size is among some in ascending order."""
+    at = first_from(ordered, 0, count, size / (1 + tolerance))
+    return at < count and ordered[at] <= size * (1 + tolerance)
 
 
 @compiled
 def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
     begins = np.zeros(sizes.size, np.bool_)
+    ordered, places = np.empty(sizes.size), np.empty(sizes.size, np.int64)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
-        if high - low < 2 or sizes[low:high].min() >= EARLY * sizes[low:high].max():
+        if high - low < 2:
             continue
-        ordered = np.sort(sizes[low:high])
-        early = _buffer(ordered)
+        least, most = sizes[low], sizes[low]
+        for i in range(low, high):
+            least, most = min(least, sizes[i]), max(most, sizes[i])
+            ordered[i - low] = sizes[i]
+        if least >= EARLY * most:
+            continue
+        sort(ordered, places, high - low)
+        early = _buffer(ordered, high - low)
         for i in range(low, high - 1):
             whole = float(sizes[i] + sizes[i + 1])
             if sizes[i] == early and tolerance * whole < early < EARLY * sizes[i + 1]:
-                begins[i] = _among(ordered, whole, tolerance / 2)
+                begins[i] = _among(ordered, high - low, whole, tolerance / 2)
     return begins

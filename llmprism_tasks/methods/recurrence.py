@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.sorting import sort
 
 
 class Sizes(NamedTuple):
@@ -40,11 +41,11 @@ def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float
 
 
 @compiled
-def _changes(values: Integers) -> int:
-    """How many different values there are, in an array where equal ones lie together."""
+def _changes(steps: Integers, places: Integers, begin: int, end: int) -> int:
+    """How many different steps there are at places that have equal ones together."""
     different = 1
-    for i in range(1, values.size):
-        different += values[i] != values[i - 1]
+    for i in range(begin + 1, end):
+        different += steps[places[i]] != steps[places[i - 1]]
     return different
 
 
@@ -52,29 +53,32 @@ def _changes(values: Integers) -> int:
 def _sizes(
     values: Integers, steps: Integers, offsets: Integers, tolerance: float
 ) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
-    classes = np.zeros(values.size, dtype=np.int64)
-    fresh = np.zeros(values.size, dtype=np.bool_)
-    order = np.empty(values.size, dtype=np.int64)
+    n = values.size
+    classes, fresh, order = np.zeros(n, np.int64), np.zeros(n, np.bool_), np.empty(n, np.int64)
+    ordered, by_size, following = np.empty(n), np.empty(n, np.int64), np.empty(n + 1, np.int64)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
-        by_size = low + np.argsort(values[low:high], kind="mergesort")  # stable: equal sizes stay in order of steps
-        series_steps = _changes(steps[low:high])
-        begins = np.zeros(high - low + 1, dtype=np.int64)
-        number, smallest, at = 0, values[by_size[0]], 0
-        while at < by_size.size:
-            size = values[by_size[at]]
+        count = high - low
+        if count == 0:
+            continue
+        for i in range(count):
+            ordered[i], by_size[i], following[i] = values[low + i], low + i, 0
+        series_steps = _changes(steps, by_size, 0, count)
+        sort(ordered, by_size, count)  # equal sizes stay in order of steps
+        number, smallest, at = 0, ordered[0], 0
+        while at < count:
+            size, after = ordered[at], at
             if size > smallest * (1 + tolerance):
                 number, smallest = number + 1, size
-            after = at
-            while after < by_size.size and values[by_size[after]] == size:
+                following[number] = low + at
+            while after < count and ordered[after] == size:
                 after += 1
-            same = by_size[at:after]
-            classes[same] = number
-            fresh[same] = _changes(steps[same]) * 2 < series_steps
-            begins[number + 1] += after - at
+            seldom = _changes(steps, by_size, at, after) * 2 < series_steps
+            for i in range(at, after):
+                classes[by_size[i]], fresh[by_size[i]] = number, seldom
             at = after
-        places = low + np.cumsum(begins)
+        following[0] = low
         for i in range(low, high):
-            order[places[classes[i]]] = i
-            places[classes[i]] += 1
+            order[following[classes[i]]] = i
+            following[classes[i]] += 1
     return classes, fresh, order

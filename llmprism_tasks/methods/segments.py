@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.sorting import median
 
 
 def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
@@ -64,20 +65,18 @@ def occurrences(kinds: Integers, offsets: Integers) -> Integers:
 
 
 @compiled
-def _ascending(values: Integers) -> bool:
-    place = 1
-    while place < values.size and values[place] >= values[place - 1]:
-        place += 1
-    return place >= values.size
-
-
-@compiled
 def _medians(values: Integers, offsets: Integers) -> Floats:
-    middles = np.empty(offsets.size - 1, dtype=np.float64)
+    middles, room = np.empty(offsets.size - 1), np.empty(values.size)
     for segment in range(offsets.size - 1):
-        rows = values[offsets[segment] : offsets[segment + 1]]
-        ordered = rows if _ascending(rows) else np.sort(rows)  # most rows are all equal
-        middles[segment] = (ordered[(rows.size - 1) // 2] + ordered[rows.size // 2]) / 2
+        low, high = offsets[segment], offsets[segment + 1]
+        ascending = True
+        for i in range(low, high):
+            room[i - low] = values[i]
+            ascending &= i == low or values[i] >= values[i - 1]
+        if ascending:  # most rows are all equal
+            middles[segment] = (values[(low + high - 1) // 2] + values[(low + high) // 2]) / 2
+        else:
+            middles[segment] = median(room, high - low)
     return middles
 
 

@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.methods.compiled import compiled
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from llmprism_tasks.methods.sorting import Floats, Integers, median
 
 SIGMA_PER_MAD = 1.4826
 """Standard deviations per median absolute deviation, for a normal distribution: 1 / (quantile 0.75 of the normal)."""
@@ -52,12 +50,15 @@ def sigmas(values: Floats, offsets: Integers) -> Floats:
 
 @compiled
 def _medians(values: Floats, offsets: Integers) -> Floats:
-    result = np.full(len(offsets) - 1, np.nan)
+    result, room = np.full(len(offsets) - 1, np.nan), np.empty(len(values))
     for series in range(len(result)):
-        members = values[offsets[series] : offsets[series + 1]]
-        members = members[~np.isnan(members)]
-        if len(members):
-            result[series] = np.median(members)
+        count = 0
+        for i in range(offsets[series], offsets[series + 1]):
+            if not np.isnan(values[i]):
+                room[count] = values[i]
+                count += 1
+        if count:
+            result[series] = median(room, count)
     return result
 
 

@@ -90,7 +90,11 @@ def _last_long(table: Integers, now: int, least: int, ratio: float, latest_since
         for i in range(count):
             if silence[i] <= least or since[i] > latest_since or parts[i] > latest_part:
                 continue
-            usual = time[:count][silence[:count] <= silence[i] / ratio].sum()
-            if usual >= least and usual >= (time[:count].sum() - time[i]) / 2:
+            usual, all_time = 0, 0
+            for other in range(count):
+                all_time += time[other]
+                if silence[other] <= silence[i] / ratio:
+                    usual += time[other]
+            if usual >= least and usual >= (all_time - time[i]) / 2:
                 found[row] = parts[i]
     return found

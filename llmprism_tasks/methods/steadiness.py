@@ -9,6 +9,7 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.sorting import median
 
 FEW = 3
 """Bursts that are too few for a median: of four, two lie inside, whole, and their difference can be looked at."""
@@ -36,55 +37,28 @@ class Rhythms(NamedTuple):
 
 
 @compiled
-def _typical_change(values: Floats) -> float:
+def _typical_change(values: Floats, low: int, high: int) -> float:
     """Median difference of neighbours over the median; infinite below two values, which have no neighbours."""
-    if values.size < 2:
+    count = high - low
+    if count < 2:
         return math.inf
-    middle = float(np.median(values))
+    room = np.empty(count)
+    for i in range(count):
+        room[i] = values[low + i]
+    middle = median(room, count)
     if middle <= 0:
         return math.inf
-    return float(np.median(np.abs(np.diff(values))) / middle)
+    for i in range(count - 1):
+        room[i] = abs(values[low + i + 1] - values[low + i])
+    return median(room, count - 1) / middle
 
 
 @compiled
-def _steady(burst_bytes: Floats, pace: Floats, byte_tolerance: float, pace_tolerance: float) -> bool:
-    """Whether bursts carry equal bytes at a steady pace; the first and the last may be cut off."""
-    return _typical_change(burst_bytes[1:-1]) <= byte_tolerance and _typical_change(pace) <= pace_tolerance
-
-
-@compiled
-def _few_alike(burst_bytes: Floats, pace: Floats, byte_tolerance: float, pace_tolerance: float) -> bool:
-    """Whether two or three bursts carry equal bytes, three at an equal distance."""
-    alike = bool(burst_bytes.max() <= burst_bytes.min() * (1 + byte_tolerance))
-    return alike and bool(pace.max() <= pace.min() * (1 + pace_tolerance))
-
-
-@compiled
-def rhythm_of_bursts(
-    numbers: Integers,
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    clarity: float,
-    byte_tolerance: float,
-    pace_tolerance: float,
-    few_ratio: float,
-) -> tuple[float, float, float]:
-    """Return the period of one series' bursts (ns; median and mean) and their median duration; NaN if not periodic.
-
-    Parameters
-    ----------
-    numbers : the burst of each transfer, from 0, all in use
-    clarity : how sure the cuts are; two or three bursts are believed from `few_ratio` on
-    """
-    count = numbers.max() + 1
-    burst_starts, burst_ends = np.full(count, np.inf), np.zeros(count, dtype=np.float64)
-    burst_bytes = np.zeros(count, dtype=np.float64)
-    for i in range(numbers.size):
-        burst_starts[numbers[i]] = min(burst_starts[numbers[i]], float(starts[i] - starts[0]))
-        burst_ends[numbers[i]] = max(burst_ends[numbers[i]], float(ends[i] - starts[0]))
-        burst_bytes[numbers[i]] += sizes[i]
-    return rhythm(burst_starts, burst_ends, burst_bytes, clarity, byte_tolerance, pace_tolerance, few_ratio)
+def _alike(values: Floats, count: int, tolerance: float) -> bool:
+    least, most = values[0], values[0]
+    for i in range(1, count):
+        least, most = min(least, values[i]), max(most, values[i])
+    return most <= least * (1 + tolerance)
 
 
 @compiled
@@ -92,17 +66,42 @@ def rhythm(
     burst_starts: Floats,
     burst_ends: Floats,
     burst_bytes: Floats,
+    count: int,
     clarity: float,
     byte_tolerance: float,
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[float, float, float]:
-    """Return what `rhythm_of_bursts` does, by each burst's first start, last end (both ns) and bytes."""
-    count, pace = burst_ends.size, np.diff(burst_ends)
+    """Return the period of one series' bursts (ns; median and mean) and their median duration; NaN if not periodic.
+
+    Those are periodic that carry equal bytes at a steady pace; the first and the last of them may be cut off.
+
+    Parameters
+    ----------
+    burst_starts, burst_ends : first start and last end of each burst, ns
+    count : how many bursts there are, from the beginning of the arrays; one at least
+    clarity : how sure the cuts are; two or three bursts, three at an equal distance, are believed from `few_ratio` on
+    """
+    pace, periods = np.empty(count), count - 1
+    for i in range(periods):
+        pace[i] = burst_ends[i + 1] - burst_ends[i]
     if count > FEW:
-        periodic = _steady(burst_bytes, pace, byte_tolerance, pace_tolerance)
+        periodic = (
+            _typical_change(burst_bytes, 1, periods) <= byte_tolerance
+            and _typical_change(pace, 0, periods) <= pace_tolerance
+        )
     else:
-        periodic = count > 1 and clarity >= few_ratio and _few_alike(burst_bytes, pace, byte_tolerance, pace_tolerance)
+        periodic = (
+            count > 1
+            and clarity >= few_ratio
+            and _alike(burst_bytes, count, byte_tolerance)
+            and _alike(pace, periods, pace_tolerance)
+        )
     if not periodic:
         return math.nan, math.nan, math.nan
-    return float(np.median(pace)), float(np.mean(pace)), float(np.median(burst_ends - burst_starts))
+    total, durations = 0.0, np.empty(count)
+    for i in range(periods):
+        total += pace[i]
+    for i in range(count):
+        durations[i] = burst_ends[i] - burst_starts[i]
+    return median(pace, periods), total / periods, median(durations, count)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.sorting import first_from, sort
 
 GAP, MARKED_GAP = -2, -1
 """What stands for gaps in the place of a row."""
@@ -58,7 +59,8 @@ def merged(rows: Stretches, whole: Booleans) -> Stretches:
     -------
     in the order of the rows: kind by kind, each in order of time
     """
-    return Stretches(*_merged(*rows, whole))
+    offsets, *columns = _merged(*rows, whole)
+    return Stretches(offsets, *(column[: offsets[-1]].copy() for column in columns))
 
 
 def in_order(offsets: Integers, starts: Integers, second: Integers, third: Integers) -> Integers:
@@ -90,7 +92,8 @@ def with_gaps(rows: Stretches, opens: Integers) -> tuple[Integers, Integers, Int
         enough), or `GAP` before others
     segments, starts, ends : shape (m,)
     """
-    return _with_gaps(rows.offsets, rows.starts, rows.ends, rows.marked, opens)
+    places, segments, starts, ends, count = _with_gaps(rows.offsets, rows.starts, rows.ends, rows.marked, opens)
+    return places[:count].copy(), segments[:count].copy(), starts[:count].copy(), ends[:count].copy()
 
 
 def latest_before(offsets: Integers, moments: Integers, value_offsets: Integers, values: Integers) -> Integers:
@@ -114,9 +117,10 @@ def _merged(
     marked: Booleans,
     whole: Booleans,
 ) -> tuple[Integers, Integers, Integers, Integers, Integers, Booleans]:
-    bounds = np.zeros_like(offsets)
-    kind, start, end, size = np.empty_like(kinds), np.empty_like(starts), np.empty_like(ends), np.empty_like(sizes)
-    mark = np.empty_like(marked)
+    n = len(starts)
+    bounds, mark = np.zeros(len(offsets), np.int64), np.empty(n, np.bool_)
+    kind, start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    keys, order = np.empty(n, np.int64), np.empty(n, np.int64)
     n = 0
     for segment in range(len(offsets) - 1):
         begin, until = offsets[segment], offsets[segment]
@@ -126,9 +130,12 @@ def _merged(
                 ordered &= until == begin or starts[until] >= starts[until - 1]
                 until += 1
             fresh, joined = True, whole[kinds[begin]]
-            order = begin + np.argsort(starts[begin:until], kind="mergesort") if not (ordered or joined) else starts[:0]
             for place in range(begin, until):
-                i = place if ordered or joined else order[place - begin]
+                keys[place - begin], order[place - begin] = starts[place], place
+            if not (ordered or joined):
+                sort(keys, order, until - begin)
+            for place in range(until - begin):
+                i = order[place]
                 if not fresh and not joined and starts[i] > end[n - 1]:
                     fresh = True
                 if fresh:
@@ -140,20 +147,28 @@ def _merged(
                 mark[n - 1] |= marked[i]
             begin = until
         bounds[segment + 1] = n
-    return bounds, kind[:n].copy(), start[:n].copy(), end[:n].copy(), size[:n].copy(), mark[:n].copy()
+    return bounds, kind, start, end, size, mark
 
 
 @compiled
 def _in_order(offsets: Integers, starts: Integers, second: Integers, third: Integers) -> Integers:
-    places = np.empty(len(starts), np.int64)
+    places, keys, order = (
+        np.empty(len(starts), np.int64),
+        np.empty(len(starts), np.int64),
+        np.empty(len(starts), np.int64),
+    )
     for segment in range(len(offsets) - 1):
         begin, until = offsets[segment], offsets[segment + 1]
-        places[begin:until] = begin + np.argsort(starts[begin:until], kind="mergesort")
+        for row in range(begin, until):
+            keys[row - begin], order[row - begin] = starts[row], row
+        sort(keys, order, until - begin)
+        for row in range(begin, until):
+            places[row] = order[row - begin]
         for row in range(begin + 1, until):
             i, place = places[row], row
             while place > begin and starts[places[place - 1]] == starts[i]:
                 before = places[place - 1]
-                if (second[before], third[before]) <= (second[i], third[i]):
+                if second[before] < second[i] or (second[before] == second[i] and third[before] <= third[i]):
                     break
                 places[place] = before
                 place -= 1
@@ -176,7 +191,7 @@ def _beginnings(offsets: Integers, starts: Integers, ends: Integers) -> Booleans
 @compiled
 def _with_gaps(
     offsets: Integers, starts: Integers, ends: Integers, marked: Booleans, opens: Integers
-) -> tuple[Integers, Integers, Integers, Integers]:
+) -> tuple[Integers, Integers, Integers, Integers, int]:
     most = 2 * len(starts)
     places, segments = np.empty(most, np.int64), np.empty(most, np.int64)
     begin, end = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -195,7 +210,7 @@ def _with_gaps(
             places[n], segments[n], begin[n], end[n] = row, segment, starts[row], ends[row]
             free = max(free, ends[row])
             n += 1
-    return places[:n].copy(), segments[:n].copy(), begin[:n].copy(), end[:n].copy()
+    return places, segments, begin, end, n
 
 
 @compiled
@@ -206,7 +221,7 @@ def _latest_before(offsets: Integers, moments: Integers, value_offsets: Integers
         if begin == end:
             continue
         for i in range(value_offsets[segment], value_offsets[segment + 1]):
-            row = begin + np.searchsorted(moments[begin:end], values[i])
+            row = first_from(moments, begin, end, values[i])
             if row < end:
                 latest[row] = max(latest[row], values[i])
         for row in range(begin + 1, end):

@@ -11,7 +11,8 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.steadiness import Rhythms, rhythm_of_bursts
+from llmprism_tasks.methods.sorting import median
+from llmprism_tasks.methods.steadiness import Rhythms, rhythm
 
 CLOSE = 0.5
 """Ratio of the time between a direction's transfers within which one of the other direction goes with it."""
@@ -51,11 +52,15 @@ def turning_bursts(
 
 
 @compiled
-def _messages(starts: Integers, ends: Integers, directions: Integers) -> tuple[Integers, Integers]:
-    """Number messages, and say where each begins: transfers of one direction that overlap are parts of one."""
-    numbers, firsts = np.empty(starts.size, np.int64), np.empty(starts.size, np.int64)
+def _messages(
+    starts: Integers, ends: Integers, directions: Integers, low: int, high: int, numbers: Integers, firsts: Integers
+) -> int:
+    """Number one series' messages, write where each begins, and return how many there are.
+
+    Transfers of one direction that overlap are parts of one.
+    """
     latest, last, count = np.zeros(2, np.int64), np.full(2, -1, np.int64), 0
-    for i in range(starts.size):
+    for i in range(low, high):
         direction = directions[i]
         if last[direction] < 0 or starts[i] > latest[direction]:
             last[direction], firsts[count] = count, i
@@ -63,45 +68,90 @@ def _messages(starts: Integers, ends: Integers, directions: Integers) -> tuple[I
             count += 1
         numbers[i] = last[direction]
         latest[direction] = max(latest[direction], ends[i])
-    return numbers, firsts[:count]
+    return count
 
 
 @compiled
-def _nearest(times: Floats, others: Floats) -> Integers:
-    """Return for each time which of the others is the nearest; both in ascending order."""
-    found = np.searchsorted(others, times)
-    for i in range(times.size):
-        after, before = min(found[i], others.size - 1), max(found[i] - 1, 0)
-        found[i] = before if times[i] - others[before] <= abs(others[after] - times[i]) else after
-    return found
+def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: int, nearest: Integers) -> None:
+    """Write for each message of one direction which one of the other is the nearest.
+
+    Parameters
+    ----------
+    times : ns, when each message begins
+    own, other : the messages of each direction, in order of time
+    owns, others : how many there are, one at least
+    """
+    after = 0
+    for i in range(owns):
+        time = times[own[i]]
+        while after < others and times[other[after]] < time:
+            after += 1
+        late, early = other[min(after, others - 1)], other[max(after - 1, 0)]
+        nearest[own[i]] = early if time - times[early] <= abs(times[late] - time) else late
 
 
 @compiled
-def _alone(times: Floats, others: Floats) -> Integers:
-    """Mark the times that no other goes with: 1, or 0."""
-    alone = np.ones(times.size, np.int64)
-    if times.size < 2 or others.size < 2:
-        return alone
-    close = CLOSE * np.median(np.diff(times))
-    there, back = _nearest(times, others), _nearest(others, times)
-    for i in range(times.size):
-        if back[there[i]] == i and abs(times[i] - others[there[i]]) < close:
-            alone[i] = 0
-    return alone
+def _close(times: Floats, own: Integers, owns: int) -> float:
+    """Return within which time a message of the other direction goes with one of this direction."""
+    between = np.empty(owns)
+    for i in range(owns - 1):
+        between[i] = times[own[i + 1]] - times[own[i]]
+    return CLOSE * median(between, owns - 1)
 
 
 @compiled
-def _turns(times: Floats, ways: Integers, first: int) -> Integers:
-    """Mark the messages that begin anew: alone, in direction `first`, after one that was alone in the other."""
-    alone = np.zeros(times.size, np.int64)
-    own, other = np.flatnonzero(ways == 0), np.flatnonzero(ways == 1)
-    alone[own] = _alone(times[own], times[other])
-    alone[other] = _alone(times[other], times[own])
-    begins = np.zeros(times.size, np.int64)
-    for i in range(1, times.size):
-        if alone[i] and alone[i - 1] and ways[i] == first and ways[i - 1] != first:
-            begins[i] = 1
-    return begins
+def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
+    """Mark the messages that none of the other direction goes with: 1, or 0."""
+    ways, many, nearest = np.empty((2, count), np.int64), np.zeros(2, np.int64), np.empty(count, np.int64)
+    for i in range(count):
+        way = directions[firsts[i]]
+        ways[way, many[way]], alone[i] = i, 1
+        many[way] += 1
+    if many[0] < 2 or many[1] < 2:
+        return
+    _nearest(times, ways[0], many[0], ways[1], many[1], nearest)
+    _nearest(times, ways[1], many[1], ways[0], many[0], nearest)
+    for way in range(2):
+        close = _close(times, ways[way], many[way])
+        for place in range(many[way]):
+            i = ways[way, place]
+            if nearest[nearest[i]] == i and abs(times[i] - times[nearest[i]]) < close:
+                alone[i] = 0
+
+
+@compiled
+def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int, first: int, bursts: Integers) -> int:
+    """Number the bursts that messages make, and return the last: one begins where one is alone in direction `first`,
+    after one that was alone in the other."""
+    bursts[0] = 0
+    for i in range(1, count):
+        turns = alone[i] and alone[i - 1]
+        bursts[i] = bursts[i - 1]
+        if turns and directions[firsts[i]] == first and directions[firsts[i - 1]] != first:
+            bursts[i] += 1
+    return bursts[count - 1]
+
+
+@compiled
+def _extents(
+    message: Integers,
+    bursts: Integers,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    low: int,
+    high: int,
+    count: int,
+    extents: Floats,
+) -> None:
+    """Write the first start, the last end and the bytes of each burst, ns after the series begins."""
+    for burst in range(count):
+        extents[0, burst], extents[1, burst], extents[2, burst] = np.inf, 0.0, 0.0
+    for i in range(low, high):
+        burst = bursts[message[i]]
+        extents[0, burst] = min(extents[0, burst], float(starts[i] - starts[low]))
+        extents[1, burst] = max(extents[1, burst], float(ends[i] - starts[low]))
+        extents[2, burst] += sizes[i]
 
 
 @compiled
@@ -115,36 +165,37 @@ def _turning_bursts(
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
-    series = offsets.size - 1
-    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
-    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    counts, numbers = np.zeros(series, np.int64), np.full(starts.size, -1, np.int64)
+    series, n = offsets.size - 1, starts.size
+    best, counts, numbers = np.full((5, series), np.nan), np.zeros(series, np.int64), np.full(n, -1, np.int64)
+    message, firsts, alone, bursts = (
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+    )
+    times, extents = np.empty(n), np.empty((3, n))
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
+        best[4, s] = 0.0
         if high == low:
             continue
-        message, firsts = _messages(starts[low:high], ends[low:high], directions[low:high])
-        times = (starts[low:high][firsts] - starts[low]).astype(np.float64)
-        ways = directions[low:high][firsts]
+        messages = _messages(starts, ends, directions, low, high, message, firsts)
+        for i in range(messages):
+            times[i] = starts[firsts[i]] - starts[low]
+        _alone(times, firsts, directions, messages, alone)
         for first in range(2):
-            cut = np.cumsum(_turns(times, ways, first))
-            if cut[-1] == 0:
+            last = _bursts(alone, firsts, directions, messages, first, bursts)
+            if last == 0:
                 continue
-            burst = cut[message]
-            each = 0.5 * times.size / (cut[-1] + 1)
-            period, mean, duration = rhythm_of_bursts(
-                burst,
-                starts[low:high],
-                ends[low:high],
-                sizes[low:high],
-                each,
-                byte_tolerance,
-                pace_tolerance,
-                few_ratio,
+            each = 0.5 * messages / (last + 1)
+            _extents(message, bursts, starts, ends, sizes, low, high, last + 1, extents)
+            period, mean, duration = rhythm(
+                extents[0], extents[1], extents[2], last + 1, each, byte_tolerance, pace_tolerance, few_ratio
             )
-            if np.isnan(period) or (counts[s] and duration >= durations[s]):
+            if np.isnan(period) or (counts[s] and duration >= best[3, s]):
                 continue
-            thresholds[s], periods[s], means[s], durations[s] = 0.0, period, mean, duration
-            clarities[s], counts[s] = each, cut[-1] + 1
-            numbers[low:high] = burst
-    return thresholds, periods, means, durations, clarities, counts, numbers
+            best[0, s], best[1, s], best[2, s], best[3, s], best[4, s] = 0.0, period, mean, duration, each
+            counts[s] = last + 1
+            for i in range(low, high):
+                numbers[i] = bursts[message[i]]
+    return best[0], best[1], best[2], best[3], best[4], counts, numbers
