@@ -12,6 +12,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
 JOB = "job_id"
@@ -100,7 +101,8 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     same = float(hosts.max()) > MOST * steps.height  # type: ignore[arg-type]
     if not steps["whole"].all() or steps.height < settings.least_steps or same or loss < settings.least_uneven:
         return None
-    if not _paid(steps):
+    later = pl.col("late_ns") > pl.col("late_ns").median()
+    if not steps.select(paid(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
         return None
     return {
         "job_id": job_id,
@@ -115,14 +117,6 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
         "dealing them out by length, would give most of it back.",
         "confidence": 1.0,
     }
-
-
-def _paid(steps: pl.DataFrame) -> bool:
-    """Tell whether the steps in which somebody is later than usual are longer than the others by most of that."""
-    later = pl.col("late_ns") > pl.col("late_ns").median()
-    typical = steps.group_by(later=later).agg(pl.col("late_ns", "length_ns").median()).sort("later")
-    by = typical.select(pl.col("late_ns", "length_ns").diff().last()).row(0)
-    return None not in by and by[1] >= MOST * by[0]
 
 
 def _span(steps: pl.DataFrame) -> dict[str, Any]:

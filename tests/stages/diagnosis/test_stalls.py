@@ -23,7 +23,7 @@ def stalling(by: Mapping[int, tuple[str, float]], steps: int = 12, whole_step: b
     ready = {addr: [400.0] * steps for addr in NICS}
     for step, (addr, more) in by.items():
         ready[addr][step] += more
-    evidence = working([ready])
+    evidence = working([ready], paid=False)
     more_ns = {step: round(more * MS) for step, (_, more) in by.items() if whole_step}
     return dataclasses.replace(evidence, steps=_longer(evidence.steps, more_ns), flows=_later(evidence.flows, more_ns))
 
