@@ -54,7 +54,7 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
 def _entering(seen: Arranged) -> pl.Series:
     """Return the jobs that send more down a pipeline than they exchange.
 
-    What is exchanged in every layer outweighs what is sent once a stage; less is some pairs taken for what they are not.
+    What is exchanged in every layer outweighs what is sent once a stage; less are pairs taken for what they are not.
     """
     jobs = seen.steps["job_id"].unique().sort()
     job = seen.steps.select(pl.col("job_id").rank("dense") - 1).to_series().to_numpy()[seen.transfers.steps]

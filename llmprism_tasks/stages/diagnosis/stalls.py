@@ -17,6 +17,9 @@ from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
 JOB = "job_id"
 
+USUAL = 0.9
+"""Quantile of the other steps up to which somebody is as late now and then, by the length of its samples."""
+
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that lose time to somebody else in each step.
@@ -68,6 +71,8 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     explained = long.filter(later >= MOST * longer)
     if long.is_empty() or not rare or explained.height < max(settings.least_steps, MOST * long.height):
         return None
+    if not _apart(explained, steps.join(long, on="step_index", how="anti")):
+        return None
     lost_ns = float(explained.select(pl.min_horizontal(later, longer).sum()).item())
     loss = lost_ns / float(steps["length_ns"].sum())
     if loss < settings.least_effect:
@@ -88,6 +93,12 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
         f"{100 * loss:.0f} % of the window.",
         "confidence": explained.height / long.height,
     }
+
+
+def _apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
+    """Tell stalls from the tail of what every step has: they are twice as late as other steps ever are."""
+    typical, usual = stalls["late_ns"].median(), others["late_ns"].quantile(USUAL)
+    return float(usual) <= MOST * float(typical)  # type: ignore[arg-type]
 
 
 def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:

@@ -114,6 +114,13 @@ def every_step(by: float, *, whole_step: bool = True) -> Evidence:
     return stalling(more, whole_step=whole_step)
 
 
+@pytest.mark.parametrize(("usual", "rows"), [(140, JOB), (160, [])])
+def test_stalls_stand_apart_from_what_every_step_has(usual: float, rows: list[tuple[str, str, str]]) -> None:
+    """Half of the 300 ms of a stall; samples of uneven length hold up steps by more or less."""
+    often = {step: (NICS[step % 8], usual * (1 - 0.4 * (step % 2))) for step in range(12)}
+    assert named(stalling(often | {2: ("a", 300), 5: ("d", 300), 9: ("g", 300)}), least_effect=0.01) == rows
+
+
 @pytest.mark.parametrize(("by", "kinds"), [(240, []), (260, ["uneven_micro_batches"])])
 def test_another_late_one_in_every_step_is_uneven(by: float, kinds: list[str]) -> None:
     """A fifth of 1250 ms is 250 ms."""
