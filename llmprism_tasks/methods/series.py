@@ -5,6 +5,8 @@ Series `i` of `values` is `values[offsets[i]:offsets[i + 1]]`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -46,6 +48,19 @@ def sigmas(values: Floats, offsets: Integers) -> Floats:
     """Return each series' standard deviation as its median absolute deviation tells it; up to half may be outliers."""
     centres = np.repeat(medians(values, offsets), np.diff(offsets))
     return SIGMA_PER_MAD * medians(np.abs(values - centres), offsets)
+
+
+def few(count: int, deviations: float) -> float:
+    """Return by how much a deviation must be multiplied that is estimated from few values.
+
+    Then an excess of so many `deviations` is as rare as if the deviation were known: Student's t over the normal one,
+    in the approximation of Wallace (1959). 1 for many values; infinite for one, which has no deviation.
+    """
+    freedom = count - 1
+    if freedom < 1:
+        return math.inf
+    normal = deviations * (8 * freedom + 3) / (8 * freedom + 1)
+    return math.sqrt(freedom * math.expm1(normal**2 / freedom)) / deviations
 
 
 @compiled

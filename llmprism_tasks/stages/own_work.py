@@ -19,7 +19,8 @@ from llmprism_tasks.stages.silences import silent_work
 EXCHANGING = ("ep", "cp")
 """Kinds of traffic in every layer, by which ranks wait for each other between the messages of a pipeline."""
 
-SAME = ["job_id", "component", "step_index"]
+SAME = ["job_id", "component", "step_index", "last_stage"]
+"""Columns alike among peers of a step: who ends a pipeline also works backward in the time that is measured."""
 
 OUTVOTING = 3
 """Members from which on the others outvote one."""
@@ -37,12 +38,12 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
     Returns
     -------
     sorted: the columns of `steps`, what `silent_work` or `entry_work` measure (NULL what the other one does),
-    `component` (of peers; NULL where there are no replicas), `members` (of it, that were measured), `excess` (of the
-    pace over the peers', as a ratio; NULL without peers)
+    `component` (of peers; NULL where there are no replicas), `members` (peers in it, with the NIC itself), `excess` (of
+    the pace over the peers', as a ratio; NULL without peers)
     """
     seen = arranged(flows, steps)
-    jobs, exchanging, piped = (_with(seen.pairs, *kinds) for kinds in ((), EXCHANGING, ("pp",)))
-    entering = piped.filter(~piped.is_in(exchanging.implode()))
+    jobs = seen.pairs["job_id"].unique()
+    entering = _entering(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))
     work = pl.concat([entry_work(seen, entering), _relieved(silent_work(seen, others), seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
@@ -50,9 +51,18 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
     return grouped.with_columns(excess=_excess()).sort(STEP)
 
 
-def _with(pairs: pl.DataFrame, *kinds: str) -> pl.Series:
-    """Return the jobs that have pairs of any of these kinds, or any pairs."""
-    return (pairs.filter(pl.col("kind").is_in(kinds)) if kinds else pairs)["job_id"].unique()
+def _entering(seen: Arranged) -> pl.Series:
+    """Return the jobs that send more down a pipeline than they exchange.
+
+    What is exchanged in every layer outweighs what is sent once a stage; less are pairs taken for what they are not.
+    """
+    jobs = seen.steps["job_id"].unique().sort()
+    job = seen.steps.select(pl.col("job_id").rank("dense") - 1).to_series().to_numpy()[seen.transfers.steps]
+    exchanged, piped = (
+        np.bincount(job, seen.transfers.sizes * np.isin(seen.transfers.kinds, numbers), minlength=jobs.len())
+        for numbers in ([seen.number(kind) for kind in EXCHANGING], [seen.number("pp")])
+    )
+    return jobs.filter(pl.Series(piped > exchanged))
 
 
 def _excess() -> pl.Expr:

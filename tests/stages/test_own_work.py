@@ -123,6 +123,14 @@ def test_a_late_input_is_not_its_receiver_s_fault() -> None:
     assert excess(found) == {"a": 0, "b": 0, "c": 0, "d": 0.8, "e": 0, "f": 0}
 
 
+def test_who_ends_a_pipeline_is_no_peer_of_who_does_not() -> None:
+    """It works forward and backward: where they are in one group, a pair was taken for what it is not."""
+    pp = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=100)]
+    found = own_work(kinds(pp=pp), steps("abcdef"), groups("ad", "bf", "e"))
+    assert excess(found) == {"a": 0, "b": None, "c": None, "d": 0, "e": None, "f": None}
+    assert found["members"].to_list() == [2, 1, 1, 2, 1, 1]
+
+
 def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
     dp = [(10, 70, "a", "x", 8 * MB), (10, 70, "x", "a", 8 * MB)]
     found = own_work(kinds(pp=replica("a", "b", "c", start=100), dp=dp), steps("abc"), groups())
@@ -145,6 +153,14 @@ def test_a_message_s_queue_pairs_are_one_micro_batch(queue_pairs: int) -> None:
     ]
     found = own_work(kinds(pp=split), steps("abc"), groups())
     assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12], rel=1e-3)
+
+
+@pytest.mark.parametrize(("size", "entries"), [(63 * MB, True), (65 * MB, False)])
+def test_what_is_exchanged_in_every_layer_outweighs_a_pipeline(size: int, entries: bool) -> None:
+    """It has eight messages of 8 MB: where less is exchanged, a pair of it was taken for what it is not."""
+    ep = [(300, 310, "a", "c", size)]
+    found = own_work(kinds(pp=replica("a", "b", "c", start=100), ep=ep), steps("abc"), groups())
+    assert found.is_empty() != entries  # silences beside a pipeline's messages are waiting
 
 
 def test_whose_experts_are_asked_for_more_may_compute_longer() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.methods import runs
-from llmprism_tasks.methods.series import SIGMA_PER_MAD, Floats
+from llmprism_tasks.methods.series import SIGMA_PER_MAD, Floats, few
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
@@ -21,7 +21,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that had a run of slow steps in the window, against the typical step of look-back and window.
 
     A change counts when it exceeds the least effect and the job's own noise, and lasts. `score` is the excess in
-    robust deviations of the job's step times; `severity` the ratio by which the run's steps are longer than typical.
+    robust deviations of the job's step times, which few steps tell less surely; `severity` the ratio by which the run's
+    steps are longer than typical.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
@@ -45,7 +46,8 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     others = np.delete(excess, np.arange(since, last + 1))
     if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
         return None
-    noise = max(_spread(others), _spread(run), settings.least_noise)
+    estimated = max(_spread(others), _spread(run)) * few(others.size, settings.sigmas)
+    noise = max(estimated, settings.least_noise)
     slow = int((run > max(settings.least_effect, settings.noise_margin * noise)).sum())
     severity = float(np.median(run))
     score = severity / noise

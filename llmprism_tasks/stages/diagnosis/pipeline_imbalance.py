@@ -50,13 +50,13 @@ def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Compare the stages of each step, where all were seen: a row per job, step and stage.
 
     The quickest replica stands for a stage: one slow replica is no imbalance. Left out is the first stage, whose work
-    begins with the optimizer and the next samples, and jobs whose steps are cut within the first micro-batch, where
-    parameters are gathered meanwhile.
+    begins with the optimizer and the next samples, and jobs of which a stage's steps are cut within the first
+    micro-batch, where parameters are gathered meanwhile.
     """
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     work = evidence.work.drop_nulls("last_stage").filter("current").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id")
-    whole = (first | pl.col("entered")).mean().over("job_id") >= settings.persistence
+    whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
     pass_ns = pl.when("last_stage").then("own_ns").otherwise(FORWARD_AND_BACKWARD * pl.col("own_ns"))
     uneven = pl.when(last).then(settings.uneven_last).otherwise(settings.uneven_stage)
     step = ["job_id", "step_index"]

@@ -10,7 +10,8 @@ import polars as pl
 from llmprism_tasks.methods import runs
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, slowdown
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
+from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.own_work import OUTVOTING
 
 NIC = ["job_id", "addr"]
@@ -25,9 +26,6 @@ SAME_TRANSFER = 0.98
 
 MOST = 0.5
 """Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
-
-HEALTHY_QUARTILE = 0.25
-"""Of a NIC's steps in the look-back: a healthy one, as long as the trouble spares a quarter of them."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -78,7 +76,7 @@ def _noise() -> pl.Expr:
 
 def _against_past(work: pl.DataFrame) -> pl.DataFrame:
     """Compare a NIC that has no peers with its own past."""
-    usual = pl.col("pace").quantile(HEALTHY_QUARTILE).over(NIC)
+    usual = pl.col("pace").quantile(QUICK).over(NIC)
     past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
     return work.with_columns(excess=pl.coalesce("excess", past), by_past=pl.col("excess").is_null())
 
@@ -99,12 +97,12 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     )
     return (
         marked.filter("in_run")
-        .join(_own_noise(marked), on=NIC)
+        .join(_by_itself(marked, settings), on=NIC)
         .group_by(NIC)
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
-            pl.col("component", "by_past").first(),
+            pl.col("component", "by_past", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
             score=pl.col("excess").median() / pl.max_horizontal("noise", "own_noise").first(),
             slow=(pl.col("above") > 0).sum(),
@@ -114,6 +112,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         )
         .filter(
             pl.col("now"),
+            pl.col("paid"),
             pl.col("slow") >= settings.least_steps,
             pl.col("end_ns") - pl.col("start_ns") >= settings.least_lasting_s * 1e9,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
@@ -123,14 +122,19 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     )
 
 
-def _own_noise(marked: pl.DataFrame) -> pl.DataFrame:
-    """Return by how much each NIC varies by itself, as `own_noise`: within its run, or outside, whichever is more.
+def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return of each NIC how much it varies by itself, as `own_noise`, and whether the job pays for it, as `paid`.
 
-    What is slow for a while now and then, or by another amount each time, has no trouble that began and lasts.
+    It varies within its run, or outside, whichever is more: what is slow for a while now and then, or by another amount
+    each time, has no trouble that began and lasts. Nor has what is as slow while steps are as quick as ever: nobody
+    waited for it, or a record is missing.
     """
     excess = pl.col("excess")
     spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()
-    return marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
+    noise = marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
+    length, late = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64), pl.col("above") > 0
+    told = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
+    return noise.join(marked.group_by(NIC).agg(paid=told), on=NIC)
 
 
 def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:

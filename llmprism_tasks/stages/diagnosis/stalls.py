@@ -6,15 +6,24 @@ Micro-batches of uneven length do it in every step: another replica has drawn th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
 JOB = "job_id"
+
+USUAL = 0.9
+"""Quantile of the other steps up to which somebody is as late now and then, by the length of its samples, and of stalls
+above which all but a few lie."""
+
+BY_CHANCE = 0.01
+"""Probability below which so many stalls are not one host's by chance, while any host might have them."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -36,8 +45,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 def _latest(evidence: Evidence) -> pl.DataFrame:
     """Return who was latest in each step of the window.
 
-    Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, `whole` (whether all
-    of the step's computing was measured).
+    Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, `hosts` (how many might have
+    been), `whole` (whether all of the step's computing was measured).
     """
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
     return (
@@ -51,6 +60,7 @@ def _latest(evidence: Evidence) -> pl.DataFrame:
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
             pl.col("host", "late_ns").last(),
+            pl.col("host").n_unique().alias("hosts"),
             pl.col("whole").all(),
         )
         .with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
@@ -67,18 +77,19 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     explained = long.filter(later >= MOST * longer)
     if long.is_empty() or not rare or explained.height < max(settings.least_steps, MOST * long.height):
         return None
+    if not _apart(explained, steps.join(long, on="step_index", how="anti")):
+        return None
     lost_ns = float(explained.select(pl.min_horizontal(later, longer).sum()).item())
     loss = lost_ns / float(steps["length_ns"].sum())
     if loss < settings.least_effect:
         return None
-    hosts = explained["host"].value_counts(sort=True).sort("count", "host", descending=[True, False])
-    one = hosts["count"][0] > MOST * explained.height
-    who = f"host {hosts['host'][0]}" if one else "another rank each time"
+    host = _one_host(explained)
+    who = "another rank each time" if host is None else f"host {host}"
     return {
         "job_id": job_id,
         "kind": "stalls",
-        "subject_type": "host" if one else "job",
-        "subject": hosts["host"][0] if one else job_id,
+        "subject_type": "job" if host is None else "host",
+        "subject": host or job_id,
         **_span(explained),
         "score": loss / settings.least_effect,
         "severity": loss / (1 - loss),
@@ -87,6 +98,19 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
         f"{100 * loss:.0f} % of the window.",
         "confidence": explained.height / long.height,
     }
+
+
+def _apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
+    """Tell stalls from the tail of what every step has: they are twice as late as other steps ever are."""
+    least, usual = stalls["late_ns"].quantile(1 - USUAL), others["late_ns"].quantile(USUAL)
+    return float(usual) <= MOST * float(least)  # type: ignore[arg-type]
+
+
+def _one_host(stalls: pl.DataFrame) -> str | None:
+    """Return the host that most of the stalls are of, unless that is chance."""
+    host, count = stalls["host"].value_counts(sort=True).sort("count", "host", descending=[True, False]).row(0)
+    chance = math.comb(stalls.height, count) * float(stalls["hosts"][0]) ** (1 - count)
+    return host if count > MOST * stalls.height and chance < BY_CHANCE else None
 
 
 def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
@@ -100,7 +124,8 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     same = float(hosts.max()) > MOST * steps.height  # type: ignore[arg-type]
     if not steps["whole"].all() or steps.height < settings.least_steps or same or loss < settings.least_uneven:
         return None
-    if not _paid(steps):
+    later = pl.col("late_ns") > pl.col("late_ns").median()
+    if not steps.select(paid(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
         return None
     return {
         "job_id": job_id,
@@ -115,14 +140,6 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
         "dealing them out by length, would give most of it back.",
         "confidence": 1.0,
     }
-
-
-def _paid(steps: pl.DataFrame) -> bool:
-    """Tell whether the steps in which somebody is later than usual are longer than the others by most of that."""
-    later = pl.col("late_ns") > pl.col("late_ns").median()
-    typical = steps.group_by(later=later).agg(pl.col("late_ns", "length_ns").median()).sort("later")
-    by = typical.select(pl.col("late_ns", "length_ns").diff().last()).row(0)
-    return None not in by and by[1] >= MOST * by[0]
 
 
 def _span(steps: pl.DataFrame) -> dict[str, Any]:

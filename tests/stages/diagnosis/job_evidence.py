@@ -42,13 +42,10 @@ def groups(*components: Iterable[str], job: str = "j") -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"job_id": pl.String, "addr": pl.String, "component": pl.Int64}, orient="row")
 
 
-def steps(addrs: Iterable[str], count: int, job: str = "j") -> pl.DataFrame:
-    """Return steps of a second each in the window, one after another."""
-    rows = [
-        (job, addr, i, WINDOW.start_ns + i * STEP * MS, WINDOW.start_ns + (i + 1) * STEP * MS, True)
-        for addr in addrs
-        for i in range(count)
-    ]
+def steps(addrs: Iterable[str], count: int, job: str = "j", lengths: Sequence[float] = ()) -> pl.DataFrame:
+    """Return steps in the window, one after another: of these lengths, in ms, or of a second each."""
+    spans = history(lengths or [STEP] * count).select("start_ns", "end_ns").rows()
+    rows = [(job, addr, i, start, end, True) for addr in addrs for i, (start, end) in enumerate(spans)]
     columns = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
     return pl.DataFrame(rows, schema={**columns, "current": pl.Boolean}, orient="row")
 
@@ -59,29 +56,33 @@ def working(
     hosts: Mapping[str, str] | None = None,
     lookback: Sequence[float] = (),
     pp: Iterable[Row] = (),
+    paid: bool = True,
 ) -> Evidence:
-    """Return evidence about a job whose rings synchronise once a step.
+    """Return evidence about a job whose rings synchronise once a step of a second.
 
     Parameters
     ----------
     rings : of each ring's NICs, in order, when each is ready in each step, in ms after the step's start: a hop begins
         when both its ends are
     hosts : each NIC's host; without it, each has one of its own
-    lookback : lengths of the job's steps before the window, in ms; in it, all take a second
+    lookback : lengths of the job's steps before the window, in ms
     pp : pipeline records
+    paid : whether a step is as much longer as its latest NIC is later than that of the earliest step
     """
+    latest = [max(ready) for ready in zip(*(begins for ring in rings for begins in ring.values()), strict=True)]
+    lengths = [STEP + paid * (late - min(latest)) for late in latest]
+    begins = [sum(lengths[:step]) for step in range(len(lengths))]
     rows = [
-        (step * STEP + max(ready), step * STEP + 950, addr, peer, 8 * MB)
+        (begins[step] + max(ready), begins[step] + lengths[step] - 50, addr, peer, 8 * MB)
         for ring in rings
         for addr, peer in zip(ring, [*list(ring)[1:], next(iter(ring))], strict=True)
         for step, ready in enumerate(zip(ring[addr], ring[peer], strict=True))
     ]
     addrs = [addr for ring in rings for addr in ring]
-    count = max(len(begins) for ring in rings for begins in ring.values())
     return Evidence(
         flows=kinds(dp=rows, pp=pp),
-        steps=steps(addrs, count),
-        history=history([*lookback, *[STEP] * count], current=count),
+        steps=steps(addrs, len(lengths), lengths=lengths),
+        history=history([*lookback, *lengths], current=len(lengths)),
         groups=groups(*rings),
         members=members({"j": {addr: (hosts or {}).get(addr, f"host-{addr}") for addr in addrs}}).drop(
             "window_start_ns"

@@ -103,6 +103,14 @@ def test_a_step_counts_as_slow_beyond_the_job_s_noise(length: float, news: bool)
     assert is_news([*NOISY, *[1044] * 5], current=5, sigmas=1, noise_margin=2)
 
 
+@pytest.mark.parametrize(("before", "news"), [(2, False), (8, True)])
+def test_a_job_that_varies_is_asked_for_more_while_few_of_its_steps_are_known(before: int, news: bool) -> None:
+    """By 2 %: an eighth more is six deviations, which a dozen others tell, and eight times as many are sure of."""
+    varying = [1000.0, 1010, 990, 1020, 980, 1040] * before
+    assert is_news([*varying, *[1125] * 5], current=5) == news
+    assert is_news([*WELL[: len(varying)], *[1125] * 5], current=5)
+
+
 def test_a_job_that_drifts_by_itself_is_no_news() -> None:
     """Slower by a tenth and back again, every thirty steps, as on a busy machine; once, it would be news."""
     drift = [*[1000.0] * 15, *[1100.0] * 15]

@@ -96,6 +96,14 @@ def test_the_first_stage_is_not_judged_for_it_begins_with_the_optimizer_and_the_
     assert named(staged((90, 90), (40, 40), (40, 40), (120, 120))) == []
 
 
+def test_steps_that_are_cut_within_the_first_micro_batch_of_a_stage_are_not_compared() -> None:
+    """The last stage's inputs came before: it is not known when its work begins, nor that of those that wait for it."""
+    evidence = evenly(middle=60)
+    cut = evidence.flows.filter(~pl.col("dst_addr").is_in(list(STAGES[3])))
+    assert named(evidence) == ["2"]
+    assert named(dataclasses.replace(evidence, flows=cut)) == []
+
+
 def test_stages_that_are_not_known_are_not_compared() -> None:
     evidence = evenly(middle=60)
     unknown = evidence.members.with_columns(pp_stage=pl.lit(None, pl.Int32))
