@@ -112,11 +112,11 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     """
     ends = sorted({*first["src_addr"], *first["dst_addr"]})
     places = sorted({hosts[addr] for addr in ends})
-    seen = {place: where.ended_ns for place in places}
+    seen = dict.fromkeys(places, where.ended_ns)
     for src, dst, last_ns in where.pairs.select(*PAIR, "last_ns").drop_nulls("last_ns").iter_rows():
         for addr in {src, dst} & set(ends):
             seen[hosts[addr]] = max(seen[hosts[addr]], last_ns)
-    order = {place: min((stages.get(addr, 0) for addr in ends if hosts[addr] == place)) for place in places}
+    order = {place: min(stages.get(addr, 0) for addr in ends if hosts[addr] == place) for place in places}
     margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
     silent, stage = (sorted(places, key=of.__getitem__) for of in (seen, order))
     if seen[silent[1]] - seen[silent[0]] > margin_ns:
