@@ -70,6 +70,7 @@ class Sent:
     start: Reals
     seconds: Reals
     payload: Reals
+    alone: Reals
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,8 @@ def _sent(bursts: list[Burst], steps: int) -> Sent:
     """Put bursts side by side."""
 
     def joined(name: str) -> Reals:
-        each = [np.broadcast_to(getattr(burst, name), (steps, len(burst.rows))) for burst in bursts]
+        values = [burst.seconds if (value := getattr(burst, name)) is None else value for burst in bursts]
+        each = [np.broadcast_to(value, (steps, len(burst.rows))) for value, burst in zip(values, bursts, strict=True)]
         return np.concatenate([np.empty((steps, 0)), *each], axis=1)
 
     return Sent(
@@ -195,4 +197,5 @@ def _sent(bursts: list[Burst], steps: int) -> Sent:
         start=joined("start"),
         seconds=joined("seconds"),
         payload=joined("payload"),
+        alone=joined("alone"),
     )

@@ -26,6 +26,8 @@ class Burst:
     met : when both ends have come to it, shape (steps, rows)
     start, seconds : when it flows, and how long, shape (steps, rows)
     payload : bytes, broadcasts to (steps, rows)
+    alone : seconds that it would take by itself, not at the pace of a group; broadcasts to (steps, rows). None for what
+        is in no group
     """
 
     rows: Indices
@@ -33,6 +35,7 @@ class Burst:
     start: Reals
     seconds: Reals
     payload: Reals
+    alone: Reals | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,9 @@ class Collective:
         seconds = pure * factor[..., None]
         end = self._free = start + seconds.max(axis=3)
         met = np.maximum(np.maximum(ready[:, wires.src], ready[:, wires.dst]), free[:, *self._rows])
-        burst = Burst(wires.rows, met, start[:, *self._rows], seconds[:, *self._rows, wires.lane], np.array(payload))
+        alone = (wire_bytes(np.array(payload)) * 8 / wires.bps + self._latency_s) * factor[:, *self._rows]
+        paced = seconds[:, *self._rows, wires.lane]
+        burst = Burst(wires.rows, met, start[:, *self._rows], paced, np.array(payload), alone)
         return burst, end.max(axis=2)[:, self._group]
 
 

@@ -49,11 +49,11 @@ def messages(run: Run, *, first_queue_pair: int, span: tuple[int, int], seed: in
 def _bulk_bundles(sent: Sent) -> tuple[Bundle, Bundle]:
     """Return what ranks push early into a ring that is not complete, and the rest that flows when it is.
 
-    A hop whose two ends have come while others are late fills the receiver's buffers and stalls.
+    A hop whose two ends have come while others are late fills the receiver's buffers, at its own pace, and stalls.
     """
     stalled = sent.start - sent.met > STALL_S
     early = np.where(stalled, np.minimum(sent.payload, EARLY_BYTES), 0.0)
-    pushing = np.minimum(sent.seconds * early / np.maximum(sent.payload, 1) + LAUNCH_S, sent.start - sent.met)
+    pushing = np.minimum(sent.alone * early / np.maximum(sent.payload, 1) + LAUNCH_S, sent.start - sent.met)
     return (
         Bundle(sent.rows, sent.met, pushing, early),
         Bundle(sent.rows, sent.start, sent.seconds, sent.payload - early),

@@ -25,6 +25,8 @@ TEMPLATES = 8
 """Steps that tell when each pair is due; a job's pace changes over more."""
 PAUSE = 0.5
 """Ratio of a step's longest silence from which a silence ends what follows the step before."""
+TWINS = 2.0
+"""Ratio of what the steps most alike differ by: half of them differ by more, and hardly one by twice as much."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class CutOff:
     period_ns : typical step
     even : whether all who had more to send have come equally far in it, or to where it pauses in other steps, as a job
         does that ends in order and whose parameters are gathered in the next step
-    pairs : the pairs that take part in its steps: `src_addr`, `dst_addr`, `usual` (bytes of a step)
+    pairs : the pairs that take part in its steps: `src_addr`, `dst_addr`, `usual` (bytes of a step), `last_ns` (end of
+        the last flow of the unfinished one; NULL without one)
     due : each pair that had more to send: `src_addr`, `dst_addr`, `late_ns` (for how long it had been due when the job
         fell silent; negative if it was not), `noise_ns` (robust deviation), `sent` (bytes of the unfinished step),
         `last_ns` (end of the last flow of the step; NULL without one)
@@ -79,7 +82,8 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
-    return CutOff(ended_ns, silent_ns, period_ns, even, pairs, due)
+    last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
+    return CutOff(ended_ns, silent_ns, period_ns, even, pairs.join(last, on=PAIR, how="left").sort(PAIR), due)
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
@@ -134,24 +138,28 @@ def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame
 
 
 def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether NICs sent what each of them sends after a step before the job pauses, give or take what that varies
-    by from step to step."""
+    """Say whether each NIC sent what it does in one of the steps before the job pauses, give or take what steps that
+    are most alike differ by.
+
+    Where two silences are about as long, some steps seem to pause at one and some at the other: each counts by itself.
+    """
     until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
     paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
     after = gaps.with_columns(bytes=pl.when(paused).then(0).otherwise("bytes"))
-    each = after.group_by("step", "src_addr").agg(pl.col("bytes").sum())
-    usual = each.group_by("src_addr").agg(usual=pl.col("bytes").median())
-    last = begun.group_by("src_addr").agg(pl.col("bytes").sum())
-
-    def apart(one: pl.DataFrame) -> float:
-        both = one.join(usual, on="src_addr", how="full", coalesce=True).fill_null(0)
-        return float(both.select((pl.col("bytes") - pl.col("usual")).abs().sum()).item())
-
-    total = float(usual["usual"].sum())
-    vary = max(apart(one.drop("step")) for _, one in each.group_by("step"))
-    return total > 0 and apart(last) <= max(vary, settings.rhythm.same_size * total)
+    sent = pl.concat([after.select("step", "src_addr", "bytes"), begun.select("step", "src_addr", "bytes")])
+    nics = sent.pivot(on="step", index="src_addr", values="bytes", aggregate_function="sum").fill_null(0)
+    last = nics["null"].to_numpy().astype(np.float64)
+    each = nics.drop("src_addr", "null").to_numpy().astype(np.float64).T
+    if len(each) < 2:
+        return False
+    between = np.abs(each[:, np.newaxis] - each).sum(axis=2)
+    np.fill_diagonal(between, np.inf)
+    alike = TWINS * float(np.median(between.min(axis=0)))
+    total = each.sum(axis=1)
+    near = np.abs(each - last).sum(axis=1) <= np.maximum(alike, settings.rhythm.same_size * total)
+    return bool((near & (total > 0)).any())
 
 
 def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:

@@ -64,7 +64,7 @@ def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
     """Say whether somebody went quiet before the others; where all stopped at once, the job is gone."""
     hosts = dict(members.select("addr", "host").rows())
     late = late_pairs(silence.where, hosts, settings.diagnosis).height > 0
-    return late or first_quiet(silence.where, hosts, late=late) is not None
+    return late or first_quiet(silence.where, hosts, {}, late=late) is not None
 
 
 def _as_they_were(

@@ -41,6 +41,7 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
+    rhythms = rhythms.filter(~_interrupted())
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     at_work = pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns")
@@ -54,6 +55,21 @@ def group_periods(
         if not left.is_empty():
             found = pl.concat([found, _agreed(flows, rhythms, left, settings)])
     return found.sort("group")
+
+
+def _interrupted() -> pl.Expr:
+    """Tell which sizes of a pair seem to repeat with a long period only because the pair pauses now and then.
+
+    A size that is there for several periods of the whole pair keeps these; what the whole pair did for longer than the
+    size kept its long period is the step, and the pauses are something else: checkpoints.
+    """
+    lasts = pl.col("bursts") * pl.col("period_ns")
+    whole = pl.col("size_class") == WHOLE
+    of_pair = [value.filter(whole).max().over(PAIR) for value in (pl.col("period_ns"), lasts)]
+    spans = pl.col("duration_ns") > of_pair[0]
+    return ((pl.col("size_class") >= 0) & spans & (of_pair[1] - lasts >= OVER * pl.col("period_ns"))).fill_null(
+        value=False
+    )
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

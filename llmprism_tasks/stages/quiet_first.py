@@ -24,6 +24,8 @@ APART = 0.5
 """Ratio of the time since pairs went quiet that must lie between the last exchange and those before it."""
 ALIKE = 0.1
 """Ratio by which what pairs carry in a step may differ where they do the same."""
+CLOCKS_NS = 1_000_000
+"""By how much the clocks of two switches differ at most."""
 SHORTEST_RING = 4
 """Members whose order says something: three fall silent in the order of their ring by chance every other time."""
 
@@ -64,23 +66,22 @@ def _confirmed(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
     return where.due.join(agreed, on=PAIR).with_columns(late_ns=late).drop("most").sort(PAIR)
 
 
-def first_quiet(where: CutOff, hosts: Mapping[str, str], *, late: bool) -> Quiet | None:
+def first_quiet(where: CutOff, hosts: Mapping[str, str], stages: Mapping[str, int], *, late: bool) -> Quiet | None:
     """Say who went quiet first; None if several may have.
 
     Parameters
     ----------
+    stages : the pipeline stage of each member, as far as known
     late : whether anybody was overdue when the last flow ended
     """
     first = _front(where, hosts)
     ends = sorted({addr for end in ("src_addr", "dst_addr") for addr in first[end]} & set(hosts))
-    places = sorted({hosts[addr] for addr in ends})
-    if len(places) < 2:
+    if len({hosts[addr] for addr in ends}) < 2:
         return None
-    if late and len(places) == 2:
-        waiting = _sender(first, hosts)
-        other = next(place for place in places if place != waiting)
-        return Quiet(tuple(a for a in ends if hosts[a] == waiting), other, "was due to send first")
-    return _absent(where, first, ends, hosts) or _ring_order(where, ends, hosts)
+    alone = _waiting_for_none(first, hosts)
+    if late and len({hosts[addr] for end in PAIR for addr in alone[end]}) == 2:
+        return _either(where, alone, hosts, stages)
+    return _absent(where, first, ends, hosts, stages) or _ring_order(where, ends, hosts)
 
 
 def _front(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
@@ -91,23 +92,84 @@ def _front(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
     return due.filter(pl.col("late_ns") >= worst["late_ns"].max() - room)
 
 
+def _waiting_for_none(first: pl.DataFrame, hosts: Mapping[str, str]) -> pl.DataFrame:
+    """Leave out pairs of which a host was due to exchange something else before, for which it waits."""
+    pairs = first.with_row_index("pair")
+    at = pl.concat(
+        pairs.select("pair", "late_ns", "noise_ns", host=pl.col(end).replace_strict(hosts, default=None))
+        for end in PAIR
+    )
+    margin = pl.max_horizontal(3 * pl.col("noise_ns").max().over("host"), CLOCKS_NS)
+    waits = at.filter(pl.col("late_ns") < pl.col("late_ns").max().over("host") - margin)
+    return pairs.join(waits, on="pair", how="anti").drop("pair").sort(PAIR)
+
+
+def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages: Mapping[str, int]) -> Quiet:
+    """Return which of two hosts went quiet first: who exchanged nothing with anybody for longer.
+
+    Where that was with each other, a message between two stages waited for the one before: its input comes from where
+    nobody sees it, and the later stage has but to wait for it. Else it is who was due to send for longest.
+    """
+    ends = sorted({*first["src_addr"], *first["dst_addr"]})
+    places = sorted({hosts[addr] for addr in ends})
+    seen = dict.fromkeys(places, where.ended_ns)
+    for src, dst, last_ns in where.pairs.select(*PAIR, "last_ns").drop_nulls("last_ns").iter_rows():
+        for addr in {src, dst} & set(ends):
+            seen[hosts[addr]] = max(seen[hosts[addr]], last_ns)
+    order = {place: min(stages.get(addr, 0) for addr in ends if hosts[addr] == place) for place in places}
+    margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
+    silent, stage = (sorted(places, key=of.__getitem__) for of in (seen, order))
+    if seen[silent[1]] - seen[silent[0]] > margin_ns:
+        waiting, other = silent
+        reason = "was due to exchange with it, and was seen last before it"
+    elif order[stage[0]] < order[stage[1]]:
+        waiting, other = stage
+        reason = "was due to send first"
+    else:
+        waiting = _sender(first, hosts)
+        other, reason = next(place for place in places if place != waiting), "was due to send first"
+    return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, reason)
+
+
 def _sender(first: pl.DataFrame, hosts: Mapping[str, str]) -> str:
     """Return the host that had been due to send for longest."""
     addr = first.sort("late_ns", "src_addr", "dst_addr", descending=[True, False, False])["src_addr"][0]
     return hosts[addr]
 
 
-def _absent(where: CutOff, first: pl.DataFrame, ends: list[str], hosts: Mapping[str, str]) -> Quiet | None:
-    """Return the NICs of one host that took no part in what the others exchanged last."""
+def _absent(
+    where: CutOff, first: pl.DataFrame, ends: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
+) -> Quiet | None:
+    """Return who took no part in what the others exchanged last.
+
+    That came after the longest silence among what was exchanged before. Where some have sent nothing in this step, and
+    that silence is theirs, it may be the one after the next longest.
+    """
     seen = first.with_columns(pl.col("last_ns").fill_null(where.ended_ns)).sort("last_ns", "src_addr", "dst_addr")
-    gaps = np.diff(seen["last_ns"].to_numpy())
-    if not gaps.size or gaps.max() < APART * (where.silent_ns - seen["last_ns"][0]):
+    for _ in range(2 if first["last_ns"].has_nulls() else 1):
+        gaps = np.diff(seen["last_ns"].to_numpy())
+        if not gaps.size or gaps.max() <= APART * (where.silent_ns - seen["last_ns"][0]):
+            return None
+        seen = seen[int(gaps.argmax()) + 1 :]
+        absent = sorted(set(ends) - {*seen["src_addr"], *seen["dst_addr"]})
+        if quiet := _missed(where, first, absent, hosts, stages):
+            return quiet
+    return None
+
+
+def _missed(
+    where: CutOff, first: pl.DataFrame, absent: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
+) -> Quiet | None:
+    """Return those of the absent NICs that are of the host at which all idle hops meet, or of one of two such."""
+    idle = first.filter(pl.col("src_addr").is_in(absent) | pl.col("dst_addr").is_in(absent))
+    between = ({hosts[src], hosts[dst]} for src, dst in idle.select(PAIR).iter_rows())
+    places = {hosts[addr] for addr in absent}.intersection(*between)
+    if len(places) == 2:
+        return _either(where, idle, hosts, stages)
+    if len(places) != 1:
         return None
-    last = seen[int(gaps.argmax()) + 1 :]
-    absent = sorted(set(ends) - {*last["src_addr"], *last["dst_addr"]})
-    if len({hosts[addr] for addr in absent}) != 1:
-        return None
-    return Quiet(tuple(absent), None, "took no part in what the others exchanged last")
+    addrs = tuple(addr for addr in absent if hosts[addr] in places)
+    return Quiet(addrs, None, "took no part in what the others exchanged last")
 
 
 def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Quiet | None:

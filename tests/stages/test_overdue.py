@@ -86,6 +86,16 @@ def test_what_follows_each_step_may_follow_the_last() -> None:
     assert stood(whole(), gathers) is None
 
 
+@pytest.mark.parametrize(("share", "ended"), [(1.0, True), (0.97, True), (0.5, False)])
+def test_what_follows_is_what_each_nic_sent_in_one_of_the_steps(share: float, ended: bool) -> None:
+    """Half of the longest silence lies before the gathering, give or take: so half of the steps pause there already."""
+    begins = [at + (680 if at % (2 * STEP) else 720) for at in every(STEP, count=STEPS)]
+    gathers = ring(NICS, begins[:-1], size=4 * MB)
+    last = ring(NICS, begins[-1:], size=4 * MB)
+    cut = [(*row[:4], round(row[4] * (1 if row[2] in "ab" else share))) for row in last]
+    assert (stood(whole(), gathers, cut) is None) == ended
+
+
 def test_the_first_micro_batches_of_a_step_have_begun_it() -> None:
     pipes = pipeline("a", "c", [at - 1400 for at in every(STEP, count=STEPS)[1:]], spread=1200, count=8)
     assert stood(whole(), pipes) is None

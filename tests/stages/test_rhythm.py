@@ -41,6 +41,21 @@ def period_ms(*parts: Iterable[Row], values: RhythmSettings = DEFAULT) -> float 
     return None if found.is_empty() else round(found["period_ns"].item() / MS, 3)
 
 
+@pytest.mark.parametrize(("bursts", "duration", "period"), [(9, 5100, 6000), (8, 5100, 1000), (8, 100, 6000)])
+def test_a_job_that_pauses_after_some_steps_keeps_their_period(bursts: int, duration: float, period: float) -> None:
+    """The pair sent its burst every second for a minute; one of its sizes is cut at pauses that began later."""
+    table = flows(ring("ab", every(1000, count=60)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+    cycle = {"period_ns": 6000.0 * MS, "mean_period_ns": 6000.0 * MS, "duration_ns": duration * MS}
+    sizes = whole.with_columns(
+        pl.lit(0).cast(whole.schema["size_class"]).alias("size_class"),
+        pl.lit(bursts).cast(whole.schema["bursts"]).alias("bursts"),
+        **{name: pl.lit(value).cast(whole.schema[name]) for name, value in cycle.items()},
+    )
+    found = group_periods(table, pl.concat([whole, sizes]), DEFAULT)
+    assert found["period_ns"].item() / MS == pytest.approx(period, rel=0.01)
+
+
 def test_nothing_has_no_rhythm() -> None:
     none = stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()

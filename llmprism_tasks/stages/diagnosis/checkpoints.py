@@ -21,7 +21,7 @@ AT_ONCE = 0.25
 PAUSED = 0.5
 """Ratio of what a step is longer that must be silence, and of what members write that must be written in it."""
 LEAST_STALLS, LEAST_PERIODIC = 2, 3
-"""Stalls that storage tells of, and that only their interval does: two intervals agree by chance, not seldom."""
+"""Stalls that storage tells of, or their length, and that only their interval does: two agree by chance, not seldom."""
 WRITTEN = 1_000_000
 """Bytes that are no log file or heartbeat."""
 
@@ -137,6 +137,9 @@ def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: E
 
 
 def _periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:
-    """Say whether the pauses come after equally many steps, each time."""
+    """Say whether the pauses come after equally many steps, each time; two of them, if they are equally long, too: to
+    save the same state takes as long each time."""
     every = np.diff(pauses["index"].to_numpy())
-    return bool(pauses.height >= LEAST_PERIODIC and every.min() > 1 and np.ptp(every) == 0 and steps.height > every[0])
+    alike = np.ptp(pauses["excess_ns"].to_numpy()) <= steps["noise_ns"][0]
+    enough = pauses.height >= (LEAST_STALLS if alike else LEAST_PERIODIC)
+    return bool(enough and every.min() > 1 and np.ptp(every) == 0 and steps.height > every[0])

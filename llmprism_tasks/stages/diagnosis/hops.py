@@ -86,10 +86,15 @@ def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
 
 def paces(records: pl.DataFrame) -> pl.DataFrame:
     """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace`
-    (ns per byte)."""
-    pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
+    (ns per byte) and `own`, that of its first record: what was pushed before its ring was complete waited for
+    nobody."""
+    took = pl.col("flow_end_ns") - pl.col("flow_start_ns")
     first = pl.col(*PLACE, "switch_path", "slow").first()
-    return records.group_by("place", "step_ns").agg(first, pace=pace.median())
+    pace, own = (
+        took.sum() / pl.col("bytes").sum(),
+        (took / pl.col("bytes")).sort_by("flow_start_ns", "flow_end_ns").first(),
+    )
+    return records.group_by("place", "step_ns").agg(first, pace=pace, own=own)
 
 
 def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -102,27 +107,43 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     Returns
     -------
     sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow steps and in healthy ones), `ratio`,
-    and `slow`. A ring's hops all wait for its slowest one; where some of them are slower than others, they alone are
-    `slow`. Paths that were too seldom seen, in slow steps or in healthy ones, are absent.
+    and `slow`. A ring's hops all wait for its slowest one; where some of them are slower than others, be it but in what
+    they push before the ring is complete, they alone are `slow`.
+    Paths that were too seldom seen, in slow steps or in healthy ones, are absent.
     """
     seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
     ratio = pl.col("now") / pl.col("usual")
     ring = pl.col("kind") == "dp"
-    worst = pl.when(ring).then(pl.col("ratio").max().over("job_id", "kind", "unit")).otherwise("ratio")
+    unit = ["job_id", "kind", "unit"]
+    worst = pl.when(ring).then(pl.col("ratio").max().over(unit)).otherwise("ratio")
+    slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
+    held_up = ring & slow & (pl.col("own_ratio") < settings.slow_rate).fill_null(value=False)
+    by_itself = (slow & ~held_up).any().over(unit)
     return (
-        by_step.group_by("place")
+        _with_own_ratio(by_step, settings)
+        .group_by("place")
         .agg(
             pl.col(*PLACE, "switch_path").first(),
             now=pl.col("pace").filter("slow").median(),
             usual=pl.col("pace").filter(~pl.col("slow")).median(),
+            own_ratio=pl.col("own_ratio").median(),
             enough=pl.all_horizontal(seen),
         )
         .filter("enough")
         .with_columns(ratio=ratio)
-        .with_columns(slow=(pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst))
+        .with_columns(slow=slow & ~(held_up & by_itself))
         .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow")
         .sort(PLACE)
     )
+
+
+def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Add `own_ratio`: of a hop's own pace over its usual one, in slow steps in which any hop of its unit was slow by
+    itself; what else was slow in a step says nothing of who. NULL in others."""
+    ratio = pl.col("own") / pl.col("own").filter(~pl.col("slow")).median().over("place")
+    tells = (pl.col("own_ratio") >= settings.slow_rate).any().over("job_id", "kind", "unit", "step_ns")
+    rated = by_step.with_columns(own_ratio=ratio)
+    return rated.with_columns(own_ratio=pl.when(pl.col("slow") & tells).then("own_ratio"))
 
 
 def extra(records: pl.DataFrame) -> pl.DataFrame:

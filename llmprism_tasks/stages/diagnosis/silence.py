@@ -23,12 +23,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     equally far it may have ended there, and where nobody else is seen any more it may be the collector that is silent:
     that is not told.
     """
-    hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
     rows = []
     for silence in evidence.silences:
-        at = {addr: host for (job_id, addr), host in hosts.items() if job_id == silence.gap.job_id}
+        members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
+        at = dict(members.select("addr", "host").rows())
+        stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
         late = late_pairs(silence.where, at, settings).height > 0
-        quiet = _replaced(silence) if silence.restarted else first_quiet(silence.where, at, late=late)
+        quiet = _replaced(silence) if silence.restarted else first_quiet(silence.where, at, stages, late=late)
         hangs = not silence.restarted and (silence.over or late or quiet is not None)
         if late or quiet is not None or not (silence.where.even or silence.alone):
             rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))

@@ -30,6 +30,7 @@ def job(
     written: int = STORED,
     early: Sequence[str] = (),
     aside: float = 0,
+    more: float = 0,
 ) -> Evidence:
     """Return evidence about a ring of four whose steps end with a burst, and pause after those before `saved`.
 
@@ -39,8 +40,9 @@ def job(
     written : bytes that `a` writes as each pause begins
     early : who sends a little as early as ever in the steps that pause: it does not pause itself
     aside : MB that `a` writes in the middle of each other step
+    more : how much longer each pause is than the one before, ms
     """
-    lengths = [STEP + (pause if i in saved else 0.0) for i in range(count)]
+    lengths = [STEP + (pause + more * list(saved).index(i) if i in saved else 0.0) for i in range(count)]
     begin = -sum(lengths[:before])
     rows: list[Row] = []
     storage: list[tuple[str, int, int]] = []
@@ -106,7 +108,13 @@ def test_one_pause_is_chance(saved: Sequence[int], told: int) -> None:
 
 @pytest.mark.parametrize(("saved", "told"), [((13, 23), 0), ((3, 13, 23), 1), ((3, 13, 24), 0), ((3, 4, 5), 0)])
 def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[int], told: int) -> None:
-    assert len(found(job(3000, saved, written=0))) == told
+    assert len(found(job(3000, saved, written=0, more=11))) == told
+
+
+@pytest.mark.parametrize(("more", "told"), [(0, 1), (9, 1), (11, 0)])
+def test_two_pauses_tell_if_they_are_equally_long(more: float, told: int) -> None:
+    """1 % of a step of a second is noise."""
+    assert len(found(job(3000, (13, 23), written=0, more=more))) == told
 
 
 def test_pauses_at_any_time_are_no_checkpoints() -> None:

@@ -58,3 +58,13 @@ def test_a_path_is_seen_in_three_steps_of_either_sort(healthy: int, slow: int, c
     begins = [step * 1000 for step in range(healthy)] + [6000 + step * 2000 for step in range(slow)]
     records = placed(*((begin, begin + 100, "a", "b", 8 * MB) for begin in begins))
     assert hops.compared(hops.paces(records), DEFAULT).height == count
+
+
+@pytest.mark.parametrize(("push", "slow"), [(12.5, ["a"]), (15, ["a"]), (16, ["a", "b"])])
+def test_a_hop_that_pushes_at_its_usual_pace_waits_for_its_ring(push: float, slow: list[str]) -> None:
+    """All hops of the ring take three times as long; before it is complete, `b` pushes 1 MB in 12.5 ms as ever."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 50, at + 50 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + push, "b", "a", MB) for at, length in begins if length == 300]
+    found = hops.compared(hops.paces(placed(*ring, *pushed, kind="dp")), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == slow

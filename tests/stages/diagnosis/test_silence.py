@@ -46,13 +46,14 @@ def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False)
         for src, dst, late, usual, sent, last in due
     ]
     names = ["src_addr", "dst_addr", "late_ns", "noise_ns", "sent", "last_ns"]
+    waiting = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
     return CutOff(
         ended_ns=WINDOW.start_ns,
         silent_ns=WINDOW.start_ns + SINCE * MS,
         period_ns=PERIOD * MS,
         even=even,
-        pairs=pl.DataFrame([(*row[:2], 10.0 * MB) for row in due], ["src_addr", "dst_addr", "usual"], orient="row"),
-        due=pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None),
+        pairs=waiting.select("src_addr", "dst_addr", "last_ns", usual=pl.lit(10.0 * MB)),
+        due=waiting,
     )
 
 
@@ -158,6 +159,45 @@ def test_others_that_are_as_late_leave_it_open(late: float, subject: str) -> Non
     """Within 2 % of a step of the latest."""
     due = pairs(PIPELINES, {"b": late + 40, "q": late + 40, "c": 550, "r": 550})
     assert named(evidence(due))[0][2] == subject
+
+
+CHAIN = {"a": "b", "b": "c", "c": "d"}
+
+
+def test_who_waits_for_an_earlier_exchange_of_its_own_is_excused() -> None:
+    """`a` hands nothing on to `b`, which has nothing for `c`; another pipeline, as late, could as well be the cause."""
+    late = {"a": 700, "b": 680, "c": 661}
+    assert named(evidence(pairs(CHAIN, late))) == [("hang", "addr", "a")]
+    assert named(evidence(pairs(CHAIN | {"x": "y"}, late | {"x": 690}))) == [("hang", "job", "j")]
+
+
+@pytest.mark.parametrize(("seen", "first"), [(19_000, "b"), (18_700, "a")])
+def test_of_two_who_was_seen_longest_ago_went_quiet_first(seen: float, first: str) -> None:
+    """`a` has exchanged with `b` 1,250 ms before the end; `a` with `z` before or after; fifteen ms are noise."""
+    due = pairs({"a": "b", "b": "a", "z": "a"}, {"a": 600, "b": 600}, last={"a": 18_750, "b": 18_750, "z": seen})
+    (row,) = silence.find(evidence(due), DEFAULT).to_dicts()
+    assert row["subject"] == ("b" if seen > 18_765 else "a")
+    assert row["subject"] == first
+    assert row["confidence"] == silence.UNSURE
+
+
+def test_of_two_that_were_seen_together_the_earlier_stage_is_named() -> None:
+    due = pairs({"a": "p", "p": "a", "b": "q", "q": "b"}, {"a": 590, "p": 600})
+    known = evidence(due)
+    stages = pl.col("addr").replace_strict({"a": 0, "b": 0, "p": 1, "q": 1}, return_dtype=pl.Int32)
+    assert named(known)[0][2] == "p"
+    assert named(dataclasses.replace(known, members=known.members.with_columns(pp_stage=stages)))[0][2] == "a"
+
+
+def test_where_all_idle_hops_meet_is_who_has_not_come() -> None:
+    """`b`, whose pipeline's next stage `z` waits for it, too; and with one of a ring away, one of two that meet."""
+    first = dict.fromkeys("cde", 19_990.0)
+    due = pairs(RING | {"z": "b"}, {}, sent=dict.fromkeys("cde", 4), last=first | {"z": 18_000.0})
+    assert named(evidence(due)) == [("hang", "addr", "b")]
+    twice = {"a": "b", "b": "a", "c": "d", "d": "c"}
+    due = pairs(twice, {}, last={"c": 19_990, "d": 19_990})
+    (row,) = silence.find(evidence(due), DEFAULT).to_dicts()
+    assert (row["subject"], row["confidence"]) == ("a", silence.UNSURE)
 
 
 def test_lock_step_peers_are_their_host() -> None:
