@@ -22,7 +22,8 @@ a step that counts, a gather beside its reduce-scatter, has a third of the bytes
 
 NESTED = 0.7
 """Ratio of the time that bursts must go on for to be steps between checkpoints rather than the buckets of a step: those
-are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step."""
+are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step. It
+is asked whichever of the two ways of cutting is the clearer."""
 
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
@@ -218,17 +219,20 @@ def _quiet_gaps(
             latest[i] = max(ends[low + i], latest[i - 1]) if i else ends[low]
             moved[i + 1] = moved[i] + sizes[low + i]
         places, gaps = _long_gaps(own, latest, shortest_gap)
+        filled = 0.0
         for threshold, clarity in _ways(gaps, gaps.size < own.size - 1, shortest_gap, clearest_ratio, few_ratio):
             first, last, carried = _between(places, gaps, threshold, own, latest, moved)
             period, mean, duration = rhythm(first, last, carried, clarity, byte_tolerance, pace_tolerance, few_ratio)
             covered = period / mean * last.size / max(last.size - 1, 1)
             if np.isnan(period) or covered < persistence:
                 continue
+            parts = periods[s] < NESTED * period and filled < NESTED
             nested = period < NESTED * periods[s] and covered >= NESTED
             if nested:
                 every = _gaps(own, ends[low:high])
                 nested = _composite(_cut(sizes[low:high], every, threshold), every)
-            if counts[s] == 0 or nested:
+            if counts[s] == 0 or nested or parts:
+                filled = covered
                 thresholds[s], clarities[s], counts[s] = threshold, clarity, last.size
                 periods[s], means[s], durations[s] = period, mean, duration
     return thresholds, periods, means, durations, clarities, counts
