@@ -2,7 +2,8 @@
 
 In a pipeline's steady phase an activation goes one way when a gradient comes the other. Only at the beginning of a step
 activations go alone, and only at its end gradients come alone. So where a transfer that nothing answers is followed by
-one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause.
+one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause. Micro-batches of uneven lengths have activations of
+uneven sizes, but each of them comes back as its gradient.
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ def turning_bursts(
         starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
     )
     return Rhythms(threshold, period, mean, duration, clarity, count), numbers
+
+RETURNED = 0.02
+"""Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
+
+MOST = 0.9
+"""Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
 
 
 @compiled
@@ -105,6 +112,21 @@ def _turns(times: Floats, ways: Integers, first: int) -> Integers:
 
 
 @compiled
+def _weights(sizes: Integers, directions: Integers, firsts: Integers, burst: Integers) -> Integers:
+    """Return what must be equal in all bursts: bytes; where all of them come back in each, messages, however long."""
+    moved = np.zeros((burst[-1] + 1, 2))
+    for i in range(sizes.size):
+        moved[burst[i], directions[i]] += sizes[i]
+    inner = moved[1:-1]
+    returned = np.abs(inner[:, 0] - inner[:, 1]) <= RETURNED * np.maximum(inner[:, 0], inner[:, 1])
+    if inner.shape[0] == 0 or returned.mean() < MOST:
+        return sizes
+    weights = np.zeros_like(sizes)
+    weights[firsts] = 1
+    return weights
+
+
+@compiled
 def _turning_bursts(
     starts: Integers,
     ends: Integers,
@@ -136,7 +158,7 @@ def _turning_bursts(
                 burst,
                 starts[low:high],
                 ends[low:high],
-                sizes[low:high],
+                _weights(sizes[low:high], directions[low:high], firsts, burst),
                 each,
                 byte_tolerance,
                 pace_tolerance,
