@@ -23,7 +23,8 @@ a step that counts, a gather beside its reduce-scatter, has a third of the bytes
 NESTED = 0.7
 """Ratio of the time that bursts must go on for to be steps between checkpoints rather than the buckets of a step: those
 are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step. It
-is asked whichever of the two ways of cutting is the clearer."""
+is asked whichever of the two ways of cutting is the clearer; if that is the shorter one, more than a few of the longer
+bursts must lie inside, and typically be of several of the others."""
 
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
@@ -226,7 +227,8 @@ def _quiet_gaps(
             covered = period / mean * last.size / max(last.size - 1, 1)
             if np.isnan(period) or covered < persistence:
                 continue
-            parts = periods[s] < NESTED * period and filled < NESTED
+            inside = duration >= periods[s] and first.size - 2 > FEW
+            parts = inside and periods[s] < NESTED * period and filled < NESTED
             nested = period < NESTED * periods[s] and covered >= NESTED
             if nested:
                 every = _gaps(own, ends[low:high])

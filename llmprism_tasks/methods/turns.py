@@ -50,6 +50,7 @@ def turning_bursts(
     )
     return Rhythms(threshold, period, mean, duration, clarity, count), numbers
 
+
 RETURNED = 0.02
 """Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
 
