@@ -2,8 +2,8 @@
 
 In a pipeline's steady phase an activation goes one way when a gradient comes the other. Only at the beginning of a step
 activations go alone, and only at its end gradients come alone. So where a transfer that nothing answers is followed by
-one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause. Micro-batches of uneven lengths have activations of
-uneven sizes, but each of them comes back as its gradient.
+one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause.
+Micro-batches of uneven lengths have activations of uneven sizes, but each of them comes back as its gradient.
 """
 
 from __future__ import annotations

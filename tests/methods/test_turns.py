@@ -142,7 +142,11 @@ def uneven(micro_batches: int, *, steps: int = 24, grows: float = 1.0) -> list[M
 def test_micro_batches_may_be_uneven_for_each_comes_back(micro_batches: int) -> None:
     link = uneven(micro_batches)
     assert find(link)[0].numbers == true_steps(link)
-    assert is_none(find(uneven(micro_batches, grows=1.05))[0])
+
+
+@pytest.mark.parametrize(("grows", "found"), [(1.01, True), (1.03, False)])
+def test_of_uneven_micro_batches_all_bytes_come_back(grows: float, *, found: bool) -> None:
+    assert is_none(find(uneven(2, grows=grows))[0]) is not found
 
 
 def test_a_single_micro_batch_shows_no_turns() -> None:

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, topology, visible
+from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, stages, topology, visible
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
