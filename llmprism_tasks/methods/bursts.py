@@ -23,7 +23,9 @@ a step that counts, a gather beside its reduce-scatter, has a third of the bytes
 
 NESTED = 0.7
 """Ratio of the time that bursts must go on for to be steps between checkpoints rather than the buckets of a step: those
-are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step."""
+are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step. It
+is asked whichever of the two ways of cutting is the clearer; if that is the shorter one, more than a few of the longer
+bursts must lie inside, and typically be of several of the others."""
 
 MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
@@ -262,6 +264,7 @@ def _quiet_gaps(
         long = _long_gaps(starts, latest, low, high, shortest_gap, places, gaps)
         others = long < high - low - 1
         ways = _ways(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
+        filled = 0.0
         for way in range(ways):
             cuts[0], parts = low, 1
             for i in range(long):
@@ -283,11 +286,14 @@ def _quiet_gaps(
             covered = period / mean * count / max(count - 1, 1)
             if np.isnan(period) or covered < persistence:
                 continue
+            inside = duration >= best[1, s] and count - 2 > FEW
+            of_parts = inside and best[1, s] < NESTED * period and filled < NESTED
             nested = period < NESTED * best[1, s] and covered >= NESTED
             if nested:
                 _number(starts, ends, sizes, low, high, thresholds[way], numbers)
                 nested = _composite(starts, ends, low, high, numbers)
-            if counts[s] == 0 or nested:
+            if counts[s] == 0 or nested or of_parts:
+                filled = covered
                 best[0, s], best[4, s], counts[s] = thresholds[way], clarities[way], count
                 best[1, s], best[2, s], best[3, s] = period, mean, duration
     return best[0], best[1], best[2], best[3], best[4], counts

@@ -3,6 +3,7 @@
 In a pipeline's steady phase an activation goes one way when a gradient comes the other. Only at the beginning of a step
 activations go alone, and only at its end gradients come alone. So where a transfer that nothing answers is followed by
 one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause.
+Micro-batches of uneven lengths have activations of uneven sizes, but each of them comes back as its gradient.
 """
 
 from __future__ import annotations
@@ -49,6 +50,13 @@ def turning_bursts(
         starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
     )
     return Rhythms(threshold, period, mean, duration, clarity, count), numbers
+
+
+RETURNED = 0.02
+"""Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
+
+MOST = 0.9
+"""Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
 
 
 @compiled
@@ -155,6 +163,29 @@ def _extents(
 
 
 @compiled
+def _returns(
+    message: Integers,
+    bursts: Integers,
+    directions: Integers,
+    sizes: Integers,
+    low: int,
+    high: int,
+    count: int,
+    moved: Floats,
+) -> bool:
+    """Say whether what goes one way comes back the other in most bursts, the first and the last left out."""
+    for burst in range(count):
+        moved[0, burst], moved[1, burst] = 0.0, 0.0
+    for i in range(low, high):
+        moved[directions[i], bursts[message[i]]] += sizes[i]
+    returned = 0
+    for burst in range(1, count - 1):
+        there, back = moved[0, burst], moved[1, burst]
+        returned += abs(there - back) <= RETURNED * max(there, back)
+    return count > 2 and returned >= MOST * (count - 2)
+
+
+@compiled
 def _turning_bursts(
     starts: Integers,
     ends: Integers,
@@ -173,7 +204,7 @@ def _turning_bursts(
         np.empty(n, np.int64),
         np.empty(n, np.int64),
     )
-    times, extents = np.empty(n), np.empty((3, n))
+    times, extents, moved = np.empty(n), np.empty((3, n)), np.empty((2, n))
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
         best[4, s] = 0.0
@@ -189,6 +220,11 @@ def _turning_bursts(
                 continue
             each = 0.5 * messages / (last + 1)
             _extents(message, bursts, starts, ends, sizes, low, high, last + 1, extents)
+            if _returns(message, bursts, directions, sizes, low, high, last + 1, moved):
+                for burst in range(last + 1):
+                    extents[2, burst] = 0.0
+                for i in range(messages):
+                    extents[2, bursts[i]] += 1.0
             period, mean, duration = rhythm(
                 extents[0], extents[1], extents[2], last + 1, each, byte_tolerance, pace_tolerance, few_ratio
             )

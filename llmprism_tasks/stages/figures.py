@@ -17,6 +17,10 @@ LEAST_DURATIONS = 3
 LESS_BUSY = 0.2
 """Quantile of a job's pairs by how much of the step they are busy."""
 
+BACKWARD = 2 / 3
+"""Ratio of the step up to which gradients are reduced while others are computed: the backward pass of a single
+micro-batch takes twice as long as its forward pass."""
+
 FULLEST = 0.9
 """Quantile of a pair's steps by bytes that is taken as full."""
 
@@ -138,18 +142,19 @@ def gradients(pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFra
 
 
 def sharded(
-    sent: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, settings: ParallelismSettings
+    sent: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, laid: pl.DataFrame, settings: ParallelismSettings
 ) -> pl.DataFrame:
     """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
 
     NULL in between. Both directions of a link count together, for gathers may go round the other way. Links that carry
-    other kinds, too, may be busy for longer, so the less busy ones decide.
+    other kinds, too, may be busy for longer, so the less busy ones decide. A single replica shares with nobody.
 
     Parameters
     ----------
     sent : as `by_step` returns
     pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`
     periods : `job_id`, `period_ns`
+    laid : `job_id`, `dp`, `cp`
     """
     link = pl.struct(low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS)).rank("dense")
     reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", link=link)
@@ -167,10 +172,11 @@ def sharded(
     told = (
         pl.when(ratio >= settings.sharded_spread)
         .then(pl.lit(value=True))
-        .when(ratio < settings.filling_spread)
+        .when(ratio < BACKWARD)
         .then(pl.lit(value=False))
     )
-    return spread.select("job_id", sharded=told)
+    single = laid.filter(pl.col("dp") == 1, pl.col("cp") == 1).join(spread, on="job_id", how="anti")
+    return pl.concat([spread.select("job_id", sharded=told), single.select("job_id", sharded=pl.lit(value=False))])
 
 
 def explained(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -65,7 +65,7 @@ def _in_steps(
     measured = [
         figures.durations(division.job_steps),
         figures.messages(traffic.step_by_step(piped), kinds, settings.parallelism),
-        figures.sharded(by_step, kinds, division.periods, settings.parallelism),
+        figures.sharded(by_step, kinds, division.periods, laid, settings.parallelism),
         figures.stepping(division.endpoints, job_members),
         figures.evenness(by_step, kinds),
         figures.gradients(kinds, seen.groups, seen.nics),

@@ -19,6 +19,9 @@ BRIEF = 0.05
 def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
 
+    Steps meet where no stream ends for longest: the ends of one step follow each other, and in the forward pass of the
+    next there are none.
+
     Parts of pairs that end elsewhere in the step than the group's leader are left out: they are what goes on in one
     half of it, such as parameters that are gathered in the forward pass.
 
@@ -36,6 +39,7 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
         .with_columns(typical=_typical_phase().over("stream"))
         .filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+        .pipe(_in_one_turn)
         .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("period_ns"))
         .sort("group", "moment", "stream")
     )
@@ -112,3 +116,13 @@ def _typical_phase() -> pl.Expr:
     off = pl.col("phase") - centre
     typical: pl.Expr = centre + (off - off.round()).median()
     return typical
+
+
+def _in_one_turn(delayed: pl.DataFrame) -> pl.DataFrame:
+    """Count the `typical` phases of each group from the end of the longest part of a turn that has none."""
+    following = pl.col("typical").shift(-1).over("group").fill_null(pl.col("typical").first().over("group") + 1)
+    phases = delayed.select("group", "typical").unique().sort("group", "typical").with_columns(following=following)
+    longest = (pl.col("following") - pl.col("typical")).arg_max()
+    origins = phases.group_by("group").agg(origin=pl.col("following").get(longest))
+    since = pl.col("typical") - pl.col("origin")
+    return delayed.join(origins, on="group").with_columns(typical=pl.col("origin") + since - since.floor())

@@ -80,7 +80,7 @@ def tables(
     division : bulk flows in steps; without it jobs have no figures
     other_kinds : the same as `kinds`, of another run that the job had in the window
     """
-    known = kinds if other_kinds is None else pl.concat([kinds, other_kinds.join(kinds, on=PAIR, how="anti")])
+    known = kinds if other_kinds is None else _with_those_of(other_kinds, kinds)
     sent = traffic.sent(inside, window, settings.traffic)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
     pairs = (
@@ -99,6 +99,12 @@ def tables(
     # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
     laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(DIGITS))
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
+
+
+def _with_those_of(other_kinds: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
+    """Add the kinds that pairs have in another run; the first weights' broadcast of one makes no pair of the other."""
+    both = pl.concat([kinds, other_kinds]).sort(pl.col("kind") == "other", maintain_order=True)
+    return both.unique(PAIR, keep="first", maintain_order=True)
 
 
 def pair_kinds(

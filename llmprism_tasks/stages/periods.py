@@ -35,7 +35,8 @@ def group_periods(
     ----------
     flows : the flows that `rhythms` was found in
     rhythms : as `stream_rhythms` returns, with a column `group`
-    until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them
+    until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them, nor if those
+        of the second have followed it
 
     Returns
     -------
@@ -44,7 +45,9 @@ def group_periods(
     rhythms = rhythms.filter(~_interrupted())
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
-    at_work = pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns")
+    paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
+    without_pause = paused < settings.few_quiet_ratio * pl.col("period_ns")
+    at_work = without_pause & (pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns"))
     long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
     goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
     periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))

@@ -15,7 +15,7 @@ from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
-RESOLUTION = 5
+RESOLUTION = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
 

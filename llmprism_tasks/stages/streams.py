@@ -49,16 +49,32 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     known = _described(flows, whole, settings).with_columns(common)
     parts = _described(flows, sizes.of(_recurring(sizes, settings)), settings).drop_nulls("period_ns")
     at = np.searchsorted(whole.pair, parts["pair"].to_numpy())
-    return pl.concat([known, parts.with_columns(common[at]), _turned(flows, known, settings)])
+    turned = _turned(flows, known, settings)
+    # Of uneven micro-batches some happen to have one size, which recurs as chance will have it.
+    return pl.concat([known, parts.with_columns(common[at]).join(turned, on="pair", how="anti"), turned])
 
 
 def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the pairs of which one size is sent, and the same comes back: `src_addr`, `dst_addr`, `pair`."""
-    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back_size="common_size", back_bytes="bytes")
     same_size = (pl.col("common_size") / pl.col("back_size") - 1).abs() <= settings.same_size
-    same_bytes = (pl.col("bytes") / pl.col("back_bytes")).log().abs() <= settings.answer_bytes
     one_size = pairs.filter(pl.col("common_share") >= settings.one_size_share)
-    return one_size.join(back, on=PAIR).filter(same_size, same_bytes).select(*PAIR, "pair")
+    return _returned(one_size, pairs, settings).filter(same_size).select(*PAIR, "pair")
+
+
+def _uneven(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of many sizes, without a rhythm of their own, of which as many bytes come back: `pair`.
+
+    Micro-batches of uneven lengths make such a pipeline, of which only the turns are regular.
+    """
+    irregular = pairs.filter(pl.col("period_ns").is_null(), pl.col("common_share") < settings.one_size_share)
+    return _returned(irregular, pairs, settings).select("pair")
+
+
+def _returned(pairs: pl.DataFrame, every: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of which as many bytes come back, with their `back_size`."""
+    back = every.select(src_addr="dst_addr", dst_addr="src_addr", back_size="common_size", back_bytes="bytes")
+    same_bytes = (pl.col("bytes") / pl.col("back_bytes")).log().abs() <= settings.answer_bytes
+    return pairs.join(back, on=PAIR).filter(same_bytes)
 
 
 def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
@@ -135,7 +151,8 @@ def _common_sizes(sizes: Transfers) -> pl.DataFrame:
 
 def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rows of pairs again that turn, with what repeats between their turns."""
-    chosen = answered(known, settings)["pair"].to_numpy()
+    alike = pl.concat([answered(known, settings).select("pair"), _uneven(known, settings)])
+    chosen = alike["pair"].sort().to_numpy()
     if not chosen.size:
         return known.clear()
     links, found, _ = turning(flows, chosen, settings)

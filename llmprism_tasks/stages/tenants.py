@@ -17,9 +17,9 @@ NANOSECONDS_PER_MS = 1e6
 LEAST_STEPS = 4
 """Steps below which a series says nothing about a drift: three have two differences."""
 
-NEAR = 0.01
-"""Ratio of the period within which replicas that meet after every step end it; two jobs are as near by chance, one time
-in fifty."""
+NEAR = 0.02
+"""Ratio of the period within which replicas that meet after every step end it: sums of some twenty passes, each of
+which varies by 3 %. Two jobs are as near by chance one time in twenty-five, and do not return."""
 
 RETURNS = 1.0
 """Mean square of the changes of a distance, over its variance (von Neumann 1941), from which it returns to its middle:

@@ -298,6 +298,26 @@ def test_steps_between_regular_checkpoints_are_steps_if_they_go_on_for_most_of_t
     assert (found.bursts, found.period) == (bursts, period)
 
 
+@pytest.mark.parametrize(("buckets", "bursts", "period"), [(8, 12, 3750), (10, 120, 300)])
+def test_buckets_are_no_steps_however_clearly_they_are_apart(buckets: int, bursts: int, period: float) -> None:
+    """Pauses of 260 ms between buckets, 13 times those within them; steps are apart by less than six times as much.
+
+    Eight buckets go on for 64 % of the step, as in a backward pass, ten for 80 % of the time.
+    """
+    rows = [
+        (begin + part, begin + part + 10, 50_000_000)
+        for step in range(12)
+        for begin in every_bucket(3750.0 * step, buckets)
+        for part in (0, 30)
+    ]
+    (found,) = find(Series.of(rows))
+    assert (found.bursts, found.period) == (bursts, period)
+
+
+def every_bucket(begin: float, count: int) -> list[float]:
+    return [begin + 300 * bucket for bucket in range(count)]
+
+
 @pytest.mark.parametrize(("parts", "bursts"), [(1, 10), (2, 40)])
 def test_layers_of_single_transfers_are_no_steps_between_checkpoints(parts: int, bursts: int) -> None:
     """Four layers 100 ms apart, 160 ms between steps: of two transfers each, a layer would be a step of its own."""

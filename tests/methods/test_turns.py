@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -119,6 +120,35 @@ def test_the_pause_between_steps_of_four_stages_may_be_short() -> None:
     assert [found.numbers for found in find(*some)] == [true_steps(link) for link in some]
 
 
+def uneven(micro_batches: int, *, steps: int = 24, grows: float = 1.0) -> list[Message]:
+    """Return what goes through a link when each micro-batch has a length, and size, of its own.
+
+    Parameters
+    ----------
+    grows : a gradient's size over its activation's
+    """
+    draw = random.Random(4)
+    (link,) = links(2, micro_batches, steps=steps)
+    there, back = ([message for message in link if message.way == way] for way in (FORTH, BACK))
+    sizes = [round(draw.uniform(4, 12) * MB) for _ in there]
+    return sorted(
+        message._replace(size=round(size * times))
+        for one, times in ((there, 1.0), (back, grows))
+        for message, size in zip(one, sizes, strict=True)
+    )
+
+
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_micro_batches_may_be_uneven_for_each_comes_back(micro_batches: int) -> None:
+    link = uneven(micro_batches)
+    assert find(link)[0].numbers == true_steps(link)
+
+
+@pytest.mark.parametrize(("grows", "found"), [(1.01, True), (1.03, False)])
+def test_of_uneven_micro_batches_all_bytes_come_back(grows: float, *, found: bool) -> None:
+    assert is_none(find(uneven(2, grows=grows))[0]) is not found
+
+
 def test_a_single_micro_batch_shows_no_turns() -> None:
     """Every activation is answered by its own gradient: nothing goes alone."""
     assert all(is_none(found) for found in find(*links(4, 1)))
@@ -216,8 +246,11 @@ def test_an_all_reduce_of_two_ranks_has_no_turns() -> None:
 
 @pytest.mark.parametrize(("change", "found"), [(0.09, True), (0.11, False)])
 def test_steps_carry_equal_bytes_within_the_tolerance(change: float, found: bool) -> None:
-    """Each of nine steps carries more than the one before, by this share of the fifth's."""
-    link = [m._replace(size=round(m.size * (1 + change * (m.step - 4)))) for m in links(2, 4, steps=9)[0]]
+    """Each of nine steps carries more than the one before, by this share of the fifth's; a little less comes back."""
+    link = [
+        m._replace(size=round(m.size * (1 + change * (m.step - 4)) * (1 - 0.05 * m.way)))
+        for m in links(2, 4, steps=9)[0]
+    ]
     assert is_none(find(link)[0]) is not found
 
 

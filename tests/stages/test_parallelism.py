@@ -256,3 +256,29 @@ def test_the_embedding_of_first_and_last_stage_is_no_gradient_ring(size: int, ex
 
 def test_how_much_a_ring_carries_can_be_set() -> None:
     assert kind(ring("ac", every(PERIOD, count=STEPS, start=850), size=38 * MB), ring_share=0.4) == "dp"
+
+
+def test_the_first_weights_of_one_run_make_no_pair_of_the_other() -> None:
+    """A job ends in the window; in the one after it on the same NICs its pipeline's pairs carry a broadcast once."""
+    former = [*GRADIENTS, *micro_batches("ac"), *micro_batches("bd")]
+    begins = every(PERIOD, count=20, start=28_000)
+    copies = [row for src, dst in ("ac", "bd") for row in messages(src, dst, [27_000], 500 * MB)]
+    _, pairs = identified(former, copies, ring("acbd", begins))
+    found = {(src, dst): kind for src, dst, kind in pairs.select("src_addr", "dst_addr", "kind").iter_rows()}
+    assert found["c", "a"] == found["d", "b"] == "pp"
+    assert found["a", "b"] == "dp"
+
+
+@pytest.mark.parametrize(("spread", "found"), [(0.6, False), (0.68, None), (0.75, True)])
+def test_parameters_are_sharded_that_are_busy_for_more_than_a_backward_pass(
+    spread: float, *, found: bool | None
+) -> None:
+    """Buckets are reduced in two thirds of a step at most; between that and seven tenths nobody knows."""
+    rows = [
+        row
+        for nics in ("ab", "cd", "ac", "bd")
+        for src, dst in (nics, nics[::-1])
+        for i in range(9)
+        for row in messages(src, dst, every(PERIOD, count=STEPS, start=spread * PERIOD * i / 8), (20 + i) * MB)
+    ]
+    assert identified(rows)[0]["sharded"] is found

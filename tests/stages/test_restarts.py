@@ -47,6 +47,13 @@ def test_a_pause_ends_a_run_from_ten_seconds_on(pause: float, kept_from: float) 
     assert kept == [start for start in old + new if start >= kept_from]
 
 
+@pytest.mark.parametrize("shift", [0, 0.4, 1.1, 1.9])
+def test_a_pause_of_twelve_seconds_ends_a_run_whenever_it_begins(shift: float) -> None:
+    """What was sent last takes half a second."""
+    old, new = every(2, 20 + shift, 60 + shift), every(2, 70.6 + shift, 180)
+    assert seconds(since_restart(sent(old + new), WINDOW, DEFAULT)) == pytest.approx(new)
+
+
 @pytest.mark.parametrize(("period", "kept"), [(12, 14), (3, 0)])
 def test_silence_is_long_only_beside_what_is_usual(period: float, kept: int) -> None:
     """Forty seconds between a step and the next, and a pair that is silent for most of twelve seconds in each."""

@@ -138,6 +138,16 @@ def test_bursts_that_are_over_after_seconds_may_be_buckets(count: int, silence: 
     assert periods == ([] if found is None else [found * MS])
 
 
+@pytest.mark.parametrize(("count", "pause", "found"), [(20, 2.9, None), (20, 1.7, 350), (30, 2.9, 350)])
+def test_buckets_of_two_bursts_are_no_steps_either(count: int, pause: float, found: float | None) -> None:
+    """The second is under way. Five periods of silence make a pause; thirty of them have gone on for ten seconds."""
+    begins = [350 * i + (1000 * pause - 350) * (i >= 12) for i in range(count)]
+    table = flows(ring("ab", begins, parts=1))
+    rhythms = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g"))
+    periods = group_periods(table, rhythms, DEFAULT, until_ns=WINDOW.start_ns + round(begins[-1] + 200) * MS)
+    assert periods["period_ns"].to_list() == ([] if found is None else [found * MS])
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_long_steps_are_seen_from_the_second_on(count: int) -> None:
     table = flows(ring("abc", every(25_000, count=count)))
@@ -345,6 +355,25 @@ def test_only_what_is_sent_in_one_size_turns(odd: float, turning: int) -> None:
     assert found.height == turning
 
 
+def test_a_pipeline_of_uneven_micro_batches_turns_and_its_sizes_recur_by_chance() -> None:
+    draw = random.Random(5)
+    sizes = [draw.choice([5, 6, 7, 8, 9]) * MB + draw.randrange(MB // 50) for _ in range(80)]
+    rows = [
+        row
+        for nic in "ab"
+        for row in zip_sizes(
+            sorted(r for r in stages("ab", every(700, count=40), micro_batches=2) if r[2] == nic), sizes
+        )
+    ]
+    found = stream_rhythms(flows(rows), DEFAULT)
+    assert found.filter(size_class=TURNS)["period_ns"].to_list() == [700 * MS] * 2
+    assert found["size_class"].max() == WHOLE
+
+
+def zip_sizes(rows: Iterable[Row], sizes: Iterable[int]) -> list[Row]:
+    return [(*row[:4], size) for row, size in zip(rows, sizes, strict=True)]
+
+
 def test_what_nothing_answers_does_not_turn() -> None:
     there = [row for row in stages("ab", STEPS) if row[2] == "a"]
     larger = [(*row[:4], 9 * MB) for row in stages("ab", STEPS) if row[2] == "b"]
@@ -401,6 +430,15 @@ def test_pairs_without_the_job_s_period_belong_to_no_step() -> None:
 def test_later_stages_that_synchronise_earlier_are_in_the_same_step() -> None:
     table = flows(ring("ab", every(1000, count=10, start=300)), ring("cd", every(1000, count=10)))
     assert ends_ms(steps(table)) == [1000 * i + 400 for i in range(10)]
+
+
+@pytest.mark.parametrize(("late", "later"), [(330, 550), (-330, -550)])
+def test_steps_meet_where_no_pair_ends_for_longest(late: float, later: float) -> None:
+    """Stages may end their part more than half a step after, or before, the pair by which all are lined up."""
+    delays = {"ab": 0, "cd": late, "ef": later}
+    parts = [ring(nics, every(1000, count=10, start=1000 + delay)) for nics, delay in delays.items()]
+    spans = steps(flows(*parts)).group_by("step").agg(pl.col("flow_start_ns").min(), pl.col("flow_end_ns").max())
+    assert set((spans["flow_end_ns"] - spans["flow_start_ns"]) // MS) == {650}
 
 
 @example(delay=498, count=4, seed=2)
