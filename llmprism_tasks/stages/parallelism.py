@@ -113,8 +113,11 @@ def pair_kinds(
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     judged = signatures.votes(stream_steps(flows, pairs, periods, settings), settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
-    periodic = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
-    return _jointly(judged.with_columns(periodic=periodic).join(pairs.drop("back"), on="pair"), settings)
+    # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
+    stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
+    return _jointly(
+        judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
+    )
 
 
 def _with_relayed(

@@ -40,7 +40,8 @@ class Streams(NamedTuple):
     stream_offsets : shape (streams + 1,): where the steps of a stream begin
     steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `span_ns`,
         `fresh`
-    streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `size`, `total` (bytes), `fresh`
+    streams : a row per stream: `pair`, `size_class`, `stream` (its place), `steps` (how many), `size`, `total` (bytes),
+        `fresh`
     """
 
     starts: Integers
@@ -66,7 +67,8 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     of the period), `fresh` (ratio of records whose size is not met in most other steps), `distinct` (sizes), `share`
     (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and `first_missed`, `last_missed`: by how much
     the step's first and last record miss those that come back, a ratio of the period (NULL where nothing alike does),
-    and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
+    `first_around`, `last_around`: the same, with what is counted to the step before or after, and `first_mutual`,
+    `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
     records, by_class = _records(flows, settings.rhythm.same_size)
     whole = _streams(records._replace(size_class=np.broadcast_to(np.int64(WHOLE), records.step.shape)))
@@ -126,6 +128,7 @@ def _streams(records: Records) -> Streams:
     streams = pl.DataFrame(
         {
             "pair": pair[stream_offsets[:-1]],
+            "size_class": size_class[stream_offsets[:-1]],
             "stream": np.arange(stream_offsets.size - 1),
             "steps": np.diff(stream_offsets),
             "size": segments.medians(records.bytes_, of_stream),
@@ -139,16 +142,18 @@ def _streams(records: Records) -> Streams:
 def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the steps of streams, with by how much the first and the last record of each miss what comes back.
 
-    Only what `answering` marks is compared, and with what has the same size and altogether about as many bytes.
+    Only what `answering` marks is compared, and with what has the same size, if it has one, and altogether about as
+    many bytes.
     """
     same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
+    whole = pl.col("size_class") == WHOLE
     off = (pl.col("total") / pl.col("back_total")).log().abs()
     chosen = sent.streams.filter(answering).join(pairs.select("pair", "back"), on="pair")
     back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")
     likest = (
         chosen.join(back, on="back")
         .with_columns(off=off)
-        .filter(same_size, pl.col("off") <= settings.answer_bytes)
+        .filter(whole | same_size, pl.col("off") <= settings.answer_bytes)
         .sort("stream", "off", "answer")
         .unique("stream", keep="first")
     )
@@ -158,6 +163,8 @@ def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, setting
     return sent.steps.with_columns(
         first_missed=pl.Series(ends.missed[:, 0]),
         last_missed=pl.Series(ends.missed[:, 1]),
+        first_around=pl.Series(ends.around[:, 0]),
+        last_around=pl.Series(ends.around[:, 1]),
         first_mutual=pl.Series(ends.mutual[:, 0]),
         last_mutual=pl.Series(ends.mutual[:, 1]),
     )
@@ -166,7 +173,7 @@ def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, setting
 def _as_ratios(steps: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """Relate what streams do in a step to the period of their job, and to what their pair does."""
     known = pairs.join(periods, on="job_id")
-    missed = pl.col("first_missed", "last_missed")
+    missed = pl.col("first_missed", "last_missed", "first_around", "last_around")
     return (
         steps.join(known, on="pair", maintain_order="left")
         .with_columns(
