@@ -80,25 +80,34 @@ def tables(
     division : bulk flows in steps; without it jobs have no figures
     other_kinds : the same as `kinds`, of another run that the job had in the window
     """
-    known = kinds if other_kinds is None else pl.concat([kinds, other_kinds.join(kinds, on=PAIR, how="anti")])
-    sent = traffic.sent(inside, window, settings.traffic)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
+    known = kinds if other_kinds is None else _either(kinds, other_kinds)
+    judged = known.select("job_id", judged=pl.lit(1.0)).unique()
+    sent = traffic.sent(inside, window, settings.traffic)
     pairs = (
         sent.select(*PAIR, "flows", "bytes")
         .join(laid, on=PAIR, how="full", coalesce=True)
         .join(known, on=PAIR, how="left")
+        .join(judged, on="job_id", how="left")
         .with_columns(
             pl.col("flows", "bytes").fill_null(0),
             window_start_ns=pl.lit(window.start_ns),
             kind=pl.col("kind").fill_null("other"),
             distinct_sizes=pl.col("distinct_sizes").fill_null(0),
-            confidence=pl.col("confidence").fill_null(1.0 if kinds.height else UNKNOWN),
+            confidence=pl.coalesce("confidence", "judged", pl.lit(UNKNOWN)),
         )
     )
     laid_jobs, members = laid_out(jobs, job_members, topology, kinds, sent, division, settings)
     # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
     laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(DIGITS))
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
+
+
+def _either(kinds: pl.DataFrame, other_kinds: pl.DataFrame) -> pl.DataFrame:
+    """Return what each pair is in the one run or, if it is nothing there, in the other."""
+    is_something = pl.col("kind") != "other"
+    either = pl.concat([kinds.filter(is_something), other_kinds.filter(is_something), kinds, other_kinds])
+    return either.unique(PAIR, keep="first", maintain_order=True)
 
 
 def pair_kinds(
