@@ -12,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import layout, signatures, streams, traffic
+from llmprism_tasks.stages import layout, signatures, streams, throughout, traffic
 from llmprism_tasks.stages.division import Division, divide
 from llmprism_tasks.stages.laid_out import laid_out
 from llmprism_tasks.stages.stream_steps import stream_steps, with_back
@@ -170,7 +170,7 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
     return _judged(
-        layout.gradients_apart(layout.filling(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
+        layout.gradients_apart(throughout.told(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
     )
 
 
