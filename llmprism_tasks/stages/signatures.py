@@ -204,7 +204,8 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 def _with_answer(by_stream: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
     """Add a column of the stream of like size that comes back, as `back_…`; where several do, the largest value.
 
-    A pair as a whole has many sizes, and what comes back is the other pair as a whole.
+    A pair as a whole has other sizes in each step, whose median depends on which records are counted to it: only over
+    all steps are those that go like those that come back.
     """
     whole = pl.col("size_class") == streams.WHOLE
     sent = by_stream.with_columns(whole=whole)

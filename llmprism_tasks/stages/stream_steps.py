@@ -40,8 +40,7 @@ class Streams(NamedTuple):
     stream_offsets : shape (streams + 1,): where the steps of a stream begin
     steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `span_ns`,
         `fresh`
-    streams : a row per stream: `pair`, `size_class`, `stream` (its place), `steps` (how many), `size`, `total` (bytes),
-        `fresh`
+    streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `size`, `total` (bytes), `fresh`
     """
 
     starts: Integers
@@ -128,7 +127,6 @@ def _streams(records: Records) -> Streams:
     streams = pl.DataFrame(
         {
             "pair": pair[stream_offsets[:-1]],
-            "size_class": size_class[stream_offsets[:-1]],
             "stream": np.arange(stream_offsets.size - 1),
             "steps": np.diff(stream_offsets),
             "size": segments.medians(records.bytes_, of_stream),
@@ -142,18 +140,16 @@ def _streams(records: Records) -> Streams:
 def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the steps of streams, with by how much the first and the last record of each miss what comes back.
 
-    Only what `answering` marks is compared, and with what has the same size, if it has one, and altogether about as
-    many bytes.
+    Only what `answering` marks is compared, and with what has the same size and altogether about as many bytes.
     """
     same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
-    whole = pl.col("size_class") == WHOLE
     off = (pl.col("total") / pl.col("back_total")).log().abs()
     chosen = sent.streams.filter(answering).join(pairs.select("pair", "back"), on="pair")
     back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")
     likest = (
         chosen.join(back, on="back")
         .with_columns(off=off)
-        .filter(whole | same_size, pl.col("off") <= settings.answer_bytes)
+        .filter(same_size, pl.col("off") <= settings.answer_bytes)
         .sort("stream", "off", "answer")
         .unique("stream", keep="first")
     )
