@@ -433,6 +433,14 @@ class ParallelismSettings:
         high=1,
         reason="what comes in fewer steps (start-up, a checkpoint) is not the layout's",
     )
+    steady_presence: float = number(
+        0.8,
+        unit="ratio of the steps",
+        low=0,
+        high=1,
+        reason="what belongs to steps comes in each, though the first may have begun unseen; what comes so often by "
+        "chance comes several times in most, and not equally often",
+    )
     answer_interval: float = number(
         0.25,
         unit="ratio of the time between records",

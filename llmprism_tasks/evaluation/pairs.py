@@ -39,7 +39,16 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
     """
     asked = jobs.filter(settled()).select("window_start_ns", "job", "job_id")
     named = asked.join(found["pairs"], on=["window_start_ns", "job_id"]).select(*PAIR, "kind", "confidence")
-    both = _present_pairs(found, truth, asked).join(named, on=PAIR, how="full", coalesce=True)
+    present = _present_pairs(found, truth, jobs.select("window_start_ns", "job"))
+    both = present.join(asked, on=["window_start_ns", "job"], how="semi").join(
+        named, on=PAIR, how="full", coalesce=True
+    )
+    theirs = _of_followers(found, truth, present, jobs)
+    both = (
+        both.join(theirs, on=PAIR, how="left")
+        .filter(pl.col("kinds").is_not_null() | pl.col("theirs").is_null())
+        .with_columns(kinds=pl.when(pl.col("theirs").is_null()).then("kinds").otherwise(_all("kinds", "theirs")))
+    )
     if "start_ns" not in truth["truth_pairs"].columns:
         joined = visible(truth).group_by("job").agg(arrivals=pl.col("start_ns").n_unique())
         both = both.join(joined, on="job").filter((pl.col("arrivals") == 1) | pl.col("kind").is_not_null())
@@ -58,15 +67,33 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
 def _present_pairs(found: Tables, truth: Tables, asked: pl.DataFrame) -> pl.DataFrame:
     """Return the true pairs of the windows: `kinds` of each whose two ends are the job's then."""
     windows = found["windows"].select("window_start_ns", "window_end_ns")
-    pairs = asked.select("window_start_ns", "job").join(truth["truth_pairs"], on="job")
+    pairs = asked.join(truth["truth_pairs"], on="job")
     if "start_ns" in pairs.columns:
         pairs = pairs.join(windows, on="window_start_ns").filter(
             pl.col("start_ns") < pl.col("window_end_ns"), pl.col("end_ns") > pl.col("window_start_ns")
         )
+    return _of_members(found, truth, pairs).group_by(PAIR).agg(kinds=pl.col("kind").unique().sort())
+
+
+def _of_members(found: Tables, truth: Tables, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the pairs whose two ends are the job's in the window."""
+    windows = found["windows"].select("window_start_ns", "window_end_ns")
     members = presence.members_by_window(visible(truth), windows)
     for end in ENDS:
         pairs = pairs.join(members.rename({"addr": end}), on=["window_start_ns", "job", end], how="semi")
-    return pairs.group_by(PAIR).agg(kinds=pl.col("kind").unique().sort())
+    return pairs
+
+
+def _of_followers(found: Tables, truth: Tables, present: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return what pairs of a job's NICs are to the other jobs that are found as the same one: PAIR, `theirs`."""
+    called = jobs.drop_nulls("job_id").select("window_start_ns", "job", "job_id")
+    others = present.join(called, on=["window_start_ns", "job"]).rename({"job": "other"})
+    met = called.join(others, on=["window_start_ns", "job_id"]).filter(pl.col("job") != pl.col("other"))
+    return _of_members(found, truth, met).explode("kinds").group_by(PAIR).agg(theirs=pl.col("kinds").unique().sort())
+
+
+def _all(own: str, others: str) -> pl.Expr:
+    return pl.col(own).list.set_union(others).list.sort()
 
 
 def kind_counts(asked: pl.DataFrame) -> pl.DataFrame:

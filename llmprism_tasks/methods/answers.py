@@ -18,10 +18,12 @@ class Ends(NamedTuple):
     Attributes
     ----------
     missed : ns from its start to the nearest start that comes back in its step; -1 where none does
-    mutual : whether the nearest to that one is the transfer itself
+    around : the same, where what is counted to the step before or after comes back as well
+    mutual : whether the nearest to the one in its step is the transfer itself
     """
 
     missed: Integers
+    around: Integers
     mutual: npt.NDArray[np.bool_]
 
 
@@ -61,8 +63,9 @@ def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
 @compiled
 def _of_ends(
     starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
-) -> tuple[Integers, npt.NDArray[np.bool_]]:
+) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
     missed = np.full((steps.size, 2), -1, dtype=np.int64)
+    around = np.full((steps.size, 2), -1, dtype=np.int64)
     mutual = np.zeros((steps.size, 2), dtype=np.bool_)
     for stream in range(streams.size - 1):
         back = answering[stream]
@@ -74,8 +77,11 @@ def _of_ends(
             for end in range(2):
                 place = offsets[own + 1] - 1 if end else offsets[own]
                 nearest = _nearest(starts, offsets[theirs], offsets[theirs + 1], starts[place])
-                missed[own, end] = abs(starts[place] - nearest)
+                missed[own, end] = around[own, end] = abs(starts[place] - nearest)
+                for beside in range(max(theirs - 1, streams[back]), min(theirs + 2, streams[back + 1])):
+                    other = _nearest(starts, offsets[beside], offsets[beside + 1], starts[place])
+                    around[own, end] = min(around[own, end], abs(starts[place] - other))
                 if returned >= 0:
                     partner = _nearest(starts, offsets[returned], offsets[returned + 1], nearest)
                     mutual[own, end] = partner == starts[place]
-    return missed, mutual
+    return missed, around, mutual

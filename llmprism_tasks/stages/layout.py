@@ -15,13 +15,6 @@ ENDS = ["src_addr", "dst_addr"]
 RING_PEERS = 2
 """Receivers that a NIC has in a ring whose channels run through its host in two orders."""
 
-NEARLY = 0.25
-"""Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges
-records, some pairs of one ring fall short."""
-
-NEARLY_ALL = 0.9
-"""Ratio of a job's pairs that must be alike where a ring's closing hop, one in eight or more, would differ."""
-
 AGREEMENT = 0.8
 """Ratio of a job's NICs whose groups must have one size for it to be the degree; the rest may have lost their pairs."""
 
@@ -31,14 +24,15 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
 
     Links that touch about all NICs are gradients too: those of the dense layers, across the groups of each expert's
     replicas. The embedding touches two stages, which are all only where they are neighbours and its pair is a
-    pipeline's.
+    pipeline's. So is whatever links groups in a job with experts and without a pipeline.
 
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`
     ring_share : a pair with this ratio of its busier end's largest pair is surely a ring of the gradients
     """
-    synchronised = pairs.filter(pl.col("kind") == "dp")
+    experts, staged = ((pl.col("kind") == kind).any().over("job_id") for kind in ("ep", "pp"))
+    synchronised = pairs.filter((staged | ~experts) & (pl.col("kind") == "dp"))
     if synchronised.is_empty():
         return pairs
     largest = (
@@ -74,85 +68,6 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
         .with_columns(kind=pl.when("apart").then(pl.lit("other")).otherwise("kind"))
         .drop("apart")
     )
-
-
-def filling(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
-    """Say what `filling` pairs are, whose traffic of recurring sizes goes on through the step.
-
-    Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
-    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`); so
-    are they where about all of them end in the burst that the others have: buckets that are reduced during the backward
-    pass of a single micro-batch fill most of a step. Else they are rings of context parallelism (`cp`), or, where a NIC
-    has more such peers than a ring, experts with balanced loads (`ep`).
-
-    Parameters
-    ----------
-    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size`, `filling_size` (bytes), `filling`
-        (ratio of steps)
-    same_size : ratio by which sizes of one tensor may differ
-    """
-    fills = pl.col("kind") == "filling"
-    filled = pairs.filter(fills)
-    if filled.is_empty():
-        return pairs
-    crowded = _crowded(pairs, filled, same_size)
-    sharded = _reduced(pairs, filled, same_size)
-    bursts = (pl.col("kind") == "dp").any().over("job_id")
-    told = (
-        pl.when(~bursts | pl.col("job_id").is_in(sharded.implode()))
-        .then(pl.lit("dp"))
-        .when(pl.col("job_id").is_in(crowded.implode()))
-        .then(pl.lit("ep"))
-        .otherwise(pl.lit("cp"))
-    )
-    return pairs.with_columns(kind=pl.when(fills).then(told).otherwise("kind"))
-
-
-def _crowded(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
-    """Return the jobs most of whose NICs exchange one size throughout the step with more peers than a ring has.
-
-    Pairs that carry gradients as well count among them.
-    """
-    size = filled.select("job_id", exchanged="common_size").unique()
-    exchanging = (
-        pairs.join(size, on="job_id")
-        .filter(_alike("filling_size", "exchanged", same_size))
-        .select("job_id", *ENDS)
-        .unique()
-        .group_by("job_id", "src_addr")
-        .len("peers")
-    )
-    return (
-        exchanging.group_by("job_id")
-        .agg(crowded=(pl.col("peers") > RING_PEERS).mean())
-        .filter(pl.col("crowded") >= AGREEMENT)["job_id"]
-    )
-
-
-def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
-    """Return the jobs whose `filling` pairs carry what others of their pairs synchronise in one burst."""
-    synchronised = pairs.filter(pl.col("kind") == "dp")
-    nearly = synchronised.filter(pl.col("filling") >= NEARLY)
-    tensors = pl.concat(
-        [synchronised.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
-    ).unique()
-    same_shape = filled.join(tensors, on="job_id").filter(
-        _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
-    )
-    same_burst = (
-        filled.join(nearly.select("job_id", reduced="burst_size").unique(), on="job_id")
-        .group_by("job_id", *ENDS)
-        .agg(same=_alike("reduced", "burst_size", same_size).fill_null(value=False).any())
-        .group_by("job_id")
-        .agg(pl.col("same").mean())
-        .filter(pl.col("same") >= NEARLY_ALL)
-    )
-    return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
-
-
-def _alike(left: str, right: str | pl.Expr, tolerance: float) -> pl.Expr:
-    other = pl.col(right) if isinstance(right, str) else right
-    return (pl.col(left) / other - 1).abs() <= tolerance
 
 
 def ending(pairs: pl.DataFrame) -> pl.DataFrame:

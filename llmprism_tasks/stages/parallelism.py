@@ -12,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import layout, signatures, streams, traffic
+from llmprism_tasks.stages import layout, signatures, streams, throughout, traffic
 from llmprism_tasks.stages.division import Division, divide
 from llmprism_tasks.stages.laid_out import laid_out
 from llmprism_tasks.stages.stream_steps import stream_steps, with_back
@@ -80,19 +80,21 @@ def tables(
     division : bulk flows in steps; without it jobs have no figures
     other_kinds : the same as `kinds`, of another run that the job had in the window
     """
-    known = kinds if other_kinds is None else _with_those_of(other_kinds, kinds)
-    sent = traffic.sent(inside, window, settings.traffic)
     laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
+    known = kinds if other_kinds is None else _either(kinds, other_kinds)
+    judged = known.select("job_id", judged=pl.lit(1.0)).unique()
+    sent = traffic.sent(inside, window, settings.traffic)
     pairs = (
         sent.select(*PAIR, "flows", "bytes")
         .join(laid, on=PAIR, how="full", coalesce=True)
         .join(known, on=PAIR, how="left")
+        .join(judged, on="job_id", how="left")
         .with_columns(
             pl.col("flows", "bytes").fill_null(0),
             window_start_ns=pl.lit(window.start_ns),
             kind=pl.col("kind").fill_null("other"),
             distinct_sizes=pl.col("distinct_sizes").fill_null(0),
-            confidence=pl.col("confidence").fill_null(1.0 if kinds.height else UNKNOWN),
+            confidence=pl.coalesce("confidence", "judged", pl.lit(UNKNOWN)),
         )
     )
     laid_jobs, members = laid_out(jobs, job_members, topology, kinds, sent, division, settings)
@@ -101,10 +103,11 @@ def tables(
     return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
 
 
-def _with_those_of(other_kinds: pl.DataFrame, kinds: pl.DataFrame) -> pl.DataFrame:
-    """Add the kinds that pairs have in another run; the first weights' broadcast of one makes no pair of the other."""
-    both = pl.concat([kinds, other_kinds]).sort(pl.col("kind") == "other", maintain_order=True)
-    return both.unique(PAIR, keep="first", maintain_order=True)
+def _either(kinds: pl.DataFrame, other_kinds: pl.DataFrame) -> pl.DataFrame:
+    """Return what each pair is in the one run or, if it is nothing there, in the other."""
+    is_something = pl.col("kind") != "other"
+    either = pl.concat([kinds.filter(is_something), other_kinds.filter(is_something), kinds, other_kinds])
+    return either.unique(PAIR, keep="first", maintain_order=True)
 
 
 def pair_kinds(
@@ -119,8 +122,11 @@ def pair_kinds(
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     judged = signatures.votes(stream_steps(flows, pairs, periods, settings), settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
-    periodic = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
-    return _jointly(judged.with_columns(periodic=periodic).join(pairs.drop("back"), on="pair"), settings)
+    # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
+    stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
+    return _jointly(
+        judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
+    )
 
 
 def _with_relayed(
@@ -164,7 +170,7 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
     return _judged(
-        layout.gradients_apart(layout.filling(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
+        layout.gradients_apart(throughout.told(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
     )
 
 

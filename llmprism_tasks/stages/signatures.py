@@ -33,7 +33,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
     where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
-    (ratio of the job's steps)
+    (ratio of the job's steps); `steady` (whether it, or one of its sizes, comes alike in about all of several steps)
     """
     whole = pl.col("size_class") == streams.WHOLE
     piped = _piped(steps, settings)
@@ -89,7 +89,28 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             presence=pl.len() / pl.col("job_steps").first(),
         )
         .join(sure, on="pair", how="left")
-        .with_columns(pl.col("pipeline").fill_null(0.0))
+        .with_columns(
+            pl.col("pipeline").fill_null(0.0), steady=pl.col("pair").is_in(_steady(steps, settings).implode())
+        )
+    )
+
+
+def _steady(steps: pl.DataFrame, settings: Settings) -> pl.Series:
+    """Return the pairs of which a stream comes in about all of several steps, in as many bytes in most of them.
+
+    What comes as often by chance comes in differing numbers. Of what is lost, other sizes tell.
+    """
+    alike = _deviation("stream_bytes") <= settings.rhythm.byte_tolerance * pl.col("stream_bytes").median()
+    return (
+        steps.group_by(STREAM)
+        .agg(alike=alike, steps=pl.len(), job_steps=pl.col("job_steps").first(), share=pl.col("share").median())
+        .filter(
+            "alike",
+            pl.col("steps") >= settings.recognition.regular_bursts,
+            pl.col("steps") >= settings.parallelism.steady_presence * pl.col("job_steps"),
+            pl.col("share") >= settings.rhythm.least_share,
+        )["pair"]
+        .unique()
     )
 
 
@@ -141,7 +162,8 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     gradient comes when no activation is left, and in between they may well go together. A rank that comes early to a
     collective is early, too, but its first record and the one that answers it have no nearer ones; only with a single
     micro-batch is that so in a pipeline. Where the steps of neighbouring stages overlap, a step's last record may be
-    counted as the next one's first, or its first as the last one's.
+    counted as the next one's first, or its first as the last one's; so may one direction alone of a collective, which
+    then goes at once with what is counted to the step beside.
     """
     ratios = settings.parallelism
     gap = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
@@ -157,9 +179,9 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     least = pl.max_horizontal(ratios.answer_interval * pl.col("interval"), ratios.answer_ms * 1e6 / pl.col("period_ns"))
 
     def alone(end: str) -> pl.Expr:
-        missed, mutual = pl.col(f"{end}_missed"), pl.col(f"{end}_mutual")
-        far = (missed >= least) & (~mutual | (missed >= ratios.lag_interval * pl.col("interval")))
-        return pl.when(fills).then(far).otherwise(missed >= ratios.pipeline_spread / 2)
+        missed, around, mutual = (pl.col(f"{end}_{how}") for how in ("missed", "around", "mutual"))
+        far = (around >= least) & (~mutual | (missed >= ratios.lag_interval * pl.col("interval")))
+        return pl.when(fills).then(far).otherwise(around >= ratios.pipeline_spread / 2)
 
     edges = (
         answered.join(intervals, on=STREAM)
@@ -179,12 +201,19 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     )
 
 
-def _with_answer(streams: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
-    """Add a column of the stream of like size that comes back, as `back_…`; where several do, the largest value."""
-    back = streams.select(pl.col(column).alias(f"back_{column}"), back="pair", back_size="size")
+def _with_answer(by_stream: pl.DataFrame, column: str, settings: Settings) -> pl.DataFrame:
+    """Add a column of the stream of like size that comes back, as `back_…`; where several do, the largest value.
+
+    A pair as a whole has other sizes in each step, whose median depends on which records are counted to it: only over
+    all steps are those that go like those that come back.
+    """
+    whole = pl.col("size_class") == streams.WHOLE
+    sent = by_stream.with_columns(whole=whole)
+    back = sent.select(pl.col(column).alias(f"back_{column}"), "whole", back="pair", back_size="size")
+    same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.rhythm.same_size
     return (
-        streams.join(back, on="back")
-        .filter((pl.col("size") / pl.col("back_size") - 1).abs() <= settings.rhythm.same_size)
+        sent.join(back, on=["back", "whole"])
+        .filter(pl.col("whole") | same_size)
         .group_by(STREAM)
         .agg(pl.col(column).first(), pl.col(f"back_{column}").max())
     )

@@ -66,7 +66,8 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     of the period), `fresh` (ratio of records whose size is not met in most other steps), `distinct` (sizes), `share`
     (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and `first_missed`, `last_missed`: by how much
     the step's first and last record miss those that come back, a ratio of the period (NULL where nothing alike does),
-    and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
+    `first_around`, `last_around`: the same, with what is counted to the step before or after, and `first_mutual`,
+    `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
     records, by_class = _records(flows, settings.rhythm.same_size)
     whole = _streams(records._replace(size_class=np.broadcast_to(np.int64(WHOLE), records.step.shape)))
@@ -158,6 +159,8 @@ def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, setting
     return sent.steps.with_columns(
         first_missed=pl.Series(ends.missed[:, 0]),
         last_missed=pl.Series(ends.missed[:, 1]),
+        first_around=pl.Series(ends.around[:, 0]),
+        last_around=pl.Series(ends.around[:, 1]),
         first_mutual=pl.Series(ends.mutual[:, 0]),
         last_mutual=pl.Series(ends.mutual[:, 1]),
     )
@@ -166,7 +169,7 @@ def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, setting
 def _as_ratios(steps: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """Relate what streams do in a step to the period of their job, and to what their pair does."""
     known = pairs.join(periods, on="job_id")
-    missed = pl.col("first_missed", "last_missed")
+    missed = pl.col("first_missed", "last_missed", "first_around", "last_around")
     return (
         steps.join(known, on="pair", maintain_order="left")
         .with_columns(

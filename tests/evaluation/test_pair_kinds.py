@@ -93,3 +93,24 @@ def test_pairs_may_have_their_own_times() -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(("nics", "strangers"), [("1234", 0), ("56", 4)])
+def test_jobs_that_follow_each_other_on_the_same_nics_share_rows_of_pairs(nics: str, strangers: int) -> None:
+    """Job b is found as job a; where it has other NICs, its pairs are none of a's."""
+    known = run.truth()
+    others = [("b", nics[0], nics[-1], "dp"), ("b", nics[-1], nics[0], "dp"), ("b", "1", "3", "dp")]
+    kept = {name: known[name].filter(pl.col("job") == "a") for name in ("truth_jobs", "truth_pairs")}
+    placed = run.frame([("b", addr, 0, 1900) for addr in nics], *kept["truth_jobs"].columns)
+    truth = run.normal_truth(
+        truth_jobs=pl.concat([kept["truth_jobs"], placed]),
+        truth_pairs=pl.concat([kept["truth_pairs"], run.frame(others, *kept["truth_pairs"].columns)]),
+    )
+    rows = [(w, "x", *pair[1:], 0.9) for w in run.STARTS for pair in [*kept["truth_pairs"].rows(), *others[:2]]]
+    columns = ("window_start_ns", "job_id", "src_addr", "dst_addr", "kind", "confidence")
+    merged = run.members(*[dict.fromkeys("123456", "x")] * 2)
+    tables = run.found(pairs=run.frame(rows, *columns), **merged)
+    found = pairs.asked_pairs(tables, truth, jobs.job_scores(tables, truth)).filter(pl.col("job") == "a")
+    assert found.filter(~pl.col("right")).height == strangers
+    kinds = found.filter(src_addr="1", dst_addr="3")["kinds"].to_list()
+    assert kinds == [["dp", "pp"] if nics == "1234" else ["pp"]] * 2

@@ -1,4 +1,4 @@
-"""The ends of a stream's step are compared with what comes back in the same step."""
+"""The ends of a stream's step are compared with what comes back in the same step, and in those beside it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ Step = dict[int, list[int]]
 
 def ends(*streams: Step, answering: list[int]) -> list[list[tuple[int, bool]]]:
     """Return for each stream's step what its first and last transfer miss, and whether that is mutual."""
+    found = _of(*streams, answering=answering)
+    return [list(zip(*rows, strict=True)) for rows in zip(found.missed.tolist(), found.mutual.tolist(), strict=True)]
+
+
+def _of(*streams: Step, answering: list[int]) -> answers.Ends:
     segments = [(step, sorted(starts)) for stream in streams for step, starts in sorted(stream.items())]
-    found = answers.of_ends(
+    return answers.of_ends(
         np.array([start for _, starts in segments for start in starts], dtype=np.int64),
         np.array([step for step, _ in segments], dtype=np.int64),
         np.cumsum([0, *(len(starts) for _, starts in segments)]).astype(np.int64),
         np.cumsum([0, *map(len, streams)]).astype(np.int64),
         np.array(answering, dtype=np.int64),
     )
-    return [list(zip(*rows, strict=True)) for rows in zip(found.missed.tolist(), found.mutual.tolist(), strict=True)]
+
+
+def around(*streams: Step, answering: list[int]) -> list[list[int]]:
+    """Return likewise what each misses of what comes back in its step or those beside it."""
+    return _of(*streams, answering=answering).around.tolist()
 
 
 def test_nothing_comes_back() -> None:
@@ -53,6 +62,12 @@ def test_what_comes_back_may_be_answered_by_another_stream() -> None:
     assert ends({0: [10]}, {0: [12]}, answering=[1, -1])[0] == [(2, False)] * 2
 
 
+def test_what_is_counted_to_the_step_beside_comes_back_as_well() -> None:
+    there, back = {0: [0, 10], 1: [100]}, {0: [0], 1: [9, 100], 3: [101]}
+    assert ends(there, back, answering=[1, 0])[0] == [(0, True), (10, False)]
+    assert around(there, back, answering=[1, 0]) == [[0, 1], [0, 0], [0, 0], [1, 0], [-1, -1]]
+
+
 STEPS = st.dictionaries(st.integers(0, 3), st.lists(st.integers(0, 20), min_size=1, max_size=5), max_size=4)
 
 
@@ -69,3 +84,9 @@ def test_it_is_the_nearest_of_all(there: Step, back: Step) -> None:
             expected.append((missed, mutual))
     found = ends(there, back, answering=[1, 0])[: len(there)]
     assert [end for pair in found for end in pair] == expected
+    assert all(
+        0 <= beside <= missed or missed == beside == -1
+        for (missed, _), beside in zip(
+            expected, np.ravel(around(there, back, answering=[1, 0]))[: 2 * len(there)], strict=True
+        )
+    )

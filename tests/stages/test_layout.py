@@ -72,6 +72,12 @@ def test_links_across_groups_that_touch_about_all_nics_are_gradients(linked: int
     assert found[("a", "e")] == kind
 
 
+@pytest.mark.parametrize(("others", "kind"), [(["ep"], "dp"), (["ep", "pp"], "other")])
+def test_links_beside_experts_are_gradients_unless_there_are_stages(others: list[str], kind: str) -> None:
+    """Without a pipeline nothing but the rings of dense layers joins those of each expert's replicas."""
+    assert kinds([*two_groups(10), *(("x", "y", other, 10.0) for other in others)])["a", "e"] == kind
+
+
 def test_only_synchronised_pairs_are_judged() -> None:
     assert kinds([("a", "b", "pp", 10), ("b", "a", "ep", 10)]) == {("a", "b"): "pp", ("b", "a"): "ep"}
 
@@ -138,41 +144,3 @@ def test_what_may_be_gradients_is_no_pipeline(pairs: list[Pair]) -> None:
 
 def test_a_tree_of_buckets_of_several_sizes_is_no_pipeline_though_it_be_a_line() -> None:
     assert chained(up_and_down("abc"), sizes=2) == set()
-
-
-BLOCK, BURST = 2e6, 9e7
-
-
-def filled(pairs: Iterable[tuple[str, str, str, float | None, float | None, float]]) -> dict[tuple[str, str], str]:
-    """Return the kinds of pairs from (sender, receiver, kind, filling size, burst size, ratio of steps they fill)."""
-    rows = [
-        (src, dst, kind, fills if kind == "filling" else burst, burst, fills, ratio)
-        for src, dst, kind, fills, burst, ratio in pairs
-    ]
-    columns = ("src_addr", "dst_addr", "kind", "common_size", "burst_size", "filling_size", "filling")
-    types = dict.fromkeys(columns, pl.Float64) | dict.fromkeys(columns[:3], pl.String)
-    frame = pl.DataFrame(rows, schema=[(name, types[name]) for name in columns], orient="row")
-    found = layout.filling(frame.with_columns(job_id=pl.lit("j")), 0.02)
-    return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
-
-
-@pytest.mark.parametrize(("nics", "kind"), [("ab", "cp"), ("abc", "cp"), ("abcd", "ep")])
-def test_experts_exchange_with_more_peers_than_a_ring_has_those_of_the_gradients_ring_among_them(
-    nics: str, kind: str
-) -> None:
-    gradients = {(src, dst) for src, dst, _ in ring(nics)}
-    pairs = [
-        (src, dst, "dp", BLOCK, BURST, 0.0) if (src, dst) in gradients else (src, dst, "filling", BLOCK, None, 1.0)
-        for src in nics
-        for dst in nics
-        if src != dst
-    ]
-    found = filled([*pairs, ("x", "a", "filling", BLOCK, None, 1.0), ("x", "y", "dp", None, BURST, 0.0)])
-    assert {found[pair] for pair in found if pair not in gradients} == {kind, "dp"}
-
-
-@pytest.mark.parametrize(("sharing", "kind"), [(7, "cp"), (8, "dp")])
-def test_buckets_of_a_single_micro_batch_fill_most_of_a_step_and_end_in_a_burst(sharing: int, kind: str) -> None:
-    """Of eight pairs that fill most steps so many end in the burst of the others, which fill some."""
-    fill = [(f"a{i}", f"b{i}", "filling", BLOCK, BURST if i < sharing else BLOCK, 0.6) for i in range(8)]
-    assert filled([*fill, ("b", "a", "dp", None, BURST, 0.4)])["a0", "b0"] == kind

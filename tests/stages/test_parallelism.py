@@ -117,6 +117,27 @@ def test_control_messages_are_other_with_certainty() -> None:
     assert (found["kind"], found["distinct_sizes"], found["confidence"]) == ("other", 0, 1.0)
 
 
+def test_jobs_without_a_rhythm_are_not_judged_beside_others() -> None:
+    own = members({"j": {addr: host for host, some in HOSTS.items() for addr in some}, "k": {"x": "k", "y": "l"}})
+    _, _, pairs = parallelism(
+        flows=flows(GRADIENTS, messages("x", "y", [0, 17, 4000], MB)),
+        topology=topology(HOSTS | {"k": ["x"], "l": ["y"]}),
+        jobs=jobs_of(own),
+        job_members=own,
+        window=WINDOW,
+        settings=DEFAULT,
+    )
+    assert pairs.filter(job_id="k").select("kind", "confidence").rows() == [("other", 0.0)]
+    assert pairs.filter(job_id="j")["confidence"].min() == 1.0
+
+
+def test_a_pair_is_what_it_is_in_either_run() -> None:
+    """The job ends after 25 s and comes back without its pipeline, but with a copy between what were its stages."""
+    again = [*ring("ab", every(PERIOD, count=20, start=40_700)), *ring("cd", every(PERIOD, count=20, start=40_700))]
+    _, pairs = identified(GRADIENTS, micro_batches("ac"), micro_batches("bd"), again, messages("a", "c", [39_000], MB))
+    assert pairs.filter(src_addr="a", dst_addr="c")["kind"].item() == "pp"
+
+
 @pytest.mark.parametrize(("count", "expected"), [(9, "dp"), (10, "pp")])
 def test_micro_batches_fill_a_quarter_of_the_step(count: int, expected: str) -> None:
     """Nine of them take 247 ms of a second, ten 278."""

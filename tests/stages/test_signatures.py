@@ -163,6 +163,15 @@ def test_a_rank_that_comes_early_to_every_collective_of_a_step_is_no_stage(early
     assert vote(both([100 + early, *at[1:]], [100 + late, *at[1:]]))["pipeline"] == 0
 
 
+@pytest.mark.parametrize(("late", "found"), [(4, 0), (26, 1)])
+@pytest.mark.parametrize("count", [1, 6])
+def test_one_direction_of_a_collective_may_be_counted_to_the_step_before(late: float, found: float, count: int) -> None:
+    """Steps begin at 3 ms, between the first record and the one that goes with it, or is the first of a pipeline's."""
+    at = every(100, count=count)
+    rows = both([0, *at[1:]], [late if count > 1 else 5 * late, *at[1:]])
+    assert [round(vote(rows, pair=pair, cut=-3)["pipeline"]) for pair in ("ac", "ca")] == [found, found]
+
+
 @pytest.mark.parametrize(("apart", "found"), [(120, 0), (130, 1)])
 def test_a_single_micro_batch_comes_back_after_an_eighth_of_the_step(apart: float, found: float) -> None:
     rows = both([0], [apart])
@@ -197,6 +206,47 @@ def test_packed_sequences_make_activations_of_any_size() -> None:
             rows += [(*row[:4], size) for row, size in zip(own, sizes, strict=True)]
     assert says(rows) == ["pipeline"]
     assert says(rows, pair="ca") == ["pipeline"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_packed_sequences_of_steps_that_overlap_are_a_pipeline_s(seed: int) -> None:
+    """Here the first activation of a step is counted to the one before, so that steps of both ways differ in sizes."""
+    draw = random.Random(seed)
+    rows: list[Row] = []
+    for begin in BEGINS[1:6]:
+        sizes = [draw.randint(4 * MB, 12 * MB) for _ in range(12)]
+        step = stages("ac", [begin - 30], micro_batches=12)
+        for src in "ac":
+            rows += [(*row[:4], size) for row, size in zip(sorted(r for r in step if r[2] == src), sizes, strict=True)]
+    assert says(rows, cut=15) == says(rows, pair="ca", cut=15) == ["pipeline"]
+
+
+@pytest.mark.parametrize(("count", "found"), [(10, True), (9, False)])
+def test_what_comes_alike_in_about_all_steps_is_steady(count: int, found: bool) -> None:
+    """Of twelve."""
+    others = ring("ab", BEGINS)
+    assert vote(others, messages("a", "c", BEGINS[:count], MB))["steady"] == found
+    assert vote(others, messages("a", "c", BEGINS[:9], MB), steady_presence=0.7)["steady"]
+    assert not vote(ring("ab", BEGINS[:3]), messages("a", "c", BEGINS[:3], MB))["steady"]
+
+
+def test_what_comes_by_chance_is_not_steady_however_often() -> None:
+    draw = random.Random(5)
+    at = sorted(draw.uniform(0, PERIOD * STEPS) for _ in range(4 * STEPS))
+    assert not vote(ring("ab", BEGINS), messages("a", "c", at, MB))["steady"]
+
+
+@pytest.mark.parametrize(("lost", "found"), [(1, True), (2, False)])
+def test_of_what_is_lost_other_sizes_tell(lost: int, found: bool) -> None:
+    """Two sizes of two records each, of one or both of which one record is lost in every other step."""
+    sizes = (8 * MB, 20 * MB)
+    rows = [
+        row
+        for step, begin in enumerate(BEGINS)
+        for i, size in enumerate(sizes)
+        for row in messages("a", "c", [begin + i, begin + i + 10][step % 2 * (i < lost) :], size)
+    ]
+    assert vote(ring("ab", BEGINS), rows)["steady"] == found
 
 
 def routed(count: int, spread: float, *, fresh: int | None = None, change: float = 1.0, seed: int = 5) -> list[Row]:

@@ -1,0 +1,130 @@
+"""What goes on throughout the step: the parameters of sharded layers, blocks of context, or tokens for experts."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.stages import layout
+from llmprism_tasks.stages.layout import AGREEMENT, ENDS, RING_PEERS
+
+NEARLY = 0.25
+"""Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges
+records, some pairs of one ring fall short."""
+
+NEARLY_ALL = 0.9
+"""Ratio of a job's pairs that must be alike where a ring's closing hop, one in eight or more, would differ."""
+
+
+def told(pairs: pl.DataFrame, same_size: float) -> pl.DataFrame:
+    """Say what `filling` pairs are, whose traffic of recurring sizes goes on through the step.
+
+    Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
+    shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`); so
+    are they where about all of them end in the burst that the others have: buckets that are reduced during the backward
+    pass of a single micro-batch fill most of a step. Else they are rings of context parallelism (`cp`), or, where a NIC
+    has more such peers than a ring, or gradients are reduced among some of a group's replicas apart, experts with
+    balanced loads (`ep`).
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size`, `filling_size` (bytes), `filling`
+        (ratio of steps)
+    same_size : ratio by which sizes of one tensor may differ
+    """
+    fills = pl.col("kind") == "filling"
+    filled = pairs.filter(fills)
+    if filled.is_empty():
+        return pairs
+    experts = pl.concat([_crowded(pairs, filled, same_size), _reduced_apart(pairs, filled, same_size)])
+    sharded = _reduced(pairs, filled, same_size)
+    bursts = (pl.col("kind") == "dp").any().over("job_id")
+    kind = (
+        pl.when(~bursts | pl.col("job_id").is_in(sharded.implode()))
+        .then(pl.lit("dp"))
+        .when(pl.col("job_id").is_in(experts.implode()))
+        .then(pl.lit("ep"))
+        .otherwise(pl.lit("cp"))
+    )
+    return pairs.with_columns(kind=pl.when(fills).then(kind).otherwise("kind"))
+
+
+def _crowded(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+    """Return the jobs most of whose NICs exchange one size throughout the step with more peers than a ring has.
+
+    Pairs that carry gradients as well count among them.
+    """
+    size = filled.select("job_id", exchanged="common_size").unique()
+    exchanging = (
+        pairs.join(size, on="job_id")
+        .filter(_alike("filling_size", "exchanged", same_size))
+        .select("job_id", *ENDS)
+        .unique()
+        .group_by("job_id", "src_addr")
+        .len("peers")
+    )
+    return (
+        exchanging.group_by("job_id")
+        .agg(crowded=(pl.col("peers") > RING_PEERS).mean())
+        .filter(pl.col("crowded") >= AGREEMENT)["job_id"]
+    )
+
+
+def _reduced_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+    """Return the jobs that reduce the gradients of experts apart from those of the layers that all replicas share.
+
+    The common layers' rings go through the NICs that exchange tokens as well; each expert's replicas, one in each such
+    group, have another ring, and other tensors. All ranks of a context-parallel group reduce the same tensors.
+    """
+    groups = layout.components(filled.select("job_id", *ENDS))
+    reducing = pairs.drop_nulls("burst_size").filter(pl.col("kind").is_in(["dp", "filling"]))
+    for end in ENDS:
+        reducing = reducing.join(groups.rename({"addr": end, "component": f"{end}_group"}), on=["job_id", end])
+    within = pl.col("src_addr_group") == pl.col("dst_addr_group")
+    common = reducing.filter(within).select("job_id", common="burst_size").unique().sort("common")
+    apart = (
+        reducing.filter(~within)
+        .sort("burst_size")
+        .join_asof(
+            common,
+            left_on="burst_size",
+            right_on="common",
+            by="job_id",
+            strategy="nearest",
+            check_sortedness=False,
+        )
+        .filter(~_alike("burst_size", "common", same_size))
+    )
+    sender, receiver = (apart.select("job_id", addr=end).unique() for end in ENDS)
+    round_it = sender.join(receiver, on=["job_id", "addr"]).group_by("job_id").len("reducing")
+    return (
+        groups.group_by("job_id")
+        .len("exchanging")
+        .join(round_it, on="job_id")
+        .filter(pl.col("reducing") >= AGREEMENT * pl.col("exchanging"))["job_id"]
+    )
+
+
+def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
+    """Return the jobs whose `filling` pairs carry what others of their pairs synchronise in one burst."""
+    synchronised = pairs.filter(pl.col("kind") == "dp")
+    nearly = synchronised.filter(pl.col("filling") >= NEARLY)
+    tensors = pl.concat(
+        [synchronised.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
+    ).unique()
+    same_shape = filled.join(tensors, on="job_id").filter(
+        _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
+    )
+    same_burst = (
+        filled.join(nearly.select("job_id", reduced="burst_size").unique(), on="job_id")
+        .group_by("job_id", *ENDS)
+        .agg(same=_alike("reduced", "burst_size", same_size).fill_null(value=False).any())
+        .group_by("job_id")
+        .agg(pl.col("same").mean())
+        .filter(pl.col("same") >= NEARLY_ALL)
+    )
+    return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
+
+
+def _alike(left: str, right: str | pl.Expr, tolerance: float) -> pl.Expr:
+    other = pl.col(right) if isinstance(right, str) else right
+    return (pl.col(left) / other - 1).abs() <= tolerance
