@@ -64,9 +64,9 @@ def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
 def _of_ends(
     starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
 ) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
-    missed = np.full((steps.size, 2), -1, dtype=np.int64)
-    around = np.full((steps.size, 2), -1, dtype=np.int64)
-    mutual = np.zeros((steps.size, 2), dtype=np.bool_)
+    missed = np.full((steps.size, 2), -1, np.int64)
+    around = np.full((steps.size, 2), -1, np.int64)
+    mutual = np.zeros((steps.size, 2), np.bool_)
     for stream in range(streams.size - 1):
         back = answering[stream]
         for own in range(streams[stream], streams[stream + 1]):

@@ -13,8 +13,9 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.sorting import quantile, sort
+from llmprism_tasks.methods.sorting import quantile
 from llmprism_tasks.methods.steadiness import FEW, Rhythms, rhythm
+from llmprism_tasks.methods.thresholds import MOST_CANDIDATES, long_gaps, ways_to_cut
 
 NEGLIGIBLE = 0.1
 """Ratio of a large burst's bytes below which a burst is only the next one's beginning: a rank that comes early to a
@@ -26,9 +27,6 @@ NESTED = 0.7
 are reduced in the backward pass, two thirds of it at most. Bursts of single transfers may be the layers of a step. It
 is asked whichever of the two ways of cutting is the clearer; if that is the shorter one, more than a few of the longer
 bursts must lie inside, and typically be of several of the others."""
-
-MOST_CANDIDATES = 24
-"""Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
 
 
 def quiet_gaps(
@@ -134,26 +132,7 @@ def _composite(starts: Integers, ends: Integers, low: int, high: int, numbers: I
             last = numbers[i]
             several += 1
         latest = max(latest, ends[i])
-    return 2 * several > numbers[high - 1] + 1
-
-
-@compiled
-def _long_gaps(
-    starts: Integers, latest: Integers, low: int, high: int, shortest_gap: float, places: Integers, gaps: Floats
-) -> int:
-    """Write the transfers that begin after a gap that is not among the shortest, and how long it is; return how many.
-
-    Parameters
-    ----------
-    latest : ns, the last end of this and all earlier transfers of its series
-    """
-    count = 0
-    for i in range(low + 1, high):
-        gap = starts[i] - latest[i - 1]
-        if gap > shortest_gap:
-            places[count], gaps[count] = i, gap
-            count += 1
-    return count
+    return bool(2 * several > numbers[high - 1] + 1)
 
 
 @compiled
@@ -172,7 +151,7 @@ def _between(
     Parameters
     ----------
     cuts : the first transfer of each part, and the one after the last
-    latest : as for `_long_gaps`
+    latest : as for `thresholds.long_gaps`
     moved : bytes of all transfers before each, and of all
     """
     carried, joined = np.empty(parts), np.empty(parts, np.int64)
@@ -190,49 +169,6 @@ def _between(
 
 
 @compiled
-def _ways(
-    gaps: Floats,
-    count: int,
-    others: bool,
-    shortest_gap: float,
-    clearest_ratio: float,
-    few_ratio: float,
-    thresholds: Floats,
-    clarities: Floats,
-) -> int:
-    """Write the thresholds that may cut a series, each with its clarity, the clearest first; return how many.
-
-    Parameters
-    ----------
-    gaps : those longer than the shortest
-    others : whether there are shorter ones, which all are alike
-    """
-    ordered, ranks, ratios = np.empty(count + 1), np.empty(count + 1, np.int64), np.empty(count + 1)
-    for i in range(count):
-        ordered[i] = -gaps[i]
-    sort(ordered, ranks, count)
-    if others:
-        ordered[count] = -shortest_gap
-    last, clear = count - 1 + others, 0
-    for rank in range(last):
-        ratio = ordered[rank] / ordered[rank + 1]
-        if ratio >= min(clearest_ratio, few_ratio):
-            ranks[clear], ratios[clear] = rank, -ratio
-            clear += 1
-    sort(ratios, ranks, clear)
-    ways = 0
-    for i in range(min(clear, MOST_CANDIDATES)):
-        rank = ranks[i]
-        if -ratios[i] >= (clearest_ratio if rank >= FEW - 1 else few_ratio):
-            thresholds[ways], clarities[ways] = np.sqrt(ordered[rank] * ordered[rank + 1]), -ratios[i]
-            ways += 1
-    if not others:  # perhaps no gap stands out because every transfer is a burst of its own
-        thresholds[ways], clarities[ways] = -ordered[last] / 2, -ordered[last] / shortest_gap
-        ways += 1
-    return ways
-
-
-@compiled
 def _quiet_gaps(
     starts: Integers,
     ends: Integers,
@@ -246,7 +182,8 @@ def _quiet_gaps(
     few_ratio: float,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers]:
     series, n = offsets.size - 1, starts.size
-    best, counts = np.full((5, series), np.nan), np.zeros(series, np.int64)
+    best_thresholds, periods, means = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    durations, best_clarities, counts = np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64)
     latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
     cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
@@ -255,15 +192,13 @@ def _quiet_gaps(
         moved[i + 1] = moved[i] + sizes[i]
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
-        best[4, s] = 0.0
         if high - low < 2:
             continue
-        latest[low] = ends[low]
-        for i in range(low + 1, high):
-            latest[i] = max(ends[i], latest[i - 1])
-        long = _long_gaps(starts, latest, low, high, shortest_gap, places, gaps)
+        for i in range(low, high):
+            latest[i] = max(ends[i], latest[i - 1]) if i > low else ends[i]
+        long = long_gaps(starts, latest, low, high, shortest_gap, places, gaps)
         others = long < high - low - 1
-        ways = _ways(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
+        ways = ways_to_cut(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
         filled = 0.0
         for way in range(ways):
             cuts[0], parts = low, 1
@@ -286,17 +221,17 @@ def _quiet_gaps(
             covered = period / mean * count / max(count - 1, 1)
             if np.isnan(period) or covered < persistence:
                 continue
-            inside = duration >= best[1, s] and count - 2 > FEW
-            of_parts = inside and best[1, s] < NESTED * period and filled < NESTED
-            nested = period < NESTED * best[1, s] and covered >= NESTED
+            inside = duration >= periods[s] and count - 2 > FEW
+            of_parts = inside and periods[s] < NESTED * period and filled < NESTED
+            nested = period < NESTED * periods[s] and covered >= NESTED
             if nested:
                 _number(starts, ends, sizes, low, high, thresholds[way], numbers)
                 nested = _composite(starts, ends, low, high, numbers)
             if counts[s] == 0 or nested or of_parts:
                 filled = covered
-                best[0, s], best[4, s], counts[s] = thresholds[way], clarities[way], count
-                best[1, s], best[2, s], best[3, s] = period, mean, duration
-    return best[0], best[1], best[2], best[3], best[4], counts
+                best_thresholds[s], best_clarities[s], counts[s] = thresholds[way], clarities[way], count
+                periods[s], means[s], durations[s] = period, mean, duration
+    return best_thresholds, periods, means, durations, best_clarities, counts
 
 
 @compiled

@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba import types
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,6 +24,11 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], **options: object) -> None:
         self._dispatcher = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(
             function
+        )
+        # Numba would compile it again for each number that a kernel's variable begins with, for want of its type.
+        resolve = self._dispatcher.get_call_template
+        self._dispatcher.get_call_template = lambda given, named: resolve(
+            [types.unliteral(each) for each in given], named
         )
         self._numba_type_ = self._dispatcher._numba_type_  # by which kernels know each other
 

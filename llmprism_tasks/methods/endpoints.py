@@ -97,13 +97,13 @@ def _dealt(
     ends: Integers,
     all_series: npt.NDArray[np.int32],
 ) -> tuple[Integers, Integers]:
-    counts = np.zeros(wanted.size + 1, dtype=np.int64)
+    counts = np.zeros(wanted.size + 1, np.int64)
     for i in series:
         counts[senders[i] + 1] += wanted[senders[i]]
         counts[receivers[i] + 1] += wanted[receivers[i]]
     bounds = np.cumsum(counts)
     following = bounds.copy()
-    seen = np.empty(bounds[-1], dtype=np.int64)
+    seen = np.empty(bounds[-1], np.int64)
     for k in range(order.size):
         sender, receiver = senders[series[k]], receivers[series[k]]
         if wanted[sender]:
@@ -153,7 +153,7 @@ def _put_right(
 def _in_steps(
     times: Integers, bounds: Integers, step_bounds: Integers, step_starts: Integers, step_ends: Integers
 ) -> npt.NDArray[np.int32]:
-    steps = np.full(times.size, -1, dtype=np.int32)
+    steps = np.full(times.size, -1, np.int32)
     for endpoint in range(bounds.size - 1):
         step, none = step_bounds[endpoint], step_bounds[endpoint + 1]
         for i in range(bounds[endpoint], bounds[endpoint + 1]):

@@ -45,7 +45,7 @@ def _extents(
     parts: int,
     number: int,
 ) -> tuple[Integers, Integers]:
-    first, last = np.full((number, parts), -1), np.full((number, parts), -1)
+    first, last = np.full((number, parts), -1, np.int64), np.full((number, parts), -1, np.int64)
     for series in range(groups.size):
         group = groups[series]
         for i in range(offsets[series], offsets[series + 1]):

@@ -44,8 +44,9 @@ def joined(rows: Intervals, order: Integers, quick: int, at_once: float) -> Inte
     -------
     in order; `bits` are those of all that were joined, `peers` that of the first
     """
-    offsets, *columns = _joined(*rows, order, quick, at_once)
-    return Intervals(offsets, *(column[: offsets[-1]].copy() for column in columns))
+    offsets, starts, ends, bits, peers = _joined(*rows, order, quick, at_once)
+    n = offsets[-1]
+    return Intervals(offsets, starts[:n].copy(), ends[:n].copy(), bits[:n].copy(), peers[:n].copy())
 
 
 @compiled

@@ -44,12 +44,12 @@ def _ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers
 def _grouped(
     rows: Integers, groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers
 ) -> Integers:
-    counts = np.zeros(number + 1, dtype=np.int64)
+    counts = np.zeros(number + 1, np.int64)
     for group in groups:
         counts[group + 1] += 1
     begins = np.cumsum(counts)
     following = begins.copy()
-    places = np.empty(groups.size, dtype=np.int64)
+    places = np.empty(groups.size, np.int64)
     for i in rows:
         group = groups[i]
         place = following[group]

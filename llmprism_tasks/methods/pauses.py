@@ -39,7 +39,7 @@ def latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: I
 
 @compiled
 def _latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: Integers) -> Integers:
-    places = np.empty(moments.size, dtype=np.int64)
+    places = np.empty(moments.size, np.int64)
     for i in range(moments.size):
         low, high = mark_offsets[series[i]], mark_offsets[series[i] + 1]
         after = first_from(marks, low, high, moments[i] + 1)
@@ -49,8 +49,8 @@ def _latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: 
 
 @compiled
 def _longest(moments: Integers, offsets: Integers, marks: Integers, mark_offsets: Integers, nearest: bool) -> Integers:
-    found = np.full(marks.size, -1, dtype=np.int64)
-    length = np.zeros(marks.size, dtype=np.int64)
+    found = np.full(marks.size, -1, np.int64)
+    length = np.zeros(marks.size, np.int64)
     for series in range(offsets.size - 1):
         mark, last = mark_offsets[series], mark_offsets[series + 1] - 1
         for i in range(offsets[series] + 1, offsets[series + 1]):

@@ -53,7 +53,7 @@ def _buffer(ordered: Floats, count: int) -> float:
 def _among(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
     """Whether a size is among some in ascending order."""
     at = first_from(ordered, 0, count, size / (1 + tolerance))
-    return at < count and ordered[at] <= size * (1 + tolerance)
+    return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 
 @compiled

@@ -82,8 +82,8 @@ def _medians(values: Integers, offsets: Integers) -> Floats:
 
 @compiled
 def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
-    counts = np.zeros(offsets.size - 1, dtype=np.int64)
-    met_in = np.full(limit, -1, dtype=np.int64)
+    counts = np.zeros(offsets.size - 1, np.int64)
+    met_in = np.full(limit, -1, np.int64)
     for segment in range(offsets.size - 1):
         for i in range(offsets[segment], offsets[segment + 1]):
             if met_in[numbers[i]] != segment:

@@ -12,7 +12,10 @@ import numpy.typing as npt
 
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.methods.compiled import compiled
-from llmprism_tasks.methods.sorting import Floats, Integers, median
+from llmprism_tasks.methods.sorting import median
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 SIGMA_PER_MAD = 1.4826
 """Standard deviations per median absolute deviation, for a normal distribution: 1 / (quantile 0.75 of the normal)."""

@@ -95,7 +95,7 @@ def quantile(values: Floats, count: int, share: float) -> float:
 
 
 @compiled
-def first_from(values: Integers, low: int, high: int, least: float) -> int:
+def first_from(values: Floats | Integers, low: int, high: int, least: float) -> int:
     """Return the place, from `low` on, of the first of ascending values that is no less; `high` if all are."""
     while low < high:
         middle = (low + high) >> 1

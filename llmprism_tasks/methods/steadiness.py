@@ -58,7 +58,7 @@ def _alike(values: Floats, count: int, tolerance: float) -> bool:
     least, most = values[0], values[0]
     for i in range(1, count):
         least, most = min(least, values[i]), max(most, values[i])
-    return most <= least * (1 + tolerance)
+    return bool(most <= least * (1 + tolerance))
 
 
 @compiled

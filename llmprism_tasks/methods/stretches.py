@@ -59,8 +59,9 @@ def merged(rows: Stretches, whole: Booleans) -> Stretches:
     -------
     in the order of the rows: kind by kind, each in order of time
     """
-    offsets, *columns = _merged(*rows, whole)
-    return Stretches(offsets, *(column[: offsets[-1]].copy() for column in columns))
+    offsets, kinds, starts, ends, sizes, marked = _merged(*rows, whole)
+    n = offsets[-1]
+    return Stretches(offsets, kinds[:n].copy(), starts[:n].copy(), ends[:n].copy(), sizes[:n].copy(), marked[:n].copy())
 
 
 def in_order(offsets: Integers, starts: Integers, second: Integers, third: Integers) -> Integers:
@@ -215,7 +216,7 @@ def _with_gaps(
 
 @compiled
 def _latest_before(offsets: Integers, moments: Integers, value_offsets: Integers, values: Integers) -> Integers:
-    latest = np.full(len(moments), NEVER)
+    latest = np.full(len(moments), NEVER, np.int64)
     for segment in range(len(offsets) - 1):
         begin, end = offsets[segment], offsets[segment + 1]
         if begin == end:

@@ -110,21 +110,25 @@ def _close(times: Floats, own: Integers, owns: int) -> float:
 @compiled
 def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
     """Mark the messages that none of the other direction goes with: 1, or 0."""
-    ways, many, nearest = np.empty((2, count), np.int64), np.zeros(2, np.int64), np.empty(count, np.int64)
+    one, other, nearest = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    ones, others = 0, 0
     for i in range(count):
-        way = directions[firsts[i]]
-        ways[way, many[way]], alone[i] = i, 1
-        many[way] += 1
-    if many[0] < 2 or many[1] < 2:
+        alone[i] = 1
+        if directions[firsts[i]] == 0:
+            one[ones] = i
+            ones += 1
+        else:
+            other[others] = i
+            others += 1
+    if ones < 2 or others < 2:
         return
-    _nearest(times, ways[0], many[0], ways[1], many[1], nearest)
-    _nearest(times, ways[1], many[1], ways[0], many[0], nearest)
-    for way in range(2):
-        close = _close(times, ways[way], many[way])
-        for place in range(many[way]):
-            i = ways[way, place]
-            if nearest[nearest[i]] == i and abs(times[i] - times[nearest[i]]) < close:
-                alone[i] = 0
+    _nearest(times, one, ones, other, others, nearest)
+    _nearest(times, other, others, one, ones, nearest)
+    close_one, close_other = _close(times, one, ones), _close(times, other, others)
+    for i in range(count):
+        close = close_other if directions[firsts[i]] else close_one
+        if nearest[nearest[i]] == i and abs(times[i] - times[nearest[i]]) < close:
+            alone[i] = 0
 
 
 @compiled
@@ -137,7 +141,7 @@ def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int,
         bursts[i] = bursts[i - 1]
         if turns and directions[firsts[i]] == first and directions[firsts[i - 1]] != first:
             bursts[i] += 1
-    return bursts[count - 1]
+    return int(bursts[count - 1])
 
 
 @compiled
@@ -150,16 +154,18 @@ def _extents(
     low: int,
     high: int,
     count: int,
-    extents: Floats,
+    firsts: Floats,
+    lasts: Floats,
+    carried: Floats,
 ) -> None:
     """Write the first start, the last end and the bytes of each burst, ns after the series begins."""
     for burst in range(count):
-        extents[0, burst], extents[1, burst], extents[2, burst] = np.inf, 0.0, 0.0
+        firsts[burst], lasts[burst], carried[burst] = np.inf, 0.0, 0.0
     for i in range(low, high):
         burst = bursts[message[i]]
-        extents[0, burst] = min(extents[0, burst], float(starts[i] - starts[low]))
-        extents[1, burst] = max(extents[1, burst], float(ends[i] - starts[low]))
-        extents[2, burst] += sizes[i]
+        firsts[burst] = min(firsts[burst], float(starts[i] - starts[low]))
+        lasts[burst] = max(lasts[burst], float(ends[i] - starts[low]))
+        carried[burst] += sizes[i]
 
 
 @compiled
@@ -171,18 +177,26 @@ def _returns(
     low: int,
     high: int,
     count: int,
-    moved: Floats,
+    carried: Floats,
+    there: Floats,
 ) -> bool:
-    """Say whether what goes one way comes back the other in most bursts, the first and the last left out."""
+    """Say whether what goes one way comes back the other in most bursts, the first and the last left out.
+
+    Parameters
+    ----------
+    carried : bytes of each burst
+    there : space for those of one direction
+    """
     for burst in range(count):
-        moved[0, burst], moved[1, burst] = 0.0, 0.0
+        there[burst] = 0.0
     for i in range(low, high):
-        moved[directions[i], bursts[message[i]]] += sizes[i]
+        if directions[i] == 0:
+            there[bursts[message[i]]] += sizes[i]
     returned = 0
     for burst in range(1, count - 1):
-        there, back = moved[0, burst], moved[1, burst]
-        returned += abs(there - back) <= RETURNED * max(there, back)
-    return count > 2 and returned >= MOST * (count - 2)
+        one, other = there[burst], carried[burst] - there[burst]
+        returned += abs(one - other) <= RETURNED * max(one, other)
+    return bool(count > 2 and returned >= MOST * (count - 2))
 
 
 @compiled
@@ -197,17 +211,19 @@ def _turning_bursts(
     few_ratio: float,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
     series, n = offsets.size - 1, starts.size
-    best, counts, numbers = np.full((5, series), np.nan), np.zeros(series, np.int64), np.full(n, -1, np.int64)
+    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
+    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    counts, numbers = np.zeros(series, np.int64), np.full(n, -1, np.int64)
     message, firsts, alone, bursts = (
         np.empty(n, np.int64),
         np.empty(n, np.int64),
         np.empty(n, np.int64),
         np.empty(n, np.int64),
     )
-    times, extents, moved = np.empty(n), np.empty((3, n)), np.empty((2, n))
+    times, firsts_ns, lasts_ns, carried = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    there = np.empty(n)
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
-        best[4, s] = 0.0
         if high == low:
             continue
         messages = _messages(starts, ends, directions, low, high, message, firsts)
@@ -219,19 +235,19 @@ def _turning_bursts(
             if last == 0:
                 continue
             each = 0.5 * messages / (last + 1)
-            _extents(message, bursts, starts, ends, sizes, low, high, last + 1, extents)
-            if _returns(message, bursts, directions, sizes, low, high, last + 1, moved):
+            _extents(message, bursts, starts, ends, sizes, low, high, last + 1, firsts_ns, lasts_ns, carried)
+            if _returns(message, bursts, directions, sizes, low, high, last + 1, carried, there):
                 for burst in range(last + 1):
-                    extents[2, burst] = 0.0
+                    carried[burst] = 0.0
                 for i in range(messages):
-                    extents[2, bursts[i]] += 1.0
+                    carried[bursts[i]] += 1.0
             period, mean, duration = rhythm(
-                extents[0], extents[1], extents[2], last + 1, each, byte_tolerance, pace_tolerance, few_ratio
+                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, few_ratio
             )
-            if np.isnan(period) or (counts[s] and duration >= best[3, s]):
+            if np.isnan(period) or (counts[s] and duration >= durations[s]):
                 continue
-            best[0, s], best[1, s], best[2, s], best[3, s], best[4, s] = 0.0, period, mean, duration, each
-            counts[s] = last + 1
+            thresholds[s], periods[s], means[s], durations[s] = 0.0, period, mean, duration
+            clarities[s], counts[s] = each, last + 1
             for i in range(low, high):
                 numbers[i] = bursts[message[i]]
-    return best[0], best[1], best[2], best[3], best[4], counts, numbers
+    return thresholds, periods, means, durations, clarities, counts, numbers

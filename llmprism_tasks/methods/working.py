@@ -100,7 +100,7 @@ def silences(transfers: Transfers, steps: Steps, *, early: float, piped: int) ->
     _, alike = np.unique(endpoint * (kinds.max(initial=0) + 1) + kinds, return_inverse=True)
     usual = np.bincount(alike, sizes) / np.bincount(alike)
     ahead = sizes < early * usual[alike]
-    follows = np.zeros(first.size, dtype=np.bool_)
+    follows = np.zeros(first.size, np.bool_)
     follows[1:] = endpoint[1:] == endpoint[:-1]
     since = np.where(follows, np.maximum(np.roll(over, 1), steps.starts[step]), steps.starts[step])
     found = (begins > since) & ~pipes & ~(follows & np.roll(pipes | ahead, 1))
@@ -186,7 +186,8 @@ def _inputs(
 ) -> tuple[Integers, Integers]:
     """Return of each step the end of the first input and its sender; nothing where the endpoint waits for none."""
     size = endpoints.size
-    input_ns, output_ns, senders = np.full(size, NONE), np.full(size, NONE), np.full(size, -1)
+    input_ns, output_ns = np.full(size, NONE, np.int64), np.full(size, NONE, np.int64)
+    senders = np.full(size, -1, np.int64)
     seen, sends_first = np.zeros(size, np.bool_), np.zeros(number, np.int64)
     for i in range(starts.size):
         step = steps[i]
@@ -219,7 +220,8 @@ def _outputs(
     senders: Integers,
 ) -> tuple[Integers, Integers, Flags, Integers, Integers]:
     size = step_starts.size
-    first, begins_ns, output_ns = np.full(size, -1), np.full(size, NONE), np.full(size, NONE)
+    begins_ns, output_ns = np.full(size, NONE, np.int64), np.full(size, NONE, np.int64)
+    first = np.full(size, -1, np.int64)
     last, outputs, together = np.zeros(size, np.bool_), np.zeros(size, np.int64), np.zeros(size, np.int64)
     for i in range(starts.size):
         step = steps[i]
