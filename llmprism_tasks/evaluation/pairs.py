@@ -30,7 +30,8 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
         (start-up, control messages) are `other`. Only pairs of NICs that are the job's in the window are asked for, and
         only at their time, `start_ns` to `end_ns`. Where that is not told, a ring that members have joined since still
         has its old pairs in the truth: of such a job, those that carry nothing are not asked for
-    jobs : as `job_scores` returns
+    jobs : as `job_scores` returns. Where several true jobs were found as one (they follow each other on the same NICs),
+        a pair may be what it is to any of them, and is not asked of those to which it is nothing
 
     Returns
     -------
@@ -43,16 +44,35 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
     if "start_ns" not in truth["truth_pairs"].columns:
         joined = visible(truth).group_by("job").agg(arrivals=pl.col("start_ns").n_unique())
         both = both.join(joined, on="job").filter((pl.col("arrivals") == 1) | pl.col("kind").is_not_null())
+    theirs = _pairs_of_others(found, truth, jobs)
+    both = both.join(theirs, on=PAIR, how="left").filter(pl.col("kinds").is_not_null() | pl.col("theirs").is_null())
     return (
         both.with_columns(
             absent=pl.col("kind").is_null(),
             kinds=pl.col("kinds").fill_null(["other"]),
             kind=pl.col("kind").fill_null("other"),
         )
-        .with_columns(right=pl.col("kinds").list.contains(pl.col("kind")))
+        .with_columns(
+            right=pl.col("kinds").list.contains(pl.col("kind"))
+            | pl.col("theirs").list.contains(pl.col("kind")).fill_null(value=False)
+        )
         .select(*PAIR, "kinds", "kind", "right", "absent", "confidence")
         .sort(PAIR)
     )
+
+
+def _pairs_of_others(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs between a job's NICs of others that were found as the same one: PAIR, `theirs` (kinds)."""
+    named = jobs.drop_nulls("job_id").select("window_start_ns", "job_id", "job")
+    shared = named.join(named.rename({"job": "other"}), on=["window_start_ns", "job_id"]).filter(
+        pl.col("job") != pl.col("other")
+    )
+    others = shared.select("window_start_ns", job="other").unique()
+    theirs = _present_pairs(found, truth, others).rename({"job": "other"}).join(shared, on=["window_start_ns", "other"])
+    members = presence.members_by_window(visible(truth), found["windows"])
+    for end in ENDS:
+        theirs = theirs.join(members.rename({"addr": end}), on=["window_start_ns", "job", end], how="semi")
+    return theirs.group_by(PAIR).agg(theirs=pl.col("kinds").explode().unique().sort())
 
 
 def _present_pairs(found: Tables, truth: Tables, asked: pl.DataFrame) -> pl.DataFrame:

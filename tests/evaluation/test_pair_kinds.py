@@ -93,3 +93,23 @@ def test_pairs_may_have_their_own_times() -> None:
         False,
         True,
     ]
+
+
+def test_a_pair_may_be_what_it_is_to_any_job_that_was_found_as_this_one() -> None:
+    """Job c follows a on its NICs, and has 1-4 and 1-3 for its gradients; 1-9 is no pair of a's NICs."""
+    known = run.truth()
+    after = known["truth_jobs"].filter(pl.col("job") == "a").with_columns(job=pl.lit("c"))
+    more = after.head(1).with_columns(addr=pl.lit("9"))
+    theirs = run.frame([("c", "1", other, "dp") for other in ("3", "4", "9")], *known["truth_pairs"].columns)
+    truth = run.normal_truth(
+        truth_jobs=pl.concat([known["truth_jobs"], after, more]), truth_pairs=pl.concat([known["truth_pairs"], theirs])
+    )
+    kinds = {(src, dst): kind for src, dst, kind in run.PAIRS["a"]} | {("1", other): "dp" for other in ("3", "4", "9")}
+    rows = [(w, "x", *pair, kind, 0.9) for w in run.STARTS for pair, kind in kinds.items()]
+    columns = ("window_start_ns", "job_id", "src_addr", "dst_addr", "kind", "confidence")
+    tables = run.found(pairs=run.frame(rows, *columns))
+    scores = jobs.job_scores(run.found(), run.normal_truth()).filter(pl.col("job") == "a")
+    both = pl.concat([scores, scores.with_columns(job=pl.lit("c"))])
+    of_a = pairs.asked_pairs(tables, truth, both).filter(pl.col("job") == "a")
+    assert of_a.filter(~pl.col("right")).select("src_addr", "dst_addr").unique().rows() == [("1", "9")]
+    assert of_a.filter(pl.col("dst_addr") == "4", pl.col("src_addr") == "1").is_empty()
