@@ -7,7 +7,9 @@ killed and run again, and the tables end the same.
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -128,11 +130,23 @@ def run_stage(
 
 
 def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> None:
-    """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again."""
+    """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again.
+
+    Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
+    """
     warehouse = warehouse or _open(settings)
     held: dict[str, pl.DataFrame] = {}
-    for stage in STAGES:
-        run_stage(stage.name, window, settings, warehouse=warehouse, held=held)
+    for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
+        stages = list(neighbours)
+        batches: list[list[str] | None] = [None]
+        parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once) if per_job else 1
+        if parts > 1:
+            held.clear()
+            batches = [*_dealt(store.read(warehouse, "jobs", window), parts)]
+        for jobs in batches:
+            tables = held if jobs is None else {}
+            for stage in stages:
+                run_stage(stage.name, window, settings, jobs=jobs, warehouse=warehouse, held=tables)
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
@@ -146,13 +160,23 @@ def job_batches(window: Window, settings: Settings) -> list[list[str]]:
     job ids, batch by batch, every job in exactly one of them; empty when the window has no jobs
     """
     warehouse = _open(settings)
-    jobs = store.read(warehouse, "jobs", window).sort("endpoints", "job_id", descending=[True, False])
+    worth = _flows(warehouse, window, settings) // settings.batches.flows
+    return _dealt(store.read(warehouse, "jobs", window), min(max(worth, 1), settings.batches.most))
+
+
+def _flows(warehouse: Warehouse, window: Window, settings: Settings) -> int:
+    """Return how many flows a stage reads, look-back included."""
     span = window.lookback(settings.window.lookback_windows)
-    flows = int(store.read(warehouse, "windows", span)["rows_landed"].sum())
-    number = min(max(flows // settings.batches.flows, 1), settings.batches.most, jobs.height)
-    batches: list[list[str]] = [[] for _ in range(number)]
-    endpoints = [0] * number
-    for job_id, members in jobs.select("job_id", "endpoints").iter_rows():
+    return int(store.read(warehouse, "windows", span, columns=["rows_landed"])["rows_landed"].sum())
+
+
+def _dealt(jobs: pl.DataFrame, parts: int) -> list[list[str]]:
+    """Deal jobs into so many batches at most, none of them empty, with about as many endpoints in each."""
+    batches: list[list[str]] = [[] for _ in range(min(parts, jobs.height))]
+    endpoints = [0] * len(batches)
+    for job_id, members in (
+        jobs.sort("endpoints", "job_id", descending=[True, False]).select("job_id", "endpoints").iter_rows()
+    ):
         lightest = endpoints.index(min(endpoints))
         batches[lightest].append(job_id)
         endpoints[lightest] += members

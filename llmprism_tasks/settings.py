@@ -118,6 +118,13 @@ class BatchSettings:
     most: int = number(
         4, unit="batches", low=1, high=1024, reason="more tasks than cores only queue; Airflow maps at most 1024"
     )
+    at_once: int = number(
+        4_000_000,
+        unit="flows",
+        low=1,
+        high=1_000_000_000,
+        reason="one process holds so many (look-back included) while it works on them; a million take a gibibyte",
+    )
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,21 @@ def test_batches_of_jobs_end_like_all_at_once(settings: Settings, windows: list[
     assert differing(tables(settings, window), part(undisturbed, window)) == []
 
 
+@pytest.mark.parametrize(("fewer", "times"), [(0, 1), (1, 2)])
+def test_more_flows_than_are_held_at_once_are_worked_on_for_some_jobs_at_a_time(
+    copy: Settings, windows: list[Window], undisturbed: Tables, caplog: pytest.LogCaptureFixture, fewer: int, times: int
+) -> None:
+    flows = int(undisturbed["windows"]["rows_landed"].sum())
+    changed = dataclasses.replace(copy, batches=dataclasses.replace(copy.batches, at_once=flows - fewer))
+    with caplog.at_level("INFO", logger=pipeline.logger.name):
+        pipeline.derive_tables(windows[1], changed)
+    per_stage = [sum(f", {stage.name}: " in message for message in caplog.messages) for stage in STAGES]
+    assert per_stage == [times if stage.per_job else 1 for stage in STAGES]
+    pipeline.finish(windows[1], copy)
+    pipeline.validate_results(windows[1], copy)
+    assert differing(tables(copy), undisturbed) == []
+
+
 def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
     copy: Settings, windows: list[Window], undisturbed: Tables
 ) -> None:

@@ -8,8 +8,8 @@ when the collector ends, are silent, too; none of these is news.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -24,6 +24,8 @@ STEP_MORE = 0.25
 """Ratio of a step by which a silence must be longer than any before: long steps vary by a few percent."""
 PREFETCHED = 4
 """Steps whose samples a data loader may read ahead while nobody takes them."""
+LAST_STEPS = 2
+"""Steps before a silence in which each member exchanges data with another: one may have begun, or lost its records."""
 PART_NS = NANOSECONDS_PER_SECOND
 """Silences are looked for between the flows of each second, of which there are a thousand times fewer than of flows."""
 
@@ -52,6 +54,8 @@ class Silence:
     restarted : whether it came back and began anew
     alone : whether nobody else was seen since it began: then it may be the collector that is silent
     where : where the job stood
+    replaced : the NICs that took part before and that others have taken the place of since, each with its host
+    replacements : these others, sorted
     """
 
     gap: Gap
@@ -59,6 +63,8 @@ class Silence:
     restarted: bool
     alone: bool
     where: CutOff
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    replacements: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -75,7 +81,7 @@ def overdue(
     ----------
     bulk : bulk flows inside jobs, look-back included, with `job_id`
     flows : all flows of the same time
-    topology : `addr`; what goes elsewhere goes to storage
+    topology : `addr`, `host`; what goes elsewhere goes to storage
     """
     found = []
     for gap in _long_gaps(bulk, window, settings):
@@ -89,11 +95,39 @@ def overdue(
         outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
+        silence = _with_replaced(silence, mine, flows, topology, settings)
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         patience = gap.longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
         if silence.until_ns - gap.since_ns > patience and saved < settings.recognition.least_bytes:
             found.append(silence)
     return found
+
+
+def _with_replaced(
+    silence: Silence, mine: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings
+) -> Silence:
+    """Add which NICs of a job that came back were replaced: as many have joined it as have sent nothing since, to
+    anybody, that exchanged data with its members in the last steps before."""
+    if silence.gap.back_ns is None:
+        return silence
+    since_ns, period_ns = silence.gap.since_ns, silence.where.period_ns
+    before = _ends(mine.filter(pl.col("flow_start_ns") <= since_ns))
+    joined = _ends(mine) - before
+    if not joined:
+        return silence
+    bulk = traffic.bulk(flows, settings.traffic).filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
+    last = bulk.filter(pl.col("flow_start_ns") <= since_ns)
+    partners = last.filter(pl.any_horizontal(pl.col(*PAIR).is_in(list(before))))
+    later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns))
+    ends = _ends(partners) - before - later
+    gone = dict(topology.filter(pl.col("addr").is_in(list(ends))).select("addr", "host").sort("addr").rows())
+    if len(gone) != len(joined):
+        return silence
+    return dataclasses.replace(silence, restarted=True, replaced=gone, replacements=tuple(sorted(joined)))
+
+
+def _ends(flows: pl.DataFrame) -> set[str]:
+    return {*flows["src_addr"].unique(), *flows["dst_addr"].unique()}
 
 
 def _is_loaded(gap: Gap, where: CutOff, read: pl.DataFrame, settings: Settings) -> bool:

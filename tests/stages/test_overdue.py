@@ -15,7 +15,7 @@ from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.windows import Window
 
 NICS = "abcd"
-HOSTS = topology({f"host-{addr}": [addr] for addr in NICS})
+HOSTS = topology({f"host-{addr}": [addr] for addr in "abcdef"})
 STEP = 2000
 STEPS = 18
 LAST = STEP * STEPS
@@ -39,14 +39,14 @@ def others(until: float, since: float = 0) -> list[Row]:
     return [(at, at + 1, "x", "y", 100) for at in every(500, count=round((until - since) / 500), start=since)]
 
 
-def inside(table: pl.DataFrame) -> pl.DataFrame:
-    members = pl.DataFrame({"addr": list(NICS), "job_id": "j"})
+def inside(table: pl.DataFrame, nics: str = NICS) -> pl.DataFrame:
+    members = pl.DataFrame({"addr": list(nics), "job_id": "j"})
     return traffic.bulk(traffic.inside_jobs(table, members), settings().traffic)
 
 
-def found(*parts: list[Row], window: Window = WINDOW) -> list[Silence]:
+def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[Silence]:
     table = visible(flows(*parts), window)
-    return overdue(inside(table), table, HOSTS, window, settings())
+    return overdue(inside(table, nics), table, HOSTS, window, settings())
 
 
 def stood(*parts: list[Row]) -> CutOff | None:
@@ -195,6 +195,28 @@ def test_a_checkpoint_that_is_read_begins_a_job_anew(read: float, restarted: boo
     loaded = messages("storage", "a", [LAST + 9000], round((read + 8) * MB))
     (silence,) = found(whole(), begun(0.4), samples, loaded, begun(0.6, at=55_000), others(60_000))
     assert silence.restarted == restarted
+
+
+def test_who_others_take_the_place_of_is_known_when_a_job_begins_anew() -> None:
+    again = ring("abce", [55_000, 57_000])
+    (silence,) = found(whole(), begun(0.4), again, others(60_000), nics="abce")
+    assert silence.restarted
+    assert (dict(silence.replaced), silence.replacements) == ({"d": "host-d"}, ("e",))
+
+
+@pytest.mark.parametrize(
+    ("again", "nics"),
+    [
+        (ring("abcd", [55_000, 57_000]), "abcd"),
+        (ring("abc", [55_000, 57_000]), "abc"),
+        (ring("abcef", [55_000, 57_000]), "abcef"),
+        (ring("abce", [55_000, 57_000]) + messages("d", "a", [56_000], MB), "abce"),
+    ],
+    ids=["as before", "one fewer", "one more", "who left still sends"],
+)
+def test_who_just_leaves_or_joins_is_not_replaced(again: list[Row], nics: str) -> None:
+    (silence,) = found(whole(), begun(0.4), again, others(60_000), nics=nics)
+    assert not silence.replaced
 
 
 def test_rows_in_any_order_tell_the_same() -> None:

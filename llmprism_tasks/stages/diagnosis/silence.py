@@ -19,8 +19,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `hang` has as its subject who went quiet first, where that can be told, else the job; `severity` is the ratio by
     which the step is longer than typical, `score` the silence over the longest before. A job whose members all stopped
     at once, or that has begun anew since, is `stopped`, at no severity: it crashed or was cancelled, and its GPUs are
-    free. Where all have come equally far it may have ended there, and where nobody else is seen any more it may be the
-    collector that is silent: that is not told.
+    free. If it came back with others in the place of NICs of one host, those are the subject. Where all have come
+    equally far it may have ended there, and where nobody else is seen any more it may be the collector that is silent:
+    that is not told.
     """
     rows = []
     for silence in evidence.silences:
@@ -28,11 +29,18 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         at = dict(members.select("addr", "host").rows())
         stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
         late = late_pairs(silence.where, at, settings).height > 0
-        quiet = None if silence.restarted else first_quiet(silence.where, at, stages, late=late)
+        quiet = _replaced(silence) if silence.restarted else first_quiet(silence.where, at, stages, late=late)
         hangs = not silence.restarted and (silence.over or late or quiet is not None)
         if late or quiet is not None or not (silence.where.even or silence.alone):
-            rows.append(_row(silence, quiet, at, hangs=hangs))
+            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=ROW)
+
+
+def _replaced(silence: Silence) -> Quiet | None:
+    """Return the NICs that others have taken the place of, if all are of one host: who replaced them knew why."""
+    if len(set(silence.replaced.values())) != 1:
+        return None
+    return Quiet(tuple(silence.replaced), None, f"was replaced by {', '.join(silence.replacements)}")
 
 
 def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
@@ -44,11 +52,13 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
         stood = f"in the middle of a step of {period_s:.1f} s, and was silent for {silent_s:.0f} s until it " + (
             "began anew" if silence.restarted else "went on"
         )
-    if quiet is None:
-        who = "; who went quiet first cannot be told" if hangs else "; all members stopped at once"
-    else:
+    if quiet is not None:
         who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
         who += f", unless {quiet.other} did not take it" if quiet.other else ""
+    elif silence.restarted:
+        who = ""
+    else:
+        who = "; who went quiet first cannot be told" if hangs else "; all members stopped at once"
     return {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",
@@ -58,7 +68,7 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
         "end_ns": silence.until_ns,
         "score": silent_s * 1e9 / max(gap.longest_ns, where.period_ns),
         "severity": silent_s / period_s if hangs else 0.0,
-        "explanation": f"The job fell silent {stood}{'' if silence.restarted else who}.",
+        "explanation": f"The job fell silent {stood}{who}.",
         "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
         "peers": peers,
     }

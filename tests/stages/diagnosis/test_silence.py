@@ -222,6 +222,34 @@ def test_who_begins_anew_was_stopped_whoever_was_quiet_first() -> None:
     assert row["explanation"].endswith("was silent for 20 s until it began anew.")
 
 
+@pytest.mark.parametrize(
+    ("replaced", "subject"),
+    [
+        ({"x": "host-x"}, ("addr", "x")),
+        ({"x": "host-x", "y": "host-x"}, ("host", "host-x")),
+        ({"x": "host-x", "y": "host-y"}, ("job", "j")),
+    ],
+)
+def test_who_is_replaced_when_the_job_begins_anew_had_failed(
+    replaced: Mapping[str, str], subject: tuple[str, str]
+) -> None:
+    crashed = evidence(IDLE_B, over=True, restarted=True)
+    (one,) = crashed.silences
+    told = dataclasses.replace(one, replaced=replaced, replacements=("new",))
+    (row,) = silence.find(dataclasses.replace(crashed, silences=[told]), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("stopped", *subject)
+    named_one = subject[0] != "job"
+    assert row["explanation"].endswith("was replaced by new.") == named_one
+    assert row["confidence"] == (silence.SURE if named_one else silence.UNSURE)
+
+
+def test_a_job_that_came_equally_far_had_crashed_if_one_was_replaced() -> None:
+    ended = evidence(pairs(RING, {}), over=True, restarted=True, even=True)
+    assert named(ended) == []
+    told = dataclasses.replace(ended.silences[0], replaced={"x": "host-x"}, replacements=("new",))
+    assert named(dataclasses.replace(ended, silences=[told])) == [("stopped", "addr", "x")]
+
+
 def test_who_goes_on_after_a_while_hung() -> None:
     (row,) = silence.find(evidence(ONE_BY_ONE, over=True), DEFAULT).to_dicts()
     assert (row["kind"], row["subject"]) == ("hang", "b")

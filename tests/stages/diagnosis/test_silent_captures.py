@@ -69,9 +69,9 @@ def test_a_rank_that_is_stopped_for_a_while_is_named(records: str) -> None:
 
 
 @both_records
-def test_a_rank_that_is_killed_leaves_its_job_silent_until_it_begins_anew(records: str) -> None:
+def test_a_rank_that_is_killed_is_named_once_its_job_begins_anew_without_it(records: str) -> None:
     """Two of the four had not come to the next exchange: the killed one, and one that heard of it."""
-    assert told("restart", records) == [(1, "hang", "job", "job"), (2, "stopped", "job", "job")]
+    assert told("restart", records) == [(1, "hang", "job", "job"), (2, "stopped", "addr", "10.0.4.1")]
 
 
 @both_records
