@@ -18,6 +18,10 @@ KINDS = ("dp", "pp", "ep", "cp")
 HOP = ["job_id", "kind", "unit", "src_addr", "dst_addr"]
 """A hop belongs to a unit: a ring, named by its lowest address, or the pair itself."""
 
+INNOCENT = 0.25
+"""Ratio of the steps that tell in which a hop that is quick by itself is not the slow one: who comes last to its ring
+has nothing to push, and a link that flaps may go down after a push."""
+
 PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines, and each path has its own pace."""
 
@@ -126,7 +130,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col(*PLACE, "switch_path").first(),
             now=pl.col("pace").filter("slow").median(),
             usual=pl.col("pace").filter(~pl.col("slow")).median(),
-            own_ratio=pl.col("own_ratio").median(),
+            own_ratio=pl.col("own_ratio").quantile(INNOCENT, "lower"),
             enough=pl.all_horizontal(seen),
         )
         .filter("enough")

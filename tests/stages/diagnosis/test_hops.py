@@ -68,3 +68,13 @@ def test_a_hop_that_pushes_at_its_usual_pace_waits_for_its_ring(push: float, slo
     pushed = [(at, at + push, "b", "a", MB) for at, length in begins if length == 300]
     found = hops.compared(hops.paces(placed(*ring, *pushed, kind="dp")), DEFAULT)
     assert found.filter("slow")["src_addr"].to_list() == slow
+
+
+@pytest.mark.parametrize(("times", "slow"), [(0, ["a", "b"]), (1, ["a"]), (3, ["a"])])
+def test_who_comes_last_to_its_ring_has_nothing_to_push(times: int, slow: list[str]) -> None:
+    """In three steps that are slow `b` pushes in some."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 50, at + 50 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + 12.5, "b", "a", MB) for at, _ in begins[6 : 6 + times]]
+    found = hops.compared(hops.paces(placed(*ring, *pushed, kind="dp")), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == slow
