@@ -123,6 +123,34 @@ WHERE pairs.window_start_ns = {window}
     AND {flows}
 ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
 
+GONE = {
+    "addr": "SELECT {subject} AS addr",
+    "host": "SELECT DISTINCT addr FROM job_members WHERE window_start_ns BETWEEN {first_window} AND {window} "
+    "AND host = {subject}",
+}
+"""The NICs of a subject that has left its job."""
+
+OF_GONE = """\
+-- {title}: its last flows (of_subject), and the job's own before and since.
+WITH gone AS (
+    {gone}
+),
+
+nics AS (
+    SELECT addr FROM job_members WHERE window_start_ns = {window} AND job_id = {job}
+    UNION
+    FROM gone
+)
+
+SELECT
+    flows.src_addr IN (FROM gone) OR flows.dst_addr IN (FROM gone) AS of_subject,
+    flows.*
+FROM flows
+WHERE flows.src_addr IN (FROM nics)
+    AND flows.dst_addr IN (FROM nics)
+    AND {flows}
+ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
+
 OF_PATHS = """\
 -- {title}: the flows of all jobs that cross it (of_subject), and the job's others.
 SELECT
@@ -165,6 +193,9 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
         return OF_JOB.format(**values)
     if subject_type in CROSSING:
         return OF_PATHS.format(crossing=CROSSING[subject_type].format(**values), **values)
+    if found["kind"] == "stopped":
+        first_window = str(since_ns - since_ns % window.length_ns)
+        return OF_GONE.format(gone=GONE[subject_type].format(first_window=first_window, **values), **values)
     own = OF_SUBJECT[subject_type].format(**values)
     if found["peers"] is None:
         return OF_NICS.format(peers="", of_subject=own, of_nics="of_subject", **values)

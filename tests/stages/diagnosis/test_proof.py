@@ -16,6 +16,7 @@ from llmprism_tasks import frames
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.proof import query
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import Window
@@ -180,6 +181,23 @@ def test_each_type_of_subject_has_its_flows(
     (proof,) = proven(warehouse, evidence, diagnosed("a kind of its own", **named))
     assert same(proof, evidence.flows.filter(compared))
     assert same(proof.filter("of_subject"), evidence.flows.filter(own))
+
+
+@pytest.mark.parametrize(("subject_type", "subject"), [("addr", "x"), ("host", "host-x")])
+def test_who_left_its_job_is_proven_by_what_it_sent_last(warehouse: Warehouse, subject_type: str, subject: str) -> None:
+    """Its pairs are in no table any more when the job begins anew without it."""
+    back = WINDOW.shifted(1)
+    last = [(at, at + 9, *pair, 8 * MB) for at in (5, 50) for pair in ("xa", "ax", "ab", "ba")]
+    other = [(5, 9, "x", "storage", 8 * MB), (5, 9, "e", "f", 8 * MB), (5, 9, "x", "b", 64)]
+    for window, rows, nics in ((WINDOW, [*last, *other], "abx"), (back, [(60_005, 60_009, *"ay", 8 * MB)], "aby")):
+        members = pl.DataFrame({"addr": list(nics)}).with_columns(
+            window_start_ns=pl.lit(window.start_ns), job_id=pl.lit("j"), host="host-" + pl.col("addr")
+        )
+        store.replace(warehouse, window, {"flows": flows(rows), "job_members": members})
+    row = slow("stopped", subject_type, subject).with_columns(end_ns=pl.lit(back.end_ns)).row(0, named=True)
+    found = store.query(warehouse, query(row, WINDOW.start_ns, back, settings()))
+    ends = found.select("of_subject", ends=pl.col("src_addr") + pl.col("dst_addr")).rows()
+    assert ends == [(pair in ("xa", "ax"), pair) for pair in ("ab", "ax", "ba", "xa") * 2] + [(False, "ay")]
 
 
 def test_a_name_with_a_quote_in_it_is_text(warehouse: Warehouse) -> None:
