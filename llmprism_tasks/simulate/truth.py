@@ -65,7 +65,7 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
         "truth_steps": _numbered([row for run in runs for row in _steps(run, start_ns, end_ns)]),
         "truth_faults": [
             *(row for fault in scenario.faults for row in _faults(runs, fault, start_ns, end_ns)),
-            *(_ending(run) for run in runs if run.ending),
+            *(_ending(run, runs) for run in runs if run.ending),
         ],
     }
     tables = {name: pl.DataFrame(rows[name], schema=schema, orient="row") for name, schema in SCHEMAS.items()}
@@ -180,11 +180,19 @@ def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> li
     return [(fault.kind, fault.job or None, subject_type, subject, *span, severity, accept)]
 
 
-def _ending(run: Run) -> tuple[object, ...]:
-    """Return a crash, or a hang from the beginning of the cycle that never ends until the job is taken away."""
+def _ending(run: Run, runs: Sequence[Run]) -> tuple[object, ...]:
+    """Return a crash, or a hang from the beginning of the cycle that never ends until the job is taken away.
+
+    Who others have taken the place of when a crashed job comes back is as right as the job itself.
+    """
     job = run.model.job
     if run.ending == "crash":
-        return ("crash", job.name, "job", job.name, run.end_ns, run.left_ns, 1.0, [f"job:{job.name}"])
+        later = [other.model.job for other in runs if other.model.job.name == job.name and other.begin_ns >= run.end_ns]
+        gone = set(job.hosts) - set(later[0].hosts if later else job.hosts)
+        nics = [place(job, rank) for rank in range(job.ranks)]
+        left = {said for nic in nics if nic[0] in gone for said in (f"host:{host_name(nic[0])}", f"addr:{addr(*nic)}")}
+        accept = [f"job:{job.name}", *sorted(left)]
+        return ("crash", job.name, "job", job.name, run.end_ns, run.left_ns, 1.0, accept)
     begin_ns = int(run.start_ns[np.searchsorted(run.start_ns, run.left_ns) - 1])
     # Who hangs is no easier to tell from its TP peers than who is slow.
     _, subject, also = blamed(job, Fault(kind="slow_gpu", job=job.name, rank=run.hanging))

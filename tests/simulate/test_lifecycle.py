@@ -194,6 +194,13 @@ def test_a_crash_is_a_fault_of_the_job_and_a_stop_in_order_is_none() -> None:
     assert fault["start_ns"] == START_NS + 20 * SECOND_NS
 
 
+def test_who_is_replaced_after_a_crash_counts_as_right() -> None:
+    made = run(small(restarts=[{"job": "pipeline", "at_s": 20, "pause_s": 10, "hosts": "0,6,2-3"}]))
+    (fault,) = made.truth["truth_faults"].to_dicts()
+    left = made.truth["truth_jobs"].filter(job="pipeline", host="node0001")["addr"].unique().sort()
+    assert fault["accept"] == ["job:pipeline", *(f"addr:{addr}" for addr in left), "host:node0001"]
+
+
 def test_who_hangs_is_a_rank_of_the_job() -> None:
     with pytest.raises(SettingsError, match="rank 16"):
         small(restarts=[HANG | {"rank": 16}])
