@@ -85,7 +85,7 @@ class Family:
     content: Callable[[int], Content]
     bounds: tuple[Bound, ...] = ()
     minutes: int = 3
-    published: int = 2
+    published: int = 4
     methods: tuple[str, ...] = ("joint", "published")
 
     @property
@@ -100,6 +100,7 @@ FAMILIES: Mapping[str, Family] = {
         WHOLE_PLATFORM,
         minutes=2,
         methods=("joint",),
+        published=2,  # of a dozen jobs each
     ),
     "plain": Family("Nothing: rings within rails and overlapped gradient buckets.", tenancy.plain, WHOLE_PLATFORM),
     "same_hosts": Family(
