@@ -206,6 +206,12 @@ def test_sound_rows_hold_in_a_file_and_in_a_lake(warehouse: Warehouse) -> None:
     assert store.read(warehouse, "validation_results", WINDOW).equals(results)
 
 
+def test_who_was_replaced_when_its_job_stopped_is_no_member_any_more(file: Warehouse) -> None:
+    stopped = changed("diagnoses", kind="stopped", subject="10.9.9.9")(sound())
+    store.replace(file, WINDOW, sound() | {"diagnoses": stopped})
+    assert "diagnoses.subject" not in failed(validation.validate(file, WINDOW, SUITES))
+
+
 def test_an_empty_window_holds(file: Warehouse) -> None:
     nothing = changed("windows", rows_read=0, rows_landed=0, rows_quarantined=0, rows_duplicate=0)(sound())
     store.replace(file, WINDOW, {"windows": nothing})

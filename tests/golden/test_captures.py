@@ -161,3 +161,10 @@ def test_a_rank_without_replicas_and_one_whose_parameters_are_sharded_are_named_
     fault = result.truth["truth_faults"].row(0, named=True)
     devices = result.found["diagnoses"].filter(pl.col("subject_type").is_in(["addr", "host", "switch", "link"]))
     assert set(devices.select("kind", "subject").rows()) == {("slow_compute", fault["subject"])}
+
+
+def test_a_rank_that_is_killed_and_replaced_is_named_in_a_window_that_holds(tmp_path: Path) -> None:
+    result = scored_run(REAL / "restart", "flows_coarse.parquet", tmp_path / "w.duckdb", validated=True)
+    assert set(result.found["windows"]["status"]) == {"done"}
+    (fault,) = result.scores.faults.rows(named=True)
+    assert (fault["kind"], fault["named"]) == ("killed_rank", True)
