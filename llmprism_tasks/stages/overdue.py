@@ -52,7 +52,7 @@ class Silence:
     gap : when it is
     until_ns : when the job came back, or where we last looked
     restarted : whether it came back and began anew
-    alone : whether nobody else was seen since it began: then it may be the collector that is silent
+    alone : whether nobody else was seen while it lasted: then it may be the collector that was silent
     where : where the job stood
     replaced : the NICs that took part before and that others have taken the place of since, each with its host
     replacements : these others, sorted
@@ -180,11 +180,13 @@ def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
 
 def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.DataFrame, window: Window) -> Silence:
     """Say how long a job is known to be silent: until it comes back, or as long as anybody else is seen."""
-    if gap.back_ns is not None:
-        return Silence(gap, gap.back_ns, _begins_anew(where, mine, gap.back_ns), alone=False, where=where)
-    seen_ns = int(others.select(pl.col("flow_start_ns").max().fill_null(0)).item())
+    until_ns = gap.back_ns or window.end_ns
+    begins = others.filter(pl.col("flow_start_ns") < until_ns)["flow_start_ns"]
+    seen_ns = int(begins.max() or 0)  # type: ignore[arg-type]
     alone = seen_ns <= gap.since_ns + where.period_ns
-    return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
+    if gap.back_ns is None:
+        return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
+    return Silence(gap, gap.back_ns, _begins_anew(where, mine, gap.back_ns), alone=alone, where=where)
 
 
 def _begins_anew(where: CutOff, mine: pl.DataFrame, back_ns: int) -> bool:

@@ -191,7 +191,7 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
     while True:
         try:
             return attempt()
-        except (duckdb.IOException, duckdb.ConnectionException, _LockTakenError) as error:
+        except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
                 raise _unreadable(warehouse, error) from error
             waited = time.monotonic() - began

@@ -176,6 +176,14 @@ def test_when_nobody_is_seen_any_more_it_says_so() -> None:
     assert silence.until_ns == WINDOW.end_ns
 
 
+def test_when_everybody_comes_back_together_the_collector_may_have_been_silent() -> None:
+    seen_before, seen_after = others(LAST), [(56_000.0, 56_001.0, "x", "y", 100)]
+    (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), seen_before, seen_after)
+    assert (silence.over, silence.alone) == (True, True)
+    (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), others(60_000))
+    assert not silence.alone
+
+
 def test_a_job_that_goes_on_has_not_begun_anew() -> None:
     (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), others(60_000))
     assert (silence.over, silence.restarted) == (True, False)

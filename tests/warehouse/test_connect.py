@@ -176,10 +176,12 @@ def test_views_are_renewed_when_their_text_has_changed(warehouse: Warehouse) -> 
     assert "rows_read" in store.query(warehouse, "FROM window_bookkeeping").columns
 
 
-def test_what_is_no_warehouse_is_said_so(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
+@pytest.mark.parametrize("name", ["notes.txt", "topology.csv"])
+def test_what_is_no_warehouse_is_said_so(tmp_path: Path, name: str) -> None:
+    """A CSV file is one that DuckDB would rather read than open."""
+    path = tmp_path / name
     path.write_text("not a database " * 1000, encoding="utf-8")
-    with pytest.raises(InputError, match=r"notes\.txt that cannot be opened"):
+    with pytest.raises(InputError, match=f"{name} that cannot be opened"):
         open_warehouse(str(path), lock_wait_s=1)
     with (
         pytest.raises(InputError, match="cannot be opened"),

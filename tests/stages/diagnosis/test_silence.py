@@ -260,6 +260,7 @@ def test_who_goes_on_after_a_while_hung() -> None:
 def test_when_nobody_is_seen_any_more_only_who_went_quiet_before_is_told() -> None:
     """All fall silent at once when the data end."""
     assert named(evidence(pairs(RING, {}), alone=True)) == []
+    assert named(evidence(pairs(RING, {}), alone=True, over=True)) == []
     assert named(evidence(IDLE_B, alone=True)) == [("hang", "addr", "b")]
 
 
