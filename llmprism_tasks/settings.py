@@ -123,7 +123,7 @@ class BatchSettings:
         unit="flows",
         low=1,
         high=1_000_000_000,
-        reason="one process holds so many (look-back included) while it works on them; a million take a gibibyte",
+        reason="one process holds so many (look-back included) at once; a million take more than a gibibyte",
     )
 
 

@@ -18,6 +18,12 @@ from llmprism_tasks.methods.steadiness import Rhythms, rhythm
 CLOSE = 0.5
 """Ratio of the time between a direction's transfers within which one of the other direction goes with it."""
 
+RETURNED = 0.02
+"""Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
+
+MOST = 0.9
+"""Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
+
 
 def turning_bursts(
     starts: Integers,
@@ -50,13 +56,6 @@ def turning_bursts(
         starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
     )
     return Rhythms(threshold, period, mean, duration, clarity, count), numbers
-
-
-RETURNED = 0.02
-"""Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
-
-MOST = 0.9
-"""Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
 
 
 @compiled
