@@ -31,10 +31,11 @@ TWINS = 2.0
 
 @dataclass(frozen=True)
 class CutOff:
-    """A job that fell silent in the middle of a step.
+    """Where a job stood when it fell silent.
 
     Attributes
     ----------
+    midway : whether it was in the middle of a step; else it ended in good order, and nothing is due
     ended_ns : end of its last whole step
     silent_ns : end of the last flow
     period_ns : typical step
@@ -47,6 +48,7 @@ class CutOff:
         `last_ns` (end of the last flow of the step; NULL without one)
     """
 
+    midway: bool
     ended_ns: int
     silent_ns: int
     period_ns: int
@@ -56,7 +58,7 @@ class CutOff:
 
 
 def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | None:
-    """Say where a job stood when it fell silent; None if it ended in good order, or never had a rhythm.
+    """Say where a job stood when it fell silent; None if it never had a rhythm.
 
     Parameters
     ----------
@@ -76,14 +78,14 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
     pairs = _taking_part(steps)
-    if begun.is_empty() or not _is_part(begun, steps, pairs, settings):
-        return None
+    midway = not begun.is_empty() and _is_part(begun, steps, pairs, settings)
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
+    due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
-    return CutOff(ended_ns, silent_ns, period_ns, even, pairs.join(last, on=PAIR, how="left").sort(PAIR), due)
+    return CutOff(midway, ended_ns, silent_ns, period_ns, even, pairs.join(last, on=PAIR, how="left").sort(PAIR), due)
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:

@@ -2,7 +2,8 @@
 
 A job is silent when all its members are: who waits for a hung one falls silent soon. How long it may be is its own to
 say: as long as it ever was, and clearly more. Jobs that end in good order, that write a checkpoint, and all of them
-when the collector ends, are silent, too; none of these is news.
+when the collector ends, are silent, too; none of these is news. But a job that comes back with others in the place of
+some was stopped, wherever it stood.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Silence:
-    """A silence in the middle of a step.
+    """A silence in the middle of a step, or one that ended in a restart.
 
     Attributes
     ----------
@@ -77,6 +78,9 @@ def overdue(
 ) -> list[Silence]:
     """Return the silences of jobs in the middle of a step that are not over before the window begins.
 
+    And those after which others have taken the place of members, wherever the job stood. Who takes part is known once
+    steps have followed: so also where the job came back in the window before.
+
     Parameters
     ----------
     bulk : bulk flows inside jobs, look-back included, with `job_id`
@@ -96,6 +100,8 @@ def overdue(
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, flows, topology, settings)
+        if not (silence.replaced or (where.midway and silence.until_ns > window.start_ns)):
+            continue
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         patience = gap.longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
         if silence.until_ns - gap.since_ns > patience and saved < settings.recognition.least_bytes:
@@ -106,8 +112,11 @@ def overdue(
 def _with_replaced(
     silence: Silence, mine: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings
 ) -> Silence:
-    """Add which NICs of a job that came back were replaced: as many have joined it as have sent nothing since, to
-    anybody, that exchanged data with its members in the last steps before."""
+    """Add which NICs of a job that came back were replaced: as many have joined it as were not seen again, with
+    anybody, that exchanged data with its members in the last steps before.
+
+    They may have sent for a moment more than the others, but no longer than a step.
+    """
     if silence.gap.back_ns is None:
         return silence
     since_ns, period_ns = silence.gap.since_ns, silence.where.period_ns
@@ -118,7 +127,7 @@ def _with_replaced(
     bulk = traffic.bulk(flows, settings.traffic).filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
     last = bulk.filter(pl.col("flow_start_ns") <= since_ns)
     partners = last.filter(pl.any_horizontal(pl.col(*PAIR).is_in(list(before))))
-    later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns))
+    later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns + period_ns))
     ends = _ends(partners) - before - later
     gone = dict(topology.filter(pl.col("addr").is_in(list(ends))).select("addr", "host").sort("addr").rows())
     if len(gone) != len(joined):
@@ -147,7 +156,8 @@ def _least_ns(settings: Settings) -> int:
 
 
 def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
-    """Yield the gaps between a job's flows that are long, and longer than any before."""
+    """Yield the gaps between a job's flows that are long, longer than any before, and were open in the window before or
+    later."""
     gaps = (
         _parts(bulk)
         .select(
@@ -160,7 +170,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
     long = gaps.with_columns(longest_ns=longest).filter(
         pl.col("length") > pl.col("longest_ns") + _least_ns(settings),
-        pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns),
+        pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns - window.length_ns),
     )
     return (Gap(**row) for row in long.drop("length").iter_rows(named=True))
 

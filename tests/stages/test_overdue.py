@@ -50,8 +50,10 @@ def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[
 
 
 def stood(*parts: list[Row]) -> CutOff | None:
+    """Return where a job stood in the middle of a step, if it did."""
     bulk = inside(flows(*parts))
-    return cut_off(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
+    where = cut_off(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
+    return where if where is not None and where.midway else None
 
 
 def ms(time_ns: int) -> float:
@@ -225,6 +227,26 @@ def test_who_others_take_the_place_of_is_known_when_a_job_begins_anew() -> None:
 def test_who_just_leaves_or_joins_is_not_replaced(again: list[Row], nics: str) -> None:
     (silence,) = found(whole(), begun(0.4), again, others(60_000), nics=nics)
     assert not silence.replaced
+
+
+@pytest.mark.parametrize(("again", "told"), [("abce", True), ("abcd", False), ("abc", False)])
+def test_who_comes_back_with_another_was_stopped_even_after_a_whole_step(again: str, told: bool) -> None:
+    """Which is known for sure in the window after, if it comes back at the end of one."""
+    back = ring(again, [55_000, 57_000, 59_000, 61_000, 63_000])
+    parts, nics = (whole(), back, others(240_000)), "".join(sorted({*"abc", *again}))
+    silences = [found(*parts, nics=nics, window=WINDOW.shifted(i)) for i in range(3)]
+    assert [len(found_in) for found_in in silences] == ([1, 1, 0] if told else [0, 0, 0])
+    for (silence,) in filter(None, silences):
+        assert (silence.restarted, silence.where.midway, silence.where.even) == (True, False, True)
+        assert dict(silence.replaced) == {"d": "host-d"}
+
+
+@pytest.mark.parametrize(("later", "replaced"), [(0.95, True), (1.05, False)])
+def test_who_is_replaced_may_have_sent_a_little_longer_than_the_others(later: float, replaced: bool) -> None:
+    since = LAST - STEP + 100
+    last = messages("d", "a", [since + later * STEP], 20 * MB)
+    found_in = found(whole(), last, ring("abce", [55_000, 57_000]), others(60_000), nics="abce")
+    assert bool(found_in) == replaced
 
 
 def test_rows_in_any_order_tell_the_same() -> None:

@@ -29,29 +29,30 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         at = dict(members.select("addr", "host").rows())
         stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
         late = late_pairs(silence.where, at, settings).height > 0
-        quiet = _replaced(silence) if silence.restarted else first_quiet(silence.where, at, stages, late=late)
+        quiet = _replaced(silence, at) if silence.restarted else first_quiet(silence.where, at, stages, late=late)
         hangs = not silence.restarted and (silence.over or late or quiet is not None)
         if late or quiet is not None or not (silence.where.even or silence.alone):
             rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=ROW)
 
 
-def _replaced(silence: Silence) -> Quiet | None:
+def _replaced(silence: Silence, hosts: dict[str, str]) -> Quiet | None:
     """Return the NICs that others have taken the place of, if all are of one host: who replaced them knew why."""
     if len(set(silence.replaced.values())) != 1:
         return None
-    return Quiet(tuple(silence.replaced), None, f"was replaced by {', '.join(silence.replacements)}")
+    spares = sorted({hosts[addr] for addr in silence.replacements})
+    return Quiet(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
 
 
 def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
-    stood = f"in the middle of a step of {period_s:.1f} s, and is silent for {silent_s:.0f} s"
+    stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
-        stood = f"in the middle of a step of {period_s:.1f} s, and was silent for {silent_s:.0f} s until it " + (
-            "began anew" if silence.restarted else "went on"
-        )
+        stood += f"was silent for {silent_s:.0f} s until it {'began anew' if silence.restarted else 'went on'}"
+    else:
+        stood += f"is silent for {silent_s:.0f} s"
     if quiet is not None:
         who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
         who += f", unless {quiet.other} did not take it" if quiet.other else ""

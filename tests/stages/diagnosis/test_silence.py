@@ -48,6 +48,7 @@ def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False)
     names = ["src_addr", "dst_addr", "late_ns", "noise_ns", "sent", "last_ns"]
     waiting = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
     return CutOff(
+        midway=True,
         ended_ns=WINDOW.start_ns,
         silent_ns=WINDOW.start_ns + SINCE * MS,
         period_ns=PERIOD * MS,
@@ -235,18 +236,18 @@ def test_who_is_replaced_when_the_job_begins_anew_had_failed(
 ) -> None:
     crashed = evidence(IDLE_B, over=True, restarted=True)
     (one,) = crashed.silences
-    told = dataclasses.replace(one, replaced=replaced, replacements=("new",))
+    told = dataclasses.replace(one, replaced=replaced, replacements=("a",))
     (row,) = silence.find(dataclasses.replace(crashed, silences=[told]), DEFAULT).to_dicts()
     assert (row["kind"], row["subject_type"], row["subject"]) == ("stopped", *subject)
     named_one = subject[0] != "job"
-    assert row["explanation"].endswith("was replaced by new.") == named_one
+    assert row["explanation"].endswith("was replaced by host-a.") == named_one
     assert row["confidence"] == (silence.SURE if named_one else silence.UNSURE)
 
 
 def test_a_job_that_came_equally_far_had_crashed_if_one_was_replaced() -> None:
     ended = evidence(pairs(RING, {}), over=True, restarted=True, even=True)
     assert named(ended) == []
-    told = dataclasses.replace(ended.silences[0], replaced={"x": "host-x"}, replacements=("new",))
+    told = dataclasses.replace(ended.silences[0], replaced={"x": "host-x"}, replacements=("a",))
     assert named(dataclasses.replace(ended, silences=[told])) == [("stopped", "addr", "x")]
 
 
