@@ -15,6 +15,7 @@ class Kind:
     of_job : the same where the subject is a whole job, if that reads otherwise
     next : what the person on call does about it
     next_of_job : the same where the subject is a whole job, if that is something else
+    once_over : the same once it is over, if it is more than what to do should it come back
     at_once : whether one window is enough to act; a slow minute may be chance, silence is not
     """
 
@@ -23,10 +24,12 @@ class Kind:
     at_once: bool = False
     of_job: str = ""
     next_of_job: str = ""
+    once_over: str = ""
 
-    def next_for(self, subject_type: str) -> str:
+    def next_for(self, subject_type: str, *, over: bool = False) -> str:
         """Return what to do about a subject of this type."""
-        return self.next_of_job or self.next if subject_type == "job" else self.next
+        now = self.next_of_job or self.next if subject_type == "job" else self.next
+        return self.once_over or f"it is over; should it come back, {now}" if over else now
 
     def said_of(self, subject_type: str) -> str:
         """Return the words that fit a subject of this type."""
@@ -86,9 +89,13 @@ KINDS: dict[str, Kind] = {
         "has gone quiet",
         "look at its processes, its GPUs' errors and its NICs: the job waits for it, and will not go on by itself.",
         at_once=True,
+        once_over="it is over; look at its logs and its GPUs' and NICs' errors of that time before it comes back.",
     ),
     "stopped": Kind(
-        "has stopped", "ask the tenant whether it was meant to; if not, look at its hosts' logs.", at_once=True
+        "has stopped",
+        "ask the tenant whether it was meant to; if not, look at its hosts' logs.",
+        at_once=True,
+        once_over="ask the tenant whether it was meant to; if not, look at its hosts' logs of that time.",
     ),
     "cross_step": Kind("has slow steps", "look at what changed when it began; flows name nobody yet."),
     "cross_group": Kind(

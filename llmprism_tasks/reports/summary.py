@@ -98,7 +98,7 @@ def _incident(row: Row) -> Row:
 
 def _advice(row: Row) -> str | None:
     kind = KINDS.get(row["kind"])
-    return None if kind is None else kind.next_for(row["subject_type"])
+    return None if kind is None else kind.next_for(row["subject_type"], over=row["state"] == "closed")
 
 
 def _folded(incidents: list[Row]) -> list[Row]:

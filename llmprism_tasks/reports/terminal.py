@@ -32,6 +32,10 @@ MOST = 12
 LASTS = 2
 """Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
 
+WAIT = "wait for a second window, one may be chance."
+CHANCE = "nothing, it was one window: that may be chance."
+"""What is advised before, and once it is over."""
+
 
 def render(summary: Row) -> RenderableType:
     """Return a report of a `summarise` value, at most 100 columns wide; nothing in it needs colour to be understood."""
@@ -96,13 +100,11 @@ def _incident(number: int, incident: Row) -> RenderableType:
     lines += [_label("Also", f"{_headline(also)}: {_loss(also)}.") for also in incident["also"]]
     kind = KINDS.get(incident["kind"])
     if kind is not None:
-        sure = kind.at_once or incident["windows"] >= LASTS
-        lines.append(
-            _label(
-                "Next",
-                kind.next_for(incident["subject_type"]) if sure else "wait for a second window, one may be chance.",
-            )
-        )
+        over = incident["state"] == "closed"
+        advice = kind.next_for(incident["subject_type"], over=over)
+        if not kind.at_once and incident["windows"] < LASTS:
+            advice = CHANCE if over else WAIT
+        lines.append(_label("Next", advice))
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", width=3)
     grid.add_column(ratio=1)
@@ -126,7 +128,7 @@ def _loss(incident: Row) -> str:
     severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
     worst = " in the worst window" if incident["windows"] > 1 else ""
     slow = "the loss is not known" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
-    if incident["kind"] == "hang":
+    if (kind := KINDS.get(incident["kind"])) and kind.at_once:
         slow = "no step ends"
     if lost is None:
         return slow
@@ -143,7 +145,9 @@ def _when(incident: Row) -> str:
     day = "" if first[:10] == last[:10] else f"{last[:10]} "
     until = f"still at {day}{last[11:19]}" if incident["state"] == "open" else f"until {day}{last[11:19]}"
     jobs = f"Job{'' if len(incident['jobs']) == 1 else 's'} {', '.join(incident['jobs'])}"
-    sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} of the loss explained"
+    kind = KINDS.get(incident["kind"])
+    of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
+    sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
     return f"{jobs}, since {first[:10]} {first[11:19]}, {until} UTC; in {_count(incident['windows'], 'window')}{sure}"
 
 

@@ -2,8 +2,8 @@
 -- Two finished windows in a row that do not show it end it, and so does the stop of its job: one alone may only have had
 -- nothing to judge. Windows without records and windows that were not run say nothing.
 -- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
--- is found later, or not in each minute, is one trouble. What a job suffers while something else is to blame is an
--- effect of that.
+-- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. What a job suffers
+-- while something else is to blame is an effect of that.
 -- Grain: incident_id.  From: diagnoses, windows, job_members.  Severity as ratio of time lost, costs in GPU-seconds.
 CREATE OR REPLACE VIEW incidents AS
 WITH clock AS (  -- how many windows were finished so far
@@ -23,10 +23,11 @@ placed AS (
             WHEN diagnoses.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
             WHEN diagnoses.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
             WHEN diagnoses.kind IN ('cross_step', 'cross_group') THEN 'slow_job'
+            WHEN diagnoses.kind IN ('hang', 'stopped') THEN 'silent'
             ELSE diagnoses.kind
         END AS family,
         CASE
-            WHEN family IN ('slow_job', 'hang', 'stopped', 'stalls') THEN diagnoses.job_id
+            WHEN family IN ('slow_job', 'silent', 'stalls') THEN diagnoses.job_id
             ELSE coalesce(job_members.host, diagnoses.subject)
         END AS place,
         CASE WHEN diagnoses.subject_type IN ('switch', 'link') THEN '' ELSE diagnoses.job_id END AS tenant,
@@ -147,7 +148,7 @@ told AS (
         sums.lost_gpu_s,
         sums.recoverable_gpu_s,
         (SELECT max(finished_so_far) FROM clock) - clock.finished_so_far >= 2
-        OR (spans.family <> 'stopped' AND EXISTS (
+        OR (spans.family <> 'silent' AND EXISTS (
             SELECT 1 FROM diagnoses
             WHERE
                 diagnoses.kind = 'stopped'

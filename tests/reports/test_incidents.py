@@ -150,7 +150,15 @@ def test_the_stop_of_its_job_ends_it(warehouse: Warehouse, minute: Minute) -> No
     minute(0, [diagnosis(0), diagnosis(0, **LEAF, job_id="bert")])
     minute(1, [diagnosis(1, **stopped)])
     found = {one["family"]: one["state"] for one in incidents(warehouse).to_dicts()}
-    assert found == {"slow_host": "closed", "slow_switch": "open", "stopped": "open"}
+    assert found == {"slow_host": "closed", "slow_switch": "open", "silent": "open"}
+
+
+def test_a_hang_that_ends_in_a_restart_is_one_incident(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0, [diagnosis(0, kind="hang", lost_gpu_s=30.0)])
+    minute(1, [diagnosis(1, kind="stopped", subject_type="job", subject="gpt", severity=0.0, lost_gpu_s=20.0)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["kind"], incident["kinds"]) == ("hang", ["hang", "stopped"])
+    assert (incident["subject"], incident["lost_gpu_s"], incident["state"]) == ("10.3.1.5", 50.0, "open")
 
 
 SHOWN = st.lists(

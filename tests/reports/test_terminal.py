@@ -99,17 +99,32 @@ def test_a_lasting_incident_is_told_with_numbers_and_what_to_do(warehouse: Wareh
 
 def test_a_single_window_advises_to_wait(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0)])
+    assert "Next: wait for a second window" in words(shown(warehouse))
     minute(1)
     minute(2)
     text = words(shown(warehouse))
     assert "1 incident, closed." in text
-    assert "Next: wait for a second window" in text
+    assert "Next: nothing, it was one window" in text
     assert "look at" not in text
+
+
+def test_what_is_over_needs_no_hurry(warehouse: Warehouse, minute: Minute) -> None:
+    for number in range(4):
+        minute(number, [diagnosis(number)] if number < 2 else [])
+    assert "Next: it is over; should it come back, look at its clocks" in words(shown(warehouse))
 
 
 def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0, kind="hang")])
     assert "Next: look at its processes" in words(shown(warehouse))
+    minute(1, [diagnosis(1, kind="stopped", severity=0.0)])
+    minute(2)
+    minute(3)
+    text = words(shown(warehouse))
+    assert "1 incident, closed." in text
+    assert "no step ends" in text
+    assert "Next: it is over; look at its logs" in text
+    assert "% sure" in text
 
 
 @pytest.mark.parametrize(("lost", "said"), [(1234.0, "1,234 GPU-seconds lost"), (36_000.0, "10.0 GPU-hours lost")])

@@ -48,6 +48,8 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
         trouble = Trouble(job_id, kind, subject_type, subject, max(start_ns, evidence.window.start_ns), end_ns)
         if kind == "hang":
             cost: tuple[float | None, float | None] = (_silent(trouble, evidence),) * 2
+        elif kind == "stopped":
+            cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
         else:
             history = trouble.of_job(evidence.history)
             hides = slowdown(history, trouble.start_ns, end_ns) < SEEN * severity
@@ -76,6 +78,11 @@ def _silent(trouble: Trouble, evidence: Evidence) -> float:
     """Return what silence costs: all of it, for all GPUs of the job."""
     until_ns = min(trouble.end_ns, evidence.window.end_ns)
     return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
+
+
+def _came_back(trouble: Trouble, evidence: Evidence) -> bool:
+    """Say whether a job that was stopped went on later; the GPUs of one that did not are free."""
+    return any(silence.over for silence in evidence.silences if silence.gap.job_id == trouble.job_id)
 
 
 def _lost(trouble: Trouble, evidence: Evidence) -> float | None:

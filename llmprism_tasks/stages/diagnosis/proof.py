@@ -194,7 +194,8 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
     if subject_type in CROSSING:
         return OF_PATHS.format(crossing=CROSSING[subject_type].format(**values), **values)
     if found["kind"] == "stopped":
-        first_window = str(since_ns - since_ns % window.length_ns)
+        first_ns = _first_ns(found, since_ns, window)
+        first_window = str(first_ns - first_ns % window.length_ns)
         return OF_GONE.format(gone=GONE[subject_type].format(first_window=first_window, **values), **values)
     own = OF_SUBJECT[subject_type].format(**values)
     if found["peers"] is None:
@@ -204,7 +205,7 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
 
 
 def _conditions(found: Row, traffic: Traffic, since_ns: int, window: Window, settings: Settings) -> list[str]:
-    first_ns = since_ns if traffic.past else found["start_ns"]
+    first_ns = _first_ns(found, since_ns, window) if traffic.past else found["start_ns"]
     conditions = [
         f"flows.window_start_ns BETWEEN {first_ns - first_ns % window.length_ns} AND {window.start_ns}",
         f"flows.flow_start_ns >= {first_ns}",
@@ -216,6 +217,12 @@ def _conditions(found: Row, traffic: Traffic, since_ns: int, window: Window, set
     if traffic.timed:
         conditions += [f"flows.bytes >= {settings.diagnosis.least_bytes}", "flows.flow_end_ns > flows.flow_start_ns"]
     return conditions
+
+
+def _first_ns(found: Row, since_ns: int, window: Window) -> int:
+    """Return from when on flows tell of a trouble; of one that was over when the present run began, the minute before
+    it does."""
+    return since_ns if since_ns <= found["start_ns"] else found["start_ns"] - window.length_ns
 
 
 def _title(found: Row) -> str:

@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 
 from accuracy import prices
+from llmprism_tasks.stages.cut_off import CutOff
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.price import price
+from llmprism_tasks.stages.overdue import Gap, Silence
 
 SEED = 3
 WITHIN = 0.05
@@ -73,6 +75,19 @@ def test_silence_costs_all_of_its_time_and_a_repair_gives_it_back(healthy: Evide
     assert row["lost_gpu_s"] == row["recoverable_gpu_s"] == 20 * healthy.members.height
     before = diagnosed(healthy, **(begun | {"start_ns": window.start_ns - 1}), end_ns=window.end_ns)
     assert before["lost_gpu_s"] == window.length_ns / 1e9 * healthy.members.height, "each window its own part"
+
+
+@pytest.mark.parametrize(("back", "lost"), [(True, 20), (False, None)])
+def test_a_stop_costs_what_it_lasted_if_the_job_came_back(healthy: Evidence, back: bool, lost: int | None) -> None:
+    """The GPUs of a job that is gone are free."""
+    window, job_id = healthy.window, healthy.members["job_id"][0]
+    since_ns = window.end_ns - 20_000_000_000
+    where = CutOff(False, since_ns, since_ns, 10**9, True, pl.DataFrame(), pl.DataFrame())
+    gap = Gap(job_id, since_ns, window.end_ns if back else None, 0)
+    evidence = dataclasses.replace(healthy, silences=[Silence(gap, window.end_ns, back, False, where)])
+    row = diagnosed(evidence, kind="stopped", start_ns=since_ns, end_ns=window.end_ns)
+    assert row["lost_gpu_s"] == (None if lost is None else lost * healthy.members.height)
+    assert row["recoverable_gpu_s"] is None
 
 
 def test_a_trouble_before_all_steps_costs_nothing(healthy: Evidence) -> None:

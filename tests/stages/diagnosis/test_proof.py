@@ -194,10 +194,12 @@ def test_who_left_its_job_is_proven_by_what_it_sent_last(warehouse: Warehouse, s
             window_start_ns=pl.lit(window.start_ns), job_id=pl.lit("j"), host="host-" + pl.col("addr")
         )
         store.replace(warehouse, window, {"flows": flows(rows), "job_members": members})
-    row = slow("stopped", subject_type, subject).with_columns(end_ns=pl.lit(back.end_ns)).row(0, named=True)
-    found = store.query(warehouse, query(row, WINDOW.start_ns, back, settings()))
-    ends = found.select("of_subject", ends=pl.col("src_addr") + pl.col("dst_addr")).rows()
-    assert ends == [(pair in ("xa", "ax"), pair) for pair in ("ab", "ax", "ba", "xa") * 2] + [(False, "ay")]
+    stopped = slow("stopped", subject_type, subject)
+    row = stopped.with_columns(start_ns=pl.lit(WINDOW.end_ns), end_ns=pl.lit(back.end_ns)).row(0, named=True)
+    for since_ns in (WINDOW.start_ns, WINDOW.end_ns + 1):  # the minute before, where a run began after the stop
+        found = store.query(warehouse, query(row, since_ns, back, settings()))
+        ends = found.select("of_subject", ends=pl.col("src_addr") + pl.col("dst_addr")).rows()
+        assert ends == [(pair in ("xa", "ax"), pair) for pair in ("ab", "ax", "ba", "xa") * 2] + [(False, "ay")]
 
 
 def test_a_name_with_a_quote_in_it_is_text(warehouse: Warehouse) -> None:
