@@ -9,8 +9,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
+CAPTURE := tests/data/real/dp4pp2_slow_rank
 
-.PHONY: setup demo up down report latency env test scores accuracy diagnosis bench clean
+.PHONY: setup demo up down report latency env test checks kernels scores accuracy diagnosis bench clean
 
 setup: $(INSTALLED)
 
@@ -39,10 +40,18 @@ env: setup
 	@$(BIN)/python -m demo env
 
 test: setup
+	@$(MAKE) --no-print-directory --jobs 2 checks kernels
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+checks: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+# Compiles what the stages loop with, once: several test processes that begin at the same time would each do it.
+kernels: setup
+	@folder=$$(mktemp -d) && $(BIN)/llmprism analyze --flows $(CAPTURE)/flows.parquet \
+		--topology $(CAPTURE)/topology.csv --warehouse $$folder/warehouse.duckdb >/dev/null && rm -r $$folder
 
 scores: setup
 	@$(BIN)/python tests/golden
