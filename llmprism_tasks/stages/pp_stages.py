@@ -1,4 +1,4 @@
-"""The order of a pipeline's stages, by who sends first in a step.
+"""The order of a pipeline's stages, by which direction is ahead, or else by who sends first in a step.
 
 The first micro-batch goes down the pipeline before anything comes up, so each stage's first message leaves after that
 of the stage before it; the last stage's is a gradient, the latest of all. So it is in 1F1B and GPipe, and interleaved,
@@ -16,9 +16,7 @@ from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.stages import degrees, figures, layout, traffic
 from llmprism_tasks.stages.groups import nodes
 from llmprism_tasks.stages.layout import ENDS
-
-NODE = ["job_id", "node"]
-
+from llmprism_tasks.stages.lines import NODE, in_lead
 
 BESIDE = 0.25
 """Ratio of the period within which a pipeline falls silent before or after the moment at which it typically does."""
@@ -46,9 +44,11 @@ def pp_stages(
     groups : gradient groups, as `gradient_groups` returns; a group is in one stage
     """
     links = degrees.pipeline_links(pairs, groups)
-    order = _in_order(_first_sends(_first_messages(flows, job_steps, links), links)).join(
-        laid.select("job_id", "pp"), on="job_id"
-    )
+    messages = _messages(flows, job_steps, links)
+    told = in_lead(*messages, links)
+    silent = _in_order(_first_sends(_first(*messages), links))
+    order = pl.concat([told, silent.select(told.columns).join(told, on=NODE, how="anti")])
+    order = order.join(laid.select("job_id", "pp"), on="job_id")
     sound = order.join(_unsound(order, links), on=["job_id", "pipeline"], how="anti")
     placed = (
         nodes(job_members.select("job_id", "addr"), groups)
@@ -63,8 +63,10 @@ def pp_stages(
     return placed.select("job_id", "addr", pp_stage=pl.when(agree).then("pp_stage").cast(pl.Int32))
 
 
-def _first_messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
-    """Return when each link's first message of a step starts: `pair`, `step`, `start_ns`.
+def _messages(
+    flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame
+) -> tuple[Integers, Integers, Integers]:
+    """Return the pair, step and start of each message, by pair and time.
 
     A pipeline's step begins after the longest silence of a period.
     """
@@ -79,7 +81,11 @@ def _first_messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.Data
     begins = _begins(job, start, job_steps.join(jobs, on="job_id"))
     marks = _offsets(begins["job"].to_numpy(), jobs.height)
     step = pauses.latest(start, job, begins["begin_ns"].to_numpy(), marks)
-    pair, step, start = (column[step >= 0] for column in (pair, step, start))
+    return pair[step >= 0], step[step >= 0], start[step >= 0]
+
+
+def _first(pair: Integers, step: Integers, start: Integers) -> pl.DataFrame:
+    """Return when each link's first message of a step starts: `pair`, `step`, `start_ns`."""
     first = segments.bounds(pair, step)[:-1]
     return pl.DataFrame({"pair": pair[first], "step": step[first], "start_ns": start[first]})
 

@@ -1,0 +1,107 @@
+"""The order of a pipeline's stages, by which direction is ahead of the other.
+
+Stages that are neighbours exchange as many activations as gradients, and in 1F1B each stage but the last has sent on
+several activations before the first gradient comes back. From then on to the end of the step activations stay ahead,
+whichever stage is slow: that tells their direction where silences do not. It does not in GPipe, where each direction
+waits for all of the other, and of two stages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.methods import segments
+from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.stages import layout
+from llmprism_tasks.stages.layout import ENDS
+
+NODE = ["job_id", "node"]
+PIPELINE = ["job_id", "pipeline"]
+
+AHEAD = 0.05
+"""How far ahead, as a ratio of the greatest lead, a direction must typically be beyond half: in GPipe it is 0, in 1F1B
+with four stages and no more micro-batches 0.07."""
+
+
+def in_lead(pair: Integers, step: Integers, start: Integers, links: pl.DataFrame) -> pl.DataFrame:
+    """Number the nodes of pipelines from the first stage: `job_id`, `node`, `pipeline`, `place`, `size`.
+
+    Those only that are lines of three stages or more, and in which one direction is clearly ahead.
+
+    Parameters
+    ----------
+    pair, step, start : of each message
+    links : `pair`, `job_id`, `src_addr`, `dst_addr` (nodes)
+    """
+    hops = _hops(links)
+    along = _along(hops)
+    ahead = _ahead(pair, step, start, hops)
+    for end in ("low", "high"):
+        node = along.select(*PIPELINE, "size", **{end: "node", f"{end}_place": "place"})
+        ahead = ahead.join(node, on=["job_id", end, *(["pipeline", "size"] if end == "high" else [])])
+    down = pl.col("high_place") > pl.col("low_place")
+    leads = ahead.group_by(PIPELINE).agg(lead=pl.when(down).then("ahead").otherwise(-pl.col("ahead")).mean())
+    told = along.join(leads.filter(pl.col("lead").abs() >= AHEAD), on=PIPELINE)
+    place = pl.when(pl.col("lead") > 0).then("place").otherwise(pl.col("size") - 1 - pl.col("place"))
+    return told.select(*NODE, "pipeline", place=place, size="size")
+
+
+def _hops(links: pl.DataFrame) -> pl.DataFrame:
+    """Return the hop of each pair, whichever way it sends: `pair`, `hop`, `job_id`, `low`, `high`, `up` (1 or -1)."""
+    low, high = (of(*ENDS) for of in (pl.min_horizontal, pl.max_horizontal))
+    up = pl.when(pl.col("src_addr") == low).then(1).otherwise(-1)
+    hops = links.select("pair", "job_id", low=low, high=high, up=up)
+    return hops.with_columns(hop=pl.struct("job_id", "low", "high").rank("dense").cast(pl.Int64))
+
+
+def _ahead(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) -> pl.DataFrame:
+    """Return how far the messages from low to high are typically ahead of those from high to low, beyond half of the
+    greatest lead of a step: `job_id`, `low`, `high`, `ahead` (-0.5 to 0.5)."""
+    of_pair = hops.sort("pair")
+    at = np.searchsorted(of_pair["pair"].to_numpy(), pair)
+    hop, way = of_pair["hop"].to_numpy()[at], of_pair["up"].to_numpy()[at]
+    order = np.lexsort((start, step, hop))
+    hop, step, way = hop[order], step[order], way[order].astype(np.int64)
+    leads = _typical(way, segments.bounds(hop, step))
+    first = segments.bounds(hop, step)[:-1]
+    typical = pl.DataFrame({"hop": hop[first], "ahead": leads}).group_by("hop").agg(pl.col("ahead").median())
+    return typical.join(hops.select("hop", "job_id", "low", "high").unique(), on="hop").drop("hop")
+
+
+def _typical(ways: Integers, offsets: Integers) -> Floats:
+    """Return the mean lead of each segment, as a ratio of the way from its least to its greatest, less a half."""
+    if offsets.size < 2:
+        return np.zeros(0)
+    lead = np.cumsum(ways)
+    least, greatest = (of.reduceat(lead, offsets[:-1]) for of in (np.minimum, np.maximum))
+    mean = np.add.reduceat(lead, offsets[:-1]) / np.diff(offsets)
+    typical: Floats = (mean - least) / np.maximum(greatest - least, 1) - 0.5
+    return np.where(greatest > least, typical, 0.0)
+
+
+def _along(hops: pl.DataFrame) -> pl.DataFrame:
+    """Number the nodes of each line from one of its ends: `job_id`, `node`, `pipeline`, `place`, `size`."""
+    sides = hops.select("job_id", "low", "high").unique()
+    both = pl.concat([sides, sides.select("job_id", low="high", high="low")])
+    joined = layout.components(both.select("job_id", src_addr="low", dst_addr="high"))
+    nodes = (
+        both.group_by("job_id", node="low")
+        .agg(neighbours=pl.len())
+        .join(joined.select("job_id", node="addr", pipeline="component"), on=NODE)
+        .with_columns(size=pl.len().over(PIPELINE).cast(pl.Int64), ends=(pl.col("neighbours") == 1).sum().over(PIPELINE))
+    )
+    lines = nodes.filter(pl.col("size") >= 3, pl.col("ends") == 2, (pl.col("neighbours") <= 2).all().over(PIPELINE))
+    reached = [
+        lines.filter(pl.col("neighbours") == 1)
+        .sort("node")
+        .group_by(PIPELINE, maintain_order=True)
+        .first()
+        .select(*NODE, came_from=pl.lit(None, pl.String))
+    ]
+    while not reached[-1].is_empty():
+        onward = reached[-1].join(both, left_on=NODE, right_on=["job_id", "low"])
+        onward = onward.filter(pl.col("high").ne_missing(pl.col("came_from")))
+        reached.append(onward.select("job_id", node="high", came_from="node"))
+    places = pl.concat(part.with_columns(place=pl.lit(at, pl.Int64)) for at, part in enumerate(reached))
+    return lines.join(places, on=NODE).select(*NODE, "pipeline", "place", "size")
