@@ -89,7 +89,9 @@ def _along(hops: pl.DataFrame) -> pl.DataFrame:
         both.group_by("job_id", node="low")
         .agg(neighbours=pl.len())
         .join(joined.select("job_id", node="addr", pipeline="component"), on=NODE)
-        .with_columns(size=pl.len().over(PIPELINE).cast(pl.Int64), ends=(pl.col("neighbours") == 1).sum().over(PIPELINE))
+        .with_columns(
+            size=pl.len().over(PIPELINE).cast(pl.Int64), ends=(pl.col("neighbours") == 1).sum().over(PIPELINE)
+        )
     )
     lines = nodes.filter(pl.col("size") >= 3, pl.col("ends") == 2, (pl.col("neighbours") <= 2).all().over(PIPELINE))
     reached = [

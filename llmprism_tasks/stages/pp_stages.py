@@ -63,9 +63,7 @@ def pp_stages(
     return placed.select("job_id", "addr", pp_stage=pl.when(agree).then("pp_stage").cast(pl.Int32))
 
 
-def _messages(
-    flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame
-) -> tuple[Integers, Integers, Integers]:
+def _messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame) -> tuple[Integers, Integers, Integers]:
     """Return the pair, step and start of each message, by pair and time.
 
     A pipeline's step begins after the longest silence of a period.
