@@ -1,6 +1,6 @@
 """Stalls: steps in which some rank, another one each time, keeps all others waiting.
 
-A data loader that does not keep up, or a garbage collector, stops one rank for a moment: rarely, but everybody waits.
+A data loader that does not keep up, or a garbage collector, stops one rank for a moment, now and then: everybody waits.
 Micro-batches of uneven length do it in every step: another replica has drawn the longest each time.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
@@ -68,16 +68,16 @@ def _latest(evidence: Evidence) -> pl.DataFrame:
 
 
 def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
-    """Return what is lost to rare steps in which one rank is late by far more than usual; None if too little."""
-    usual_ns, ordinary_ns = steps["length_ns"].median(), steps["late_ns"].median()
+    """Return what is lost to steps in which one rank is late by far more than in others; None if too little."""
+    usual_ns, ordinary_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "late_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     later = pl.col("late_ns") - pl.lit(ordinary_ns)
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
-    rare = long.height <= MOST * steps.height
+    others = steps.join(long, on="step_index", how="anti")
     explained = long.filter(later >= MOST * longer)
-    if long.is_empty() or not rare or explained.height < max(settings.least_steps, MOST * long.height):
+    if explained.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
         return None
-    if not _apart(explained, steps.join(long, on="step_index", how="anti")):
+    if not _apart(explained, others):
         return None
     lost_ns = float(explained.select(pl.min_horizontal(later, longer).sum()).item())
     loss = lost_ns / float(steps["length_ns"].sum())

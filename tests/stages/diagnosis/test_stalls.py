@@ -73,6 +73,13 @@ def test_rare_stalls_of_other_ranks_are_the_job_s() -> None:
     assert "3 of 12 steps stall for 500 ms on average" in row["explanation"]
 
 
+@pytest.mark.parametrize(("count", "rows"), [(9, JOB), (10, [])])
+def test_stalls_may_be_frequent_while_three_steps_show_what_is_usual(
+    count: int, rows: list[tuple[str, str, str]]
+) -> None:
+    assert named(stalling({step: (NICS[step % 8], 500) for step in range(count)})) == rows
+
+
 def test_stalls_of_one_host_are_its_own() -> None:
     """Three of four are some one's of eight by chance in one case of sixteen, all four in one of five hundred."""
     three = dict.fromkeys((2, 5, 9), ("d", 500.0))
