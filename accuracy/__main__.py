@@ -10,10 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from accuracy.diagnosis_page import write_diagnosis
-from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, TROUBLES
+from accuracy.families import FAMILIES, TROUBLES
 from accuracy.faults import wrongs
 from accuracy.page import write_page
-from accuracy.prices import prices
+from accuracy.prices import PUBLISHED_SEEDS, prices
 from accuracy.running import run_missing
 from accuracy.runs import (
     EVERY_FAMILY,
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     failed: list[str] = []
     if arguments.command == "prices":
-        for seed in arguments.seeds or [FIRST_PUBLISHED_SEED]:
+        for seed in arguments.seeds or PUBLISHED_SEEDS:
             keep_prices(seed, list(prices(seed=seed)))
     elif arguments.command == "run":
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accuracy.families import FIRST_PUBLISHED_SEED, TROUBLES
+from accuracy.families import TROUBLES
+from accuracy.prices import PUBLISHED_SEEDS, WITHIN
 from accuracy.runs import Result, Source, capture_sources, family_sources, kept, kept_prices, version
 from accuracy.tables import MISSED, shown, table
 from accuracy.tallies import LEAST_EFFECT, culprits, missed
@@ -120,20 +121,28 @@ def _captures(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
 
 
 def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
-    rows = [row for seed in seeds or [FIRST_PUBLISHED_SEED] for row in kept_prices(seed)]
+    rows = [row for seed in seeds or PUBLISHED_SEEDS for row in kept_prices(seed)]
     yield "## What it costs"
     yield (
         "What the replay says a repair would give back, against what the fault truly cost: the same job and seed with "
         "the fault and without it (`accuracy/prices.py`, `python -m accuracy prices`). Replicas: 8 GPUs; "
-        "pipelines: 4 stages, 4 replicas; tensors: 8 GPUs a host, 2 stages, 2 replicas."
+        "pipelines: 4 stages, 4 replicas; tensors: 8 GPUs a host, 2 stages, 2 replicas. Steps that are longer by less "
+        f"than {LEAST_EFFECT:.0%} are diagnosed by nobody, so that what they cost is never priced: "
+        "they are here to show what the replay does with next to nothing."
     )
-    yield table(("job", "fault", "true GPU-s", "by replay", "error"), map(_price, rows)) if rows else "Not measured."
+    diagnosed = [row["error"] for row in rows if row["share"] >= LEAST_EFFECT]
+    if diagnosed:
+        within = sum(error is not None and abs(error) <= WITHIN for error in diagnosed)
+        yield f"Within {WITHIN:.0%} of the truth: {within} of {len(diagnosed)} that are diagnosed."
+    heads = ("job", "fault", "steps are longer by", "true GPU-s", "by replay", "error")
+    yield table(heads, map(_price, rows)) if rows else "Not measured."
 
 
 def _price(row: Mapping[str, Any]) -> list[str]:
     said = row["recoverable_gpu_s"]
     told = ["-", "not priced"] if said is None else [f"{said:,.1f}", f"{100 * row['error']:+.1f} %"]
-    return [row["job"], f"{row['fault']}, {row['slower']:.1f} times", f"{row['true_gpu_s']:,.1f}", *told]
+    what = [row["job"], f"{row['fault']}, {row['slower']:.1f} times", f"{100 * row['share']:.1f} %"]
+    return [*what, f"{row['true_gpu_s']:,.1f}", *told]
 
 
 def _told(row: Mapping[str, Any]) -> str:

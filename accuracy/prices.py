@@ -24,6 +24,10 @@ LAST = START.shifted(1)
 FAULT_S = 40
 """Seconds of health before the fault: some steps of each job's, which show what is usual."""
 
+PUBLISHED_SEEDS = (100, 101, 102)
+WITHIN = 0.05
+"""Ratio of the true loss by which a price may be off."""
+
 KINDS = {"slow_gpu": "slow_compute", "degraded_switch": "degraded_switch"}
 
 JOBS: Mapping[str, Mapping[str, Any]] = {
@@ -40,8 +44,8 @@ FAULTS: tuple[Mapping[str, Any], ...] = (
 def prices(
     names: Sequence[str] = tuple(JOBS), faults: Sequence[Mapping[str, Any]] = FAULTS, *, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each job and fault: `job`, `fault`, `slower` (times), `true_gpu_s`, `lost_gpu_s`,
-    `recoverable_gpu_s`, and `error`, the ratio by which the last is off."""
+    """Yield a row for each job and fault: `job`, `fault`, `slower` (times), `true_gpu_s`, `share` (by which ratio the
+    window's steps are longer), `lost_gpu_s`, `recoverable_gpu_s`, and `error`, the ratio by which the last is off."""
     for name in names:
         healthy = simulated(name, seed)
         for fault in faults:
@@ -54,6 +58,7 @@ def prices(
                 "fault": fault["kind"],
                 "slower": factor if factor > 1 else 1 / factor,
                 "true_gpu_s": true,
+                "share": true / (gpu_s(broken) - true),
                 "lost_gpu_s": told["lost_gpu_s"],
                 "recoverable_gpu_s": told["recoverable_gpu_s"],
                 "error": None if told["recoverable_gpu_s"] is None else told["recoverable_gpu_s"] / true - 1,
@@ -77,6 +82,12 @@ def true_loss(broken: Any, healthy: Any) -> float:
     # As many GPUs as have a NIC that is seen: all of them, here.
     members: int = broken.truth["truth_jobs"].height
     return float(same.select(longer.sum()).item()) / 1e9 * members
+
+
+def gpu_s(made: Any) -> float:
+    """Return the GPU-seconds of the second minute."""
+    gpus: int = made.truth["truth_jobs"].height
+    return LAST.length_ns / 1e9 * gpus
 
 
 def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
