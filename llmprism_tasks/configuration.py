@@ -14,6 +14,15 @@ from llmprism_tasks.settings import Settings
 
 ENVIRONMENT_PREFIX = "LLMPRISM_"
 
+MISSPELT = {
+    f"{ENVIRONMENT_PREFIX}{section.name}_{setting.name}".upper(): (
+        f"{ENVIRONMENT_PREFIX}{section.name}__{setting.name}".upper()
+    )
+    for section in fields(Settings)
+    for setting in fields(type(getattr(Settings(), section.name)))
+}
+"""What a variable with one underscore was meant to be: it would change nothing, and say nothing."""
+
 HIDDEN = "(set, not shown)"
 """Stands for the value of a secret: what is printed ends in tickets and logs."""
 
@@ -105,6 +114,12 @@ def _from_file(file: Path | None) -> dict[tuple[str, str], tuple[object, str]]:
 def _from_environment(environment: Mapping[str, str]) -> dict[tuple[str, str], tuple[object, str]]:
     found: dict[tuple[str, str], tuple[object, str]] = {}
     for variable, value in environment.items():
+        if (meant := MISSPELT.get(variable)) is not None:
+            raise SettingsError(
+                found=f"variable {variable}",
+                expected="two underscores between section and name",
+                todo=f"Call it {meant}.",
+            )
         if variable.startswith(ENVIRONMENT_PREFIX) and "__" in variable:
             section, _, name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
             found[(section, name)] = (value, variable)
@@ -121,13 +136,16 @@ def _from_overrides(overrides: Mapping[str, str]) -> dict[tuple[str, str], tuple
 
 def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source: str) -> object:
     meta, kind = setting.metadata, type(setting.default)
-    where = f"{section}.{setting.name} = {raw!r} from {source}"
+    where = f"{section}.{setting.name} = {HIDDEN if meta.get('secret') else repr(raw)} from {source}"
     if kind is str:
         choices, several = meta["choices"], meta["several"]
         words = [raw] if not isinstance(raw, str) or not several else [word.strip() for word in raw.split(",") if raw]
         if not isinstance(raw, str) or (choices and not set(words) <= set(choices)):
             expected = (" or ".join(choices) or "text") + (", with commas between several" if several else "")
             raise SettingsError(found=where, expected=expected, todo="Correct the value.")
+        if raw and meta["begins"] and not raw.startswith(meta["begins"]):
+            begins = " or ".join(meta["begins"])
+            raise SettingsError(found=where, expected=f"a text that begins with {begins}", todo="Correct the value.")
         return raw
     span = f"a number from {meta['low']:g} to {meta['high']:g} {meta['unit']}"
     try:

@@ -15,18 +15,25 @@ def number(default: float, *, unit: str, low: float, high: float, reason: str) -
 
 
 def text(
-    default: str, *, reason: str, choices: tuple[str, ...] = (), several: bool = False, secret: bool = False
+    default: str,
+    *,
+    reason: str,
+    choices: tuple[str, ...] = (),
+    begins: tuple[str, ...] = (),
+    several: bool = False,
+    secret: bool = False,
 ) -> Any:
     """Declare a text setting.
 
     Parameters
     ----------
     choices : empty when any text will do
+    begins : how a text that is not empty must begin; empty when in any way
     several : whether some of them may be given with commas between
     secret : whether it is not to be shown, for who knows it may use it
     """
-    metadata = {"unit": "text", "choices": choices, "several": several, "secret": secret, "reason": reason}
-    return field(default=default, metadata=metadata)
+    limits = {"choices": choices, "begins": begins, "several": several}
+    return field(default=default, metadata={"unit": "text", "secret": secret, "reason": reason} | limits)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,10 @@ class NotifySettings:
     """Who is told when an incident opens or closes, and of which."""
 
     webhook: str = text(
-        "", secret=True, reason="the address to which messages are posted as JSON; empty: nobody is told"
+        "",
+        begins=("https://", "http://"),
+        secret=True,
+        reason="the address to which messages are posted as JSON; empty: nobody is told",
     )
     kinds: str = text(
         "", choices=tuple(KINDS), several=True, reason="of incidents to tell of, such as hang,slow_nic; empty: all"

@@ -175,6 +175,10 @@ def replace(
     return warehouse.write(work)
 
 
+LEAVING = ("COPY", "COPY_DATABASE", "EXPORT", "ATTACH", "DETACH", "LOAD")
+"""Types of statements with which a query would write to, or open, what is not the warehouse."""
+
+
 def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
     """Return what a user's own query finds, with the types DuckDB gives it; nothing can be written.
 
@@ -184,6 +188,9 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
     """
     try:
         with warehouse.reading() as connection:
+            for statement_ in connection.extract_statements(sql):
+                if statement_.type.name in LEAVING:
+                    raise duckdb.NotImplementedException(f"{statement_.type.name} is no query")
             # An empty text is a statement to DuckDB, and one that has no result at all.
             return frame(connection.execute(sql if sql.strip() else "SELECT"))
     except duckdb.Error as error:

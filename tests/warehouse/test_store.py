@@ -135,7 +135,8 @@ def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
 def test_queries_read_and_cannot_write(either: Warehouse) -> None:
     store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"))})
     assert store.query(either, "SELECT addr, 1 AS one FROM job_members").rows() == [("a", 1)]
-    for wrong in ("DELETE FROM job_members", "SELECT nothing FROM nowhere"):
+    copy = "COPY (SELECT 1) TO 'out.csv'"
+    for wrong in ("DELETE FROM job_members", "SELECT nothing FROM nowhere", copy, f"SELECT 1; {copy}", "ATTACH 'x'"):
         with pytest.raises(InputError, match="DuckDB refuses"):
             store.query(either, wrong)
     assert addresses(either, WINDOW) == ["a"]
