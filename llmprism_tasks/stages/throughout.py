@@ -105,24 +105,32 @@ def _reduced_apart(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) 
 
 
 def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.Series:
-    """Return the jobs whose `filling` pairs carry what others of their pairs synchronise in one burst."""
+    """Return the jobs whose `filling` pairs carry what others of their pairs synchronise in one burst.
+
+    About all of them: where the collector merges records, some blocks of context together have a bucket's size by
+    chance.
+    """
     synchronised = pairs.filter(pl.col("kind") == "dp")
     nearly = synchronised.filter(pl.col("filling") >= NEARLY)
     tensors = pl.concat(
         [synchronised.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
     ).unique()
-    same_shape = filled.join(tensors, on="job_id").filter(
-        _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
-    )
-    same_burst = (
-        filled.join(nearly.select("job_id", reduced="burst_size").unique(), on="job_id")
+    shape = _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
+    same_shape = _share(filled, tensors, shape).filter(pl.col("same") >= AGREEMENT)
+    bursts = nearly.select("job_id", reduced="burst_size").unique()
+    same_burst = _share(filled, bursts, _alike("reduced", "burst_size", same_size)).filter(pl.col("same") >= NEARLY_ALL)
+    return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
+
+
+def _share(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:
+    """Return the ratio of each job's pairs that carry the same as any of its `tensors`: `job_id`, `same`."""
+    return (
+        filled.join(tensors, on="job_id")
         .group_by("job_id", *ENDS)
-        .agg(same=_alike("reduced", "burst_size", same_size).fill_null(value=False).any())
+        .agg(same=same.fill_null(value=False).any())
         .group_by("job_id")
         .agg(pl.col("same").mean())
-        .filter(pl.col("same") >= NEARLY_ALL)
     )
-    return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
 
 
 def _alike(left: str, right: str | pl.Expr, tolerance: float) -> pl.Expr:

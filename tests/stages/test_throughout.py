@@ -54,6 +54,13 @@ def test_buckets_of_a_single_micro_batch_fill_most_of_a_step_and_end_in_a_burst(
     assert filled([*fill, ("b", "a", "dp", None, BURST, 0.4)])["a0", "b0"] == kind
 
 
+@pytest.mark.parametrize(("alike", "kind"), [(7, "cp"), (8, "dp")])
+def test_sharded_parameters_have_the_shape_of_what_is_reduced_on_most_pairs(alike: int, kind: str) -> None:
+    """In half of its precision. Of blocks of context the collector merges so many by chance, on some of ten pairs."""
+    fill = [(f"a{i}", f"b{i}", "filling", BURST / 2 if i < alike else BLOCK, None, 1.0) for i in range(10)]
+    assert filled([*fill, ("b", "a", "dp", None, BURST, 0.0)])["a0", "b0"] == kind
+
+
 def two_by_two(replicas: list[tuple[str, str]], size: float = OTHER_BURST) -> dict[tuple[str, str], str]:
     """Return the kinds of a ring of gradients of four NICs, `ab` and `cd` of which exchange, with more such pairs."""
     exchanges = [("b", "a"), ("d", "c")]
