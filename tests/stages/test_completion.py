@@ -73,12 +73,24 @@ def test_a_record_that_goes_on_beyond_the_edge_leaves_its_step_to_the_next_windo
     assert second[0] == 60_000.5
 
 
-@pytest.mark.parametrize(("share", "first", "second"), [(0.89, [], [60_060.0]), (0.91, [59_990.0], [])])
+@pytest.mark.parametrize(
+    ("share", "begin", "first", "second"),
+    [
+        (0.89, 59_935, [], [60_055.0]),
+        (0.91, 59_935, [59_985.0], []),
+        (0.91, 59_945, [], [60_065.0]),
+        (0.99, 59_945, [], [60_065.0]),
+        (0.996, 59_945, [59_995.0], []),
+    ],
+)
 def test_a_burst_with_too_few_bytes_at_the_edge_may_go_on(
-    share: float, first: list[float], second: list[float]
+    share: float, begin: float, first: list[float], second: list[float]
 ) -> None:
-    """The rest of the bytes comes 20 ms later, after the edge: `least_whole` decides whose the step is."""
-    found = reported(ring("ab", STEPS), last_step(share, begin=59_940, stall=20), AFTER)
+    """The rest of the bytes comes 20 ms later, after the edge.
+
+    `least_whole` decides whose the step is, where a tenth of a burst of 100 ms has gone by without them.
+    """
+    found = reported(ring("ab", STEPS), last_step(share, begin=begin, stall=20), AFTER)
     assert (found[0], [end for end in found[1] if end < 61_000]) == (first, second)
 
 
