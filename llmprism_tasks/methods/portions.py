@@ -34,7 +34,7 @@ EXACT = 0.005
 """Ratio of a period's bytes by which neighbouring periods differ at most where no record is lost: headers, and what is
 sent again."""
 
-NEIGHBOURS = 2
+NEIGHBOURS = 4
 """Periods on either side that say how many bytes had been moved when one began."""
 
 

@@ -2,9 +2,10 @@
 
 A step belongs to the window in which it ends, but a window's run does not see what comes after it. A burst that is
 under way at a window's edge is left to the next window; it is over when its bytes are complete, when about all of them
-are there and the rest would have come, or when it lasts longer than usual without them. The next window applies the same rule to what was visible at the edge, so both agree on
-every step without knowing of each other. A member whose part was over when too little of the job's step was there to
-be one has its step in the next window, with the rest of the job.
+are there and the rest would have come, or when it lasts longer than usual without them. The next window applies the
+same rule to what was visible at the edge, so both agree on every step without knowing of each other. A member whose
+part was over when too little of the job's step was there to be one has its step in the next window, with the rest of
+the job.
 """
 
 from __future__ import annotations
@@ -17,10 +18,6 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.traffic import PAIR
 from llmprism_tasks.windows import Window
-
-ALL = 0.995
-"""Ratio of a typical step's bytes that are all of them: steps without losses differ by headers and what is sent
-again."""
 
 
 def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
@@ -174,9 +171,9 @@ def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _over(end: str, bytes_: str, edge_ns: int, settings: Settings) -> pl.Expr:
-    least, share = settings.rhythm.least_whole, pl.col(bytes_) / pl.col("typical_bytes")
-    # The last of sixteen messages is less than may be lost, but then it takes no longer than its share of the burst.
-    silent = pl.lit(edge_ns) - pl.col(end) > (1 - least) * pl.col("typical_ns")
-    whole = (share >= ALL) | ((share >= least) & silent)
-    overdue = pl.lit(edge_ns) - pl.col("first_ns") > settings.timeline.overdue * pl.col("typical_ns")
+    share, typical, patience = pl.col(bytes_) / pl.col("typical_bytes"), pl.col("typical_ns"), settings.timeline.overdue
+    # The last of sixteen messages is less than may be lost; if it is still to come, it takes its share of the burst.
+    silent = pl.lit(edge_ns) - pl.col(end) > patience * (1 - share) * typical
+    whole = (share >= settings.rhythm.least_whole) & silent
+    overdue = pl.lit(edge_ns) - pl.col("first_ns") > patience * typical
     return (pl.col(end) < edge_ns) & (whole | overdue)
