@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 from llmprism_tasks.stages import layout
@@ -10,6 +12,10 @@ from llmprism_tasks.stages.layout import AGREEMENT, ENDS, RING_PEERS
 NEARLY = 0.25
 """Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges
 records, some pairs of one ring fall short."""
+
+HALF = 0.5
+"""Ratio of a ring's pairs that send a tensor if all its ranks reduce it: those of one direction, where gathers go round
+the other way."""
 
 NEARLY_ALL = 0.9
 """Ratio of a job's pairs that must be alike where a ring's closing hop, one in eight or more, would differ."""
@@ -112,14 +118,27 @@ def _reduced(pairs: pl.DataFrame, filled: pl.DataFrame, same_size: float) -> pl.
     """
     synchronised = pairs.filter(pl.col("kind") == "dp")
     nearly = synchronised.filter(pl.col("filling") >= NEARLY)
+    whole = _whole(synchronised, same_size)
     tensors = pl.concat(
-        [synchronised.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
+        [whole.select("job_id", reduced="burst_size"), nearly.select("job_id", reduced="common_size")]
     ).unique()
     shape = _alike("reduced", "common_size", same_size) | _alike("reduced", 2 * pl.col("common_size"), same_size)
     same_shape = _share(filled, tensors, shape).filter(pl.col("same") >= AGREEMENT)
     bursts = nearly.select("job_id", reduced="burst_size").unique()
     same_burst = _share(filled, bursts, _alike("reduced", "burst_size", same_size)).filter(pl.col("same") >= NEARLY_ALL)
     return pl.concat([same_shape["job_id"], same_burst["job_id"]]).unique()
+
+
+def _whole(synchronised: pl.DataFrame, same_size: float) -> pl.DataFrame:
+    """Keep the pairs whose `burst_size` half of those have that reduce with them: all ranks reduce the same tensors.
+
+    What one pair alone has is a piece that the collector split off, of any size.
+    """
+    rings = layout.components(synchronised.select("job_id", *ENDS)).rename({"addr": ENDS[0]})
+    ring = ["job_id", "component"]
+    slot = (pl.col("burst_size").log() / math.log1p(same_size)).floor()
+    placed = synchronised.join(rings, on=["job_id", ENDS[0]]).with_columns(slot=slot)
+    return placed.filter(pl.len().over(*ring, "slot") >= HALF * pl.len().over(ring))
 
 
 def _share(filled: pl.DataFrame, tensors: pl.DataFrame, same: pl.Expr) -> pl.DataFrame:

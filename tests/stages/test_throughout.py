@@ -61,6 +61,14 @@ def test_sharded_parameters_have_the_shape_of_what_is_reduced_on_most_pairs(alik
     assert filled([*fill, ("b", "a", "dp", None, BURST, 0.0)])["a0", "b0"] == kind
 
 
+@pytest.mark.parametrize(("whole", "kind"), [(2, "dp"), (1, "cp")])
+def test_tensors_are_reduced_by_half_of_a_ring_at_least(whole: int, kind: str) -> None:
+    """What one pair of four has the collector split off, and blocks of context may happen to have its size."""
+    fill = [(dst, src, "filling", BURST / 2, None, 1.0) for src, dst in ring("abcd")]
+    reduced = [(*pair, "dp", None, BURST if i < whole else OTHER_BURST, 0.0) for i, pair in enumerate(ring("abcd"))]
+    assert filled([*fill, *reduced])["b", "a"] == kind
+
+
 def two_by_two(replicas: list[tuple[str, str]], size: float = OTHER_BURST) -> dict[tuple[str, str], str]:
     """Return the kinds of a ring of gradients of four NICs, `ab` and `cd` of which exchange, with more such pairs."""
     exchanges = [("b", "a"), ("d", "c")]
