@@ -79,8 +79,8 @@ def test_a_record_that_goes_on_beyond_the_edge_leaves_its_step_to_the_next_windo
         (0.89, 59_935, [], [60_055.0]),
         (0.91, 59_935, [59_985.0], []),
         (0.91, 59_945, [], [60_065.0]),
-        (0.99, 59_945, [], [60_065.0]),
-        (0.996, 59_945, [59_995.0], []),
+        (0.99, 59_945, [59_995.0], []),
+        (0.99, 59_949, [], [60_069.0]),
     ],
 )
 def test_a_burst_with_too_few_bytes_at_the_edge_may_go_on(
@@ -88,7 +88,7 @@ def test_a_burst_with_too_few_bytes_at_the_edge_may_go_on(
 ) -> None:
     """The rest of the bytes comes 20 ms later, after the edge.
 
-    `least_whole` decides whose the step is, where a tenth of a burst of 100 ms has gone by without them.
+    `least_whole` decides whose the step is, where as much of a burst of 100 ms, and a quarter more, has gone by.
     """
     found = reported(ring("ab", STEPS), last_step(share, begin=begin, stall=20), AFTER)
     assert (found[0], [end for end in found[1] if end < 61_000]) == (first, second)
