@@ -142,9 +142,10 @@ def _explained(
 ) -> pl.DataFrame:
     """Return for each group the share of bytes that its period explains: `group`, `explained`.
 
-    It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
-    whose bytes never repeat): if it was seen often, for among many pairs that send at random some always seem to have
-    one, and so often as those two or three times all send.
+    It explains streams that repeat with it, or faster, and pairs that send about as often in each period, the rest of
+    pairs that show it in one size among them (experts, whose bytes never repeat, with or without gradients of their
+    own): if it was seen often, for among many pairs that send at random some always seem to have one, and so often as
+    those two or three times all send.
     """
     around, size_class = periods.select("group", around=pl.col("period_ns")), pl.col("size_class")
     pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
@@ -159,7 +160,11 @@ def _explained(
         )
     )
     often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
-    rest = pairs.join(repeats, on=PAIR, how="anti").join(often, on="group", how="semi")
+    rest = (
+        pairs.join(repeats, on=PAIR, how="left")
+        .filter(pl.col("repeating").is_null() | (pl.col("repeating") < pl.col("bytes")))
+        .join(often, on="group", how="semi")
+    )
     sent = traffic.of_pairs(
         traffic.in_order(flows).select("pair", "flow_start_ns"), rest.select("pair", "first_ns", "around")
     )
@@ -174,7 +179,7 @@ def _explained(
         .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
         .select(*PAIR, repeating="bytes")
     )
-    known = pl.concat([repeats, steady])
+    known = pl.concat([steady, repeats]).unique(PAIR, keep="first", maintain_order=True)
     return (
         pairs.join(known, on=PAIR, how="left")
         .group_by("group")
