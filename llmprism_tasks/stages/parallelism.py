@@ -120,7 +120,8 @@ def pair_kinds(
     periods = division.periods
     flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
     pairs = with_back(traffic.pairs_of(flows, PAIR))
-    judged = signatures.votes(stream_steps(flows, pairs, periods, settings), settings)
+    steps = stream_steps(flows, pairs, periods, settings)
+    judged = signatures.votes(steps, settings).join(signatures.beginnings(steps, pairs), on="pair")
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
     stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
@@ -169,9 +170,8 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
-    return _judged(
-        layout.gradients_apart(throughout.told(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
-    )
+    told = throughout.told(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
+    return _judged(layout.gradients_apart(told, settings.parallelism.ring_share))
 
 
 def _judged(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -114,6 +114,20 @@ def _steady(steps: pl.DataFrame, settings: Settings) -> pl.Series:
     )
 
 
+def beginnings(steps: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Say how long after the job's first pair each begins: `pair`, `begins` (ratio of a typical step).
+
+    Parameters
+    ----------
+    steps : as `stream_steps` returns
+    pairs : `pair`, `job_id`
+    """
+    first = pl.col("first_ns")
+    since = (first - first.min().over("job_id", "step")) / pl.col("period_ns")
+    whole = steps.filter(pl.col("size_class") == streams.WHOLE).join(pairs.select("pair", "job_id"), on="pair")
+    return whole.with_columns(since=since).group_by("pair").agg(begins=pl.col("since").median())
+
+
 def relayed(
     flows: pl.DataFrame,
     pairs: pl.DataFrame,

@@ -230,6 +230,19 @@ def test_what_comes_alike_in_about_all_steps_is_steady(count: int, found: bool) 
     assert not vote(ring("ab", BEGINS[:3]), messages("a", "c", BEGINS[:3], MB))["steady"]
 
 
+def test_pairs_begin_after_the_first_of_their_job_in_most_steps() -> None:
+    """One that sends before all others once in a while is not heeded, nor is what another job does."""
+    early = messages("c", "a", BEGINS[::4], MB)
+    late = messages("c", "a", [begin + 400 for begin in BEGINS], MB)
+    table = numbered(messages("a", "b", [begin + 100 for begin in BEGINS], MB), early, late)
+    steps = in_steps(table).drop("job_id")
+    pairs = steps.select("pair", "src_addr").unique().with_columns(job_id=pl.lit("j"))
+    found = signatures.beginnings(steps, pairs).join(pairs, on="pair")
+    assert dict(found.select("src_addr", "begins").iter_rows()) == {"a": 0, "c": pytest.approx(0.3)}
+    apart = signatures.beginnings(steps, pairs.with_columns(job_id="src_addr"))
+    assert apart["begins"].to_list() == [0, 0]
+
+
 def test_what_comes_by_chance_is_not_steady_however_often() -> None:
     draw = random.Random(5)
     at = sorted(draw.uniform(0, PERIOD * STEPS) for _ in range(4 * STEPS))
