@@ -15,6 +15,9 @@ a fifth of it, the forward pass ends a third of it from either end."""
 BRIEF = 0.05
 """Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
 
+DIGITS = 9
+"""Digits of a sum of ratios that do not depend on their order."""
+
 
 def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
@@ -48,13 +51,24 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
 
 def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Join beats that are parts of one step, drop those that are none, and number the rest."""
+    """Join beats that are parts of one step, drop those that are none, and number the rest.
+
+    A beat has the share of a step that its bytes are of a typical one's, or that its streams have on average of what is
+    typical of each: where the collector splits records, sizes that most steps have are not there in some.
+    """
+    streams = table.group_by("group", "stream", "beat").agg(
+        pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min()
+    )
+    typical, of_group = pl.col("bytes").median().over("stream"), pl.col("stream").n_unique().over("group")
     beats = (
-        table.group_by("group", "beat")
-        .agg(pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
+        streams.with_columns(carried=(pl.col("bytes") / typical).clip(upper_bound=1) / of_group)
+        .group_by("group", "beat")
+        .agg(pl.col("bytes", "carried").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
         .sort("group", "beat")
         .with_columns(
-            share=pl.col("bytes") / pl.col("bytes").median().over("group"),
+            share=pl.max_horizontal(
+                pl.col("bytes") / pl.col("bytes").median().over("group"), pl.col("carried").round(DIGITS)
+            ),
             quiet_ns=pl.col("threshold_ns").min().over("group"),
             since_ns=pl.col("window_start_ns").min().over("group"),
         )
