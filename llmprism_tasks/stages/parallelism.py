@@ -121,7 +121,7 @@ def pair_kinds(
     flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     steps = stream_steps(flows, pairs, periods, settings)
-    judged = signatures.votes(steps, settings).join(signatures.beginnings(steps, pairs), on="pair")
+    judged = signatures.votes(steps, settings).join(signatures.beginnings(steps, pairs, settings), on="pair")
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
     stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
@@ -158,7 +158,7 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .then(pl.lit("other"))
         .when(pl.col("pipeline") >= signatures.MAJORITY)
         .then(pl.lit("pp"))
-        .when(pl.col("expert") >= signatures.MAJORITY)
+        .when((pl.col("expert") >= signatures.MAJORITY) & ~(pl.col("reduces") & pl.col("periodic")))
         .then(pl.lit("ep"))
         .when(pl.col("filling") >= signatures.MAJORITY)
         .then(pl.lit("filling"))

@@ -26,15 +26,16 @@ def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFra
     Where no other pair of the job synchronises gradients in one burst, or those that do reduce tensors of the same
     shape (in the same precision or the double), they are the parameters of fully sharded data parallelism (`dp`); so
     are they where about all of them end in the burst that the others have: buckets that are reduced during the backward
-    pass of a single micro-batch fill most of a step. Gradients, too, are what does not begin before the backward pass
-    (the sums of sharded gradients over copies of the model). Else they are rings of context parallelism (`cp`), or,
-    where a NIC has more such peers than a ring, or gradients are reduced among some of a group's replicas apart,
-    experts with balanced loads (`ep`).
+    pass of a single micro-batch fill most of a step. Gradients, too, are what begins with the backward pass, while the
+    sender gathers parameters throughout (the sums of sharded gradients over copies of the model). Else they are rings
+    of context parallelism (`cp`), or, where a NIC has more such peers than a ring, or gradients are reduced among some
+    of a group's replicas apart, experts with balanced loads (`ep`).
 
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size`, `filling_size`, `bytes_per_step`
-        (bytes), `filling` (ratio of steps), `begins` (ratio of the step that passes before)
+        (bytes), `filling` (ratio of steps), `begins` (ratio of a step that passes before, since the
+        sender sends something throughout; NULL if it does not)
     same_size : ratio by which sizes of one tensor may differ
     same_bytes : ratio by which the bytes that one ring's hops carry in a step may differ
     """
@@ -45,9 +46,7 @@ def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFra
     experts = pl.concat([_crowded(pairs, filled, same_size), _reduced_apart(pairs, filled, same_size)])
     sharded = _reduced(pairs, filled, same_size)
     bursts = _bursting(pairs, filled, same_size, same_bytes)
-    # The later stages of a pipeline begin later, whatever they do.
-    staged = (pl.col("kind") == "pp").any().over("job_id")
-    late = ~staged & (pl.col("begins") >= FORWARD)
+    late = (pl.col("begins") >= FORWARD).fill_null(value=False)
     kind = (
         pl.when(~pl.col("job_id").is_in(bursts.implode()) | pl.col("job_id").is_in(sharded.implode()) | late)
         .then(pl.lit("dp"))

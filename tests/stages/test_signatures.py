@@ -230,17 +230,17 @@ def test_what_comes_alike_in_about_all_steps_is_steady(count: int, found: bool) 
     assert not vote(ring("ab", BEGINS[:3]), messages("a", "c", BEGINS[:3], MB))["steady"]
 
 
-def test_pairs_begin_after_the_first_of_their_job_in_most_steps() -> None:
-    """One that sends before all others once in a while is not heeded, nor is what another job does."""
-    early = messages("c", "a", BEGINS[::4], MB)
-    late = messages("c", "a", [begin + 400 for begin in BEGINS], MB)
-    table = numbered(messages("a", "b", [begin + 100 for begin in BEGINS], MB), early, late)
-    steps = in_steps(table).drop("job_id")
-    pairs = steps.select("pair", "src_addr").unique().with_columns(job_id=pl.lit("j"))
-    found = signatures.beginnings(steps, pairs).join(pairs, on="pair")
-    assert dict(found.select("src_addr", "begins").iter_rows()) == {"a": 0, "c": pytest.approx(0.3)}
-    apart = signatures.beginnings(steps, pairs.with_columns(job_id="src_addr"))
-    assert apart["begins"].to_list() == [0, 0]
+@pytest.mark.parametrize(("lasts", "begins"), [(710, 0.3), (690, None)])
+def test_pairs_wait_after_what_their_sender_sends_throughout_the_step(lasts: int, begins: float | None) -> None:
+    """In most steps; once in a while it begins at once. What another NIC sends meanwhile says nothing."""
+    throughout = messages("a", "b", [begin + 100 + at for begin in BEGINS for at in (0, lasts)], MB)
+    late = messages("a", "c", [begin + 400 * (step % 4 > 0) for step, begin in enumerate(BEGINS)], MB)
+    other = messages("d", "a", [begin + 450 for begin in BEGINS], MB)
+    steps = in_steps(numbered(throughout, late, other)).select(pl.exclude("job_id", *streams.PAIR))
+    pairs = in_steps(numbered(throughout, late, other)).select("pair", "job_id", *streams.PAIR).unique()
+    found = signatures.beginnings(steps, pairs, settings()).join(pairs, on="pair")
+    waits = {src + dst: since for src, dst, since in found.select(*streams.PAIR, "begins").iter_rows()}
+    assert waits == {"ab": None if begins is None else 0, "ac": pytest.approx(begins), "da": None}
 
 
 def test_what_comes_by_chance_is_not_steady_however_often() -> None:
