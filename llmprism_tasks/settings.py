@@ -513,7 +513,7 @@ class ParallelismSettings:
         reason="sizes not met in most other steps: a router makes every size anew, a schedule repeats its own",
     )
     gradient_share: float = number(
-        0.3,
+        0.2,
         unit="ratio of the bytes",
         low=0,
         high=1,

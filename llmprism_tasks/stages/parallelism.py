@@ -151,14 +151,18 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
     Traffic of recurring sizes that fills the step is a context-parallel ring where the job's gradients go elsewhere,
     and the gradients of fully sharded data parallelism where they do not. Rings of the gradients move most, and what
-    joins two of them is something else.
+    joins two of them is something else. Pairs of experts are gradients' as well where about all NICs that exchange
+    tokens reduce something: what a few seem to reduce repeats by chance.
     """
+    expert, reduces = pl.col("expert") >= signatures.MAJORITY, pl.col("reduces") & pl.col("periodic")
+    nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
+    judged = judged.with_columns(reduces=reduces & (nics[0] >= layout.AGREEMENT * nics[1]))
     judged = judged.with_columns(
         kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
         .then(pl.lit("other"))
         .when(pl.col("pipeline") >= signatures.MAJORITY)
         .then(pl.lit("pp"))
-        .when((pl.col("expert") >= signatures.MAJORITY) & ~(pl.col("reduces") & pl.col("periodic")))
+        .when(expert & ~pl.col("reduces"))
         .then(pl.lit("ep"))
         .when(pl.col("filling") >= signatures.MAJORITY)
         .then(pl.lit("filling"))

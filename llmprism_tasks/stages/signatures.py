@@ -40,6 +40,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     piped = _piped(steps, settings)
     fills = pl.col("spread") >= settings.parallelism.filling_spread
     goes_on = ~whole & fills & pl.col("pipeline").is_null()
+    at_once = pl.col("spread") <= settings.parallelism.pipeline_spread
     expert = (
         whole
         & pl.col("pipeline").is_null()
@@ -94,7 +95,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             pl.col("pipeline").fill_null(0.0),
             steady=pl.col("pair").is_in(_steady(steps, settings.rhythm.least_share, settings).implode()),
             reduces=pl.col("pair").is_in(
-                _steady(steps.filter(~whole, ~fills), settings.parallelism.gradient_share, settings).implode()
+                _steady(steps.filter(~whole, at_once), settings.parallelism.gradient_share, settings).implode()
             ),
         )
     )
