@@ -294,6 +294,20 @@ def test_experts_are_called_throughout_with_sizes_that_never_repeat(
     assert vote(routed(count, spread, fresh=fresh))["expert"] == found
 
 
+@pytest.mark.parametrize(
+    ("share", "apart", "missing", "found"),
+    [(0.21, 0, 0, True), (0.19, 0, 0, False), (0.5, 249, 0, True), (0.5, 251, 0, False), (0.5, 0, 3, False)],
+    ids=["enough bytes", "too few", "in a quarter of a step", "in more", "not in all steps"],
+)
+def test_experts_pairs_reduce_what_comes_at_once_in_all_steps(
+    share: float, apart: float, missing: int, found: bool
+) -> None:
+    """Calls of experts carry the rest of the pair's bytes, 60 MB in a step."""
+    size = round(60 * MB * share / (1 - share) / 2)
+    sums = [messages("a", "c", [begin + 700 + at for begin in BEGINS[missing:]], size) for at in (0, apart)]
+    assert vote(routed(12, 0.6, change=0.1), *sums)["reduces"] == found
+
+
 @pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("filling_spread", 0.7), ("expert_variation", 1)])
 def test_what_an_expert_is_can_be_set(name: str, value: float) -> None:
     assert vote(routed(12, 0.6))["expert"] == 1
