@@ -121,13 +121,22 @@ def pair_kinds(
     flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     steps = stream_steps(flows, pairs, periods, settings)
-    judged = signatures.votes(steps, settings).join(signatures.beginnings(steps, pairs, settings), on="pair")
+    judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
     stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
     return _jointly(
         judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
     )
+
+
+def _with_beginnings(
+    judged: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add to votes when pairs begin, in jobs of which some fill the step: `begins`."""
+    jobs = pairs.join(judged.filter(pl.col("filling") >= signatures.MAJORITY), on="pair", how="semi")
+    asked = pairs.join(jobs, on="job_id", how="semi")
+    return judged.join(signatures.beginnings(steps, asked, settings), on="pair", how="left")
 
 
 def _with_relayed(

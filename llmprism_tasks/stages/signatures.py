@@ -133,11 +133,9 @@ def beginnings(steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> 
     `pair`, `begins` (ratio of a step, typically; NULL where the sender sends nothing from a step's beginning to its
     end)
     """
-    first, throughout = (
-        pl.col("first_ns"),
-        pl.col("spread").median().over("pair") >= settings.parallelism.sharded_spread,
-    )
-    since = first - first.filter("throughout").min().over("job_id", "src_addr", "step")
+    throughout = pl.col("spread").median().over("pair") >= settings.parallelism.sharded_spread
+    began = pl.col("first_ns").filter("throughout").min().over("job_id", "src_addr", "step")
+    since = pl.col("first_ns") - began
     return (
         steps.filter(pl.col("size_class") == streams.WHOLE)
         .join(pairs.select("pair", "job_id", "src_addr"), on="pair")

@@ -34,8 +34,8 @@ def told(pairs: pl.DataFrame, same_size: float, same_bytes: float) -> pl.DataFra
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `common_size`, `burst_size`, `filling_size`, `bytes_per_step`
-        (bytes), `filling` (ratio of steps), `begins` (ratio of a step that passes before, since the
-        sender sends something throughout; NULL if it does not)
+        (bytes), `filling` (ratio of steps), `begins` (ratio of a step that passes before, since the sender has begun to
+        send what goes on throughout; NULL if nothing does)
     same_size : ratio by which sizes of one tensor may differ
     same_bytes : ratio by which the bytes that one ring's hops carry in a step may differ
     """
