@@ -106,7 +106,7 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
         taken.table.with_row_index("burst").join(
             streams.select(
                 pl.col("stream").cast(pl.Int64),
-                *("group", "size_class", "threshold_ns", "clarity"),
+                *("pair", "group", "size_class", "threshold_ns", "clarity"),
                 period_ns="group_period_ns",
             ),
             on="stream",
