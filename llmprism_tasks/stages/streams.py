@@ -110,7 +110,7 @@ def in_portions(
     Parameters
     ----------
     flows : as `traffic.in_order` returns
-    streams : `pair`, `size_class` (PORTIONS and below), `threshold_ns`, in the order of `pair`, one row each
+    streams : `pair`, `size_class` (PORTIONS and below), `threshold_ns`
     """
     whole, sizes = transfers.of_pairs(flows, PORTIONS), transfers.of_sizes(flows, settings.same_size)
     pair = streams["pair"].to_numpy()
@@ -119,10 +119,11 @@ def in_portions(
     numbers = bursts.burst_numbers(*counted[1:5], streams["threshold_ns"].to_numpy())
     begins = np.append(True, numbers[1:] != numbers[:-1])
     begins[counted.offsets[:-1]] = True
-    marked = np.zeros(flows.height, np.int64)
-    marked[counted.rows[begins]] = 1
+    first = taken.offsets[:-1]
+    marked = np.zeros(taken.rows.size, np.int64)
+    marked[(counted.rows + np.repeat(first - taken.rows[first], np.diff(counted.offsets)))[begins]] = 1
     return taken, *portions.quiet_places(
-        *(taken.starts, taken.ends, taken.sizes, marked[taken.rows], taken.offsets),
+        *(taken.starts, taken.ends, taken.sizes, marked, taken.offsets),
         same_size=settings.same_size,
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,
@@ -133,26 +134,28 @@ def in_portions(
 def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rows of pairs again that have no rhythm as a whole, but are quiet after the same bytes.
 
-    These are counted from the size with the longest period; of several with about that, from the briefest.
+    These are counted from the sizes with the longest period: from the one that most steps agree with.
     """
     longest = pl.col("period_ns").max().over("pair")
-    counted = (
-        parts.filter(pl.col("period_ns") * (1 + settings.same_period) >= longest)
-        .sort("pair", "duration_ns", "size_class")
-        .group_by("pair", maintain_order=True)
-        .first()
-        .select("pair", "threshold_ns", size_class=PORTIONS - pl.col("size_class"))
+    counted = parts.filter(pl.col("period_ns") * (1 + settings.same_period) >= longest).select(
+        "pair", "threshold_ns", size_class=PORTIONS - pl.col("size_class")
     )
     silent = (
         known.filter(pl.col("period_ns").is_null())
         .drop("size_class", "threshold_ns")
-        .join(counted, on="pair", maintain_order="left")
+        .join(counted, on="pair", maintain_order="left_right")
     )
     if silent.is_empty():
         return known.clear()
     _, found, _ = in_portions(flows, silent, settings)
     rhythms = _columns(found._replace(threshold=silent["threshold_ns"].to_numpy()))
-    return silent.with_columns(**rhythms).drop_nulls("period_ns").select(known.columns)
+    return (
+        silent.with_columns(**rhythms)
+        .drop_nulls("period_ns")
+        .sort("pair", "clarity", "bursts", "size_class", descending=[False, True, True, True])
+        .unique("pair", keep="first", maintain_order=True)
+        .select(known.columns)
+    )
 
 
 def _described(flows: pl.DataFrame, streams: Transfers, settings: RhythmSettings) -> pl.DataFrame:
