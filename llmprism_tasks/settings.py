@@ -522,6 +522,13 @@ class ParallelismSettings:
         high=1,
         reason="sizes not met in most other steps: a router makes every size anew, a schedule repeats its own",
     )
+    gradient_share: float = number(
+        0.2,
+        unit="ratio of the bytes",
+        low=0,
+        high=1,
+        reason="of a pair that experts use as well: of the sizes that a router makes some are alike, up to a tenth",
+    )
     ring_share: float = number(
         0.5,
         unit="ratio",

@@ -8,6 +8,10 @@ MARKS = 1 << 48
 """Range of the numbers that stand for addresses: sums of 32,768 of them fit 64 bits, and two different sets of one size
 have the same sum once in 2.8e14."""
 
+FORWARD = 1 / 3
+"""Ratio of a step that its forward pass takes, as the backward pass is twice the work: data parallelism sends nothing
+in it, so a job that begins at a window's very end cannot be seen there."""
+
 
 def members_by_window(members: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     """Return each job's NICs in each window: those that are its own at some time in it.
@@ -64,7 +68,8 @@ def member_sets(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_work(steps: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return the windows in which each job has a step under way: from its first to its last, without its silences.
+    """Return the windows in which each job has a step under way, past its forward pass: from its first to its last,
+    without its silences.
 
     Parameters
     ----------
@@ -75,12 +80,13 @@ def at_work(steps: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
     -------
     `window_start_ns`, `window_end_ns`, `job`, `period_ns` (what its steps typically take)
     """
-    periods = steps.group_by("job").agg(period_ns=(pl.col("end_ns") - pl.col("start_ns")).median().cast(pl.Int64))
+    lasts = pl.col("end_ns") - pl.col("start_ns")
+    periods = steps.group_by("job").agg(period_ns=lasts.median().cast(pl.Int64))
     return (
         windows.select("window_start_ns", "window_end_ns")
         .join_where(
-            steps.select("job", "start_ns", "end_ns"),
-            pl.col("start_ns") < pl.col("window_end_ns"),
+            steps.select("job", "end_ns", backward_ns=pl.col("start_ns") + (FORWARD * lasts).cast(pl.Int64)),
+            pl.col("backward_ns") < pl.col("window_end_ns"),
             pl.col("end_ns") > pl.col("window_start_ns"),
         )
         .select("window_start_ns", "window_end_ns", "job")

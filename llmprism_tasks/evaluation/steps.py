@@ -33,7 +33,12 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
     or after all windows, but for the offset, is in no truth.
     """
     asked = truth["truth_steps"].join(jobs.select("job").unique(), on="job", how="semi")
-    true = _within(asked, found["windows"]).select("job", "step", true_ns="end_ns").sort("true_ns", "job")
+    began = pl.max_horizontal(pl.col("end_ns").shift().over("job", order_by="end_ns"), "start_ns")
+    true = (
+        _within(asked.with_columns(began_ns=pl.when("optimized").then(began)), found["windows"])
+        .select("job", "step", "began_ns", true_ns="end_ns")
+        .sort("true_ns", "job")
+    )
     ends = _ends(found, jobs, owned)
     offsets = _nearest(true, ends.rename({"found_ns": "near_ns"}), "true_ns", "near_ns")
     offset = offsets.group_by("job").agg(offset_ns=(pl.col("near_ns") - pl.col("true_ns")).median().cast(pl.Int64))
@@ -46,21 +51,22 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
         .with_columns(apart=apart)
         .sort("job", "step", "apart", "found_ns")
     )
-    near = pl.col("period_ns").is_null() | (pl.col("apart") <= NEAR * pl.col("period_ns"))
+    inside = pl.col("shifted_ns").is_between("began_ns", "true_ns").fill_null(value=False)
+    near = pl.col("period_ns").is_null() | (pl.col("apart") <= NEAR * pl.col("period_ns")) | inside
     own = near & pl.struct("job", "step").is_first_distinct()
     first = ~pl.col("own") & (pl.col("job") == pl.col("job").min().over(END)) & ~pl.col("own").any().over(END)
-    inside = pl.col("shifted_ns").is_between(
+    seen = pl.col("shifted_ns").is_between(
         found["windows"]["window_start_ns"].min(), found["windows"]["window_end_ns"].max()
     )
     belongs = (
         candidates.with_columns(own=own)
-        .filter(pl.col("own") | (first & inside))
+        .filter(pl.col("own") | (first & seen))
         .select("job", "found_ns", step=pl.when("own").then("step"))
     )
     nobodys = shifted.filter(pl.col("shifted_ns").is_null()).select(
         "job", "found_ns", step=pl.lit(None, true.schema["step"])
     )
-    everything = true.join(belongs, on=["job", "step"], how="full", coalesce=True)
+    everything = true.drop("began_ns").join(belongs, on=["job", "step"], how="full", coalesce=True)
     return pl.concat([everything, nobodys], how="diagonal").sort("job", "true_ns", "found_ns")
 
 

@@ -26,15 +26,16 @@ def normal(truth: Tables) -> dict[str, pl.DataFrame]:
     Returns
     -------
     `truth_jobs` with `kind` and `visible` (real runs: training, all visible); `truth_steps` that end with the gradient
-    synchronisation (`grad_end_ns`) where that is told, since no flow shows when an optimizer has done with its numbers;
+    synchronisation (`grad_end_ns`) where that is told, since no flow shows when an optimizer has done with its numbers,
+    and `optimized` where it is not;
     `truth_pairs`; `truth_faults` with `accept` (unless told: the subject itself, and a NIC's host); `truth_ranks`;
     and `layouts`, which are counted from the ranks' places unless told, with `sharded` as a truth value
     """
     members, steps = truth["truth_jobs"], truth["truth_steps"]
     defaults = {"kind": pl.lit("training"), "visible": pl.lit(value=True)}
     members = members.with_columns(**{name: one for name, one in defaults.items() if name not in members.columns})
-    if "grad_end_ns" in steps.columns:
-        steps = steps.with_columns(end_ns=pl.coalesce("grad_end_ns", "end_ns"))
+    reduced = pl.col("grad_end_ns") if "grad_end_ns" in steps.columns else pl.lit(None, pl.Int64)
+    steps = steps.with_columns(end_ns=pl.coalesce(reduced, "end_ns"), optimized=reduced.is_null())
     ranks = truth.get("truth_ranks", pl.DataFrame(schema=RANK))
     return {
         "truth_jobs": members,

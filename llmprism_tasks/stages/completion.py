@@ -1,10 +1,10 @@
 """Which steps are over, and in which window each of them ended.
 
 A step belongs to the window in which it ends, but a window's run does not see what comes after it. A burst that is
-under way at a window's edge is left to the next window; it is over when its bytes are complete, or when it lasts
-longer than usual without them. The next window applies the same rule to what was visible at the edge, so both agree on
-every step without knowing of each other. A member whose part was over when too little of the job's step was there to
-be one has its step in the next window, with the rest of the job.
+under way at a window's edge is left to the next window; it is over when its bytes are complete, or when it has lasted
+as long as usual without some of them, or longer without most. The next window applies the same rule to what was visible
+at the edge, so both agree on every step without knowing of each other. A member whose part was over when too little of
+the job's step was there to be one has its step in the next window, with the rest of the job.
 """
 
 from __future__ import annotations
@@ -170,6 +170,9 @@ def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _over(end: str, bytes_: str, edge_ns: int, settings: Settings) -> pl.Expr:
-    whole = pl.col(bytes_) >= settings.rhythm.least_whole * pl.col("typical_bytes")
-    overdue = pl.lit(edge_ns) - pl.col("first_ns") > settings.timeline.overdue * pl.col("typical_ns")
-    return (pl.col(end) < edge_ns) & (whole | overdue)
+    """Tell which steps are over at an edge: what lacks a few bytes has lost them only if it lasted as long as usual."""
+    share, lasted = pl.col(bytes_) / pl.col("typical_bytes"), pl.lit(edge_ns) - pl.col("first_ns")
+    complete = share >= 1 - settings.rhythm.same_size
+    whole = (share >= settings.rhythm.least_whole) & (lasted >= pl.col("typical_ns"))
+    overdue = lasted > settings.timeline.overdue * pl.col("typical_ns")
+    return (pl.col(end) < edge_ns) & (complete | whole | overdue)

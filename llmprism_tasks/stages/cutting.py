@@ -12,7 +12,7 @@ from llmprism_tasks.methods import bursts, totals
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import transfers
-from llmprism_tasks.stages.streams import TURNS, WHOLE, turning
+from llmprism_tasks.stages.streams import PORTIONS, TURNS, WHOLE, in_portions, turning
 from llmprism_tasks.stages.transfers import Transfers
 
 STEPPING = ["pair", "size_class", "group", "threshold_ns", "group_period_ns", "clarity"]
@@ -43,12 +43,13 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) ->
     Parameters
     ----------
     flows : bulk flows as `traffic.in_order` returns; those of other streams are left out
-    streams : STEPPING, a row each; those of turning pairs are cut at their turns, all others at gaps above their
-        `threshold_ns`
+    streams : STEPPING, a row each; those of turning pairs are cut at their turns, those of pairs that are quiet after
+        the same bytes there, all others at gaps above their `threshold_ns`
     """
     size_class = streams["size_class"].to_numpy()
     parts = [_cut(flows, streams, np.flatnonzero(size_class == WHOLE), _of_pairs, settings)]
-    for chosen, numbered in ((size_class >= 0, _of_sizes), (size_class == TURNS, _of_turns)):
+    others = ((size_class >= 0, _of_sizes), (size_class == TURNS, _of_turns), (size_class <= PORTIONS, _of_portions))
+    for chosen, numbered in others:
         if chosen.any():
             parts.append(_cut(flows, streams, np.flatnonzero(chosen), numbered, settings))
     before = np.cumsum([0, *(part.table.height for part in parts)])
@@ -102,6 +103,12 @@ def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     whole = transfers.of_pairs(flows, TURNS)
     taken = whole.of(np.searchsorted(whole.pair, streams["pair"].to_numpy()))
     return taken, of_flow[taken.rows]
+
+
+def _of_portions(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> tuple[Transfers, Integers]:
+    """Return the transfers of pairs that are quiet after the same bytes, and the burst of each."""
+    taken, _, numbers = in_portions(flows, streams, settings)
+    return taken, numbers
 
 
 def _at_gaps(taken: Transfers, streams: pl.DataFrame) -> Integers:

@@ -15,6 +15,9 @@ a fifth of it, the forward pass ends a third of it from either end."""
 BRIEF = 0.05
 """Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
 
+DIGITS = 9
+"""Digits of a sum of ratios that do not depend on their order."""
+
 
 def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
@@ -27,18 +30,17 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
     Parameters
     ----------
-    table : a row per burst: `stream` (a number in the order of addresses and sizes), `group`, `size_class`,
+    table : a row per burst: `stream` (a number in the order of addresses and sizes), `pair`, `group`, `size_class`,
         `period_ns`, `threshold_ns`, `clarity` of it, `start_ns`, `end_ns`, `bytes`, `window_start_ns`
     """
-    leading = table.join(_leaders(table, settings), on="stream", how="semi").select(
-        "group", "end_ns", leader_ns="end_ns"
-    )
+    ranked = _ranked(table, settings)
+    first = ranked.group_by("group", maintain_order=True).first()
+    delayed = _with_delays(table, first)
+    leaders = _supported(delayed, ranked, settings)
+    if not leaders.equals(first):
+        delayed = _with_delays(table, leaders)
     delayed = (
-        table.sort("end_ns")
-        .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
-        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
-        .with_columns(typical=_typical_phase().over("stream"))
-        .filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+        delayed.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
         .pipe(_in_one_turn)
         .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("period_ns"))
         .sort("group", "moment", "stream")
@@ -48,13 +50,24 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
 
 def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Join beats that are parts of one step, drop those that are none, and number the rest."""
+    """Join beats that are parts of one step, drop those that are none, and number the rest.
+
+    A beat has the share of a step that its bytes are of a typical one's, or that its streams have on average of what is
+    typical of each: where the collector splits records, sizes that most steps have are not there in some.
+    """
+    streams = table.group_by("group", "stream", "beat").agg(
+        pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min()
+    )
+    typical, of_group = pl.col("bytes").median().over("stream"), pl.col("stream").n_unique().over("group")
     beats = (
-        table.group_by("group", "beat")
-        .agg(pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
+        streams.with_columns(carried=(pl.col("bytes") / typical).clip(upper_bound=1) / of_group)
+        .group_by("group", "beat")
+        .agg(pl.col("bytes", "carried").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
         .sort("group", "beat")
         .with_columns(
-            share=pl.col("bytes") / pl.col("bytes").median().over("group"),
+            share=pl.max_horizontal(
+                pl.col("bytes") / pl.col("bytes").median().over("group"), pl.col("carried").round(DIGITS)
+            ),
             quiet_ns=pl.col("threshold_ns").min().over("group"),
             since_ns=pl.col("window_start_ns").min().over("group"),
         )
@@ -79,14 +92,60 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     return whole.select("group", "beat", "step")
 
 
-def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Choose the stream of each group by which the others are lined up.
+def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:
+    """Add to bursts what is `typical` of their stream: by how much of a period it ends after its group's leader."""
+    leading = table.join(leaders, on="stream", how="semi").select("group", "end_ns", leader_ns="end_ns")
+    return (
+        table.sort("end_ns")
+        .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
+        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
+        .with_columns(typical=_typical_phase().over("stream"))
+    )
 
-    It is the one that shows most steps; among parts, of those that show about as many the briefest: what comes once a
-    step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that carries
-    most is there in every window, and always leads to the same place in the step.
+
+def _supported(delayed: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the first stream of each group that may lead; among brief parts, of those that about the most pairs have.
+
+    They all have what comes once a step, at about the same time of it; of the buckets before it, the collector's pieces
+    hide one size here and another one there.
+
+    Parameters
+    ----------
+    delayed : as `_with_delays` returns, by any leaders
+    ranked : as `_ranked` returns
     """
-    part, most = pl.col("size_class") >= 0, pl.col("shown").max().over("group", "part")
+    first = ranked.group_by("group", maintain_order=True).first()
+    slots = round(1 / BRIEF)
+    at = delayed.select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64)).unique()
+    marks = ranked.filter("part", "brief", pl.col("shown") > 0).join(at, on="stream", maintain_order="left")
+    if marks.is_empty():
+        return first
+    near = [marks.with_columns((pl.col("slot") + shift) % slots) for shift in (-1, 0, 1)]
+    support = pl.concat(near).group_by("group", "slot").agg(pairs=pl.col("pair").n_unique())
+    leading = (
+        marks.with_columns(pl.col("slot") % slots)
+        .join(support, on=["group", "slot"], maintain_order="left")
+        .filter(pl.col("pairs") >= settings.period_support * pl.col("pairs").max().over("group"))
+        .join(first.filter("brief"), on="group", how="semi")
+    )
+    brief = leading.select(ranked.columns).group_by("group", maintain_order=True).first()
+    return pl.concat([brief, first.join(brief, on="group", how="anti")]).sort("group")
+
+
+def _ranked(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Order the streams of each group by how well the others are lined up by them.
+
+    The first is the one that shows most steps; among parts, of those that show about as many the briefest: what comes
+    once a step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that
+    carries most is there in every window, and always leads to the same place in the step.
+
+    Returns
+    -------
+    sorted: `group`, `stream`, `part`, `shown` (about as many as any; of whole pairs, how many) and `brief`
+    """
+    part = pl.col("size_class") >= 0
+    periods = (pl.col("last_ns").max() - pl.col("first_ns").min()).over("group") / pl.col("period_ns")
+    most = pl.min_horizontal(pl.col("shown").max().over("group", "part"), periods + CUT_OFF)
     brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
     chosen = (
         table.group_by("stream")
@@ -94,6 +153,8 @@ def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
             pl.col("group", "size_class", "clarity", "period_ns").first(),
             pl.col("bytes").median(),
             shown=pl.len(),
+            first_ns=pl.col("end_ns").min(),
+            last_ns=pl.col("end_ns").max(),
             lasts=(pl.col("end_ns") - pl.col("start_ns")).median(),
         )
         .with_columns(part=part)
@@ -106,7 +167,7 @@ def _leaders(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     )
     order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", "stream"]
     falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
-    return chosen.sort(order, descending=falling).group_by("group", maintain_order=True).first().select("stream")
+    return chosen.sort(order, descending=falling).select("group", "stream", "part", "shown", "brief")
 
 
 def _typical_phase() -> pl.Expr:

@@ -120,13 +120,23 @@ def pair_kinds(
     periods = division.periods
     flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
     pairs = with_back(traffic.pairs_of(flows, PAIR))
-    judged = signatures.votes(stream_steps(flows, pairs, periods, settings), settings)
+    steps = stream_steps(flows, pairs, periods, settings)
+    judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
     stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
     return _jointly(
         judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
     )
+
+
+def _with_beginnings(
+    judged: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add to votes when pairs begin, in jobs of which some fill the step: `begins`."""
+    jobs = pairs.join(judged.filter(pl.col("filling") >= signatures.MAJORITY), on="pair", how="semi")
+    asked = pairs.join(jobs, on="job_id", how="semi")
+    return judged.join(signatures.beginnings(steps, asked, settings), on="pair", how="left")
 
 
 def _with_relayed(
@@ -150,14 +160,18 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
     Traffic of recurring sizes that fills the step is a context-parallel ring where the job's gradients go elsewhere,
     and the gradients of fully sharded data parallelism where they do not. Rings of the gradients move most, and what
-    joins two of them is something else.
+    joins two of them is something else. Pairs of experts are gradients' as well where about all NICs that exchange
+    tokens reduce something: what a few seem to reduce repeats by chance.
     """
+    expert, reduces = pl.col("expert") >= signatures.MAJORITY, pl.col("reduces") & pl.col("periodic")
+    nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
+    judged = judged.with_columns(reduces=reduces & (nics[0] >= layout.AGREEMENT * nics[1]))
     judged = judged.with_columns(
         kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
         .then(pl.lit("other"))
         .when(pl.col("pipeline") >= signatures.MAJORITY)
         .then(pl.lit("pp"))
-        .when(pl.col("expert") >= signatures.MAJORITY)
+        .when(expert & ~pl.col("reduces"))
         .then(pl.lit("ep"))
         .when(pl.col("filling") >= signatures.MAJORITY)
         .then(pl.lit("filling"))
@@ -169,9 +183,8 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
-    return _judged(
-        layout.gradients_apart(throughout.told(judged, settings.rhythm.same_size), settings.parallelism.ring_share)
-    )
+    told = throughout.told(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
+    return _judged(layout.gradients_apart(told, settings.parallelism.ring_share))
 
 
 def _judged(pairs: pl.DataFrame) -> pl.DataFrame:

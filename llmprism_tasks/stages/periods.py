@@ -8,7 +8,7 @@ import polars as pl
 from llmprism_tasks.methods.steadiness import FEW
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.streams import PAIR, TURNS, WHOLE
+from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 CUT_OFF = 1
@@ -79,7 +79,8 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
 
     Of a pair that has it as a whole its parts are left out, unless they alone are quiet for most of the period: they
-    are its gradients, and other traffic fills the step.
+    are its gradients, and other traffic fills the step. Where the pair is quiet after the same bytes every time, that
+    is where steps meet, however short it is.
     """
     fits = same_period("period_ns", "group_period_ns", settings) | same_period(
         "mean_period_ns", "group_period_ns", settings
@@ -88,7 +89,8 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     part = pl.col("size_class") >= 0
     # Records of one size that the collector merged or split in some steps are not there in all of them.
     complete = ~part | (pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR))
-    compact = pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns")
+    portions = pl.col("size_class") <= PORTIONS
+    compact = portions | (pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns"))
     return (
         kept.with_columns(compact=compact & complete)
         .filter(pl.col("compact") | ~pl.col("compact").any().over(PAIR))
@@ -143,8 +145,9 @@ def _explained(
     """Return for each group the share of bytes that its period explains: `group`, `explained`.
 
     It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
-    whose bytes never repeat): if it was seen often, for among many pairs that send at random some always seem to have
-    one, and so often as those two or three times all send.
+    whose bytes never repeat; blocks of context beside gradients, of which one bucket repeats): if it was seen often,
+    for among many pairs that send at random some always seem to have one, and so often as those two or three times all
+    send.
     """
     around, size_class = periods.select("group", around=pl.col("period_ns")), pl.col("size_class")
     pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
@@ -154,12 +157,13 @@ def _explained(
         .group_by(PAIR)
         .agg(
             repeating=pl.max_horizontal(
-                _bytes_of(WHOLE), _bytes_of(TURNS), pl.col("bytes").filter(size_class >= 0).sum()
+                pl.col("bytes").filter(size_class < 0).max(), pl.col("bytes").filter(size_class >= 0).sum()
             )
         )
     )
     often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
-    rest = pairs.join(repeats, on=PAIR, how="anti").join(often, on="group", how="semi")
+    known = pairs.join(repeats, on=PAIR, how="left").with_columns(pl.col("repeating").fill_null(0))
+    rest = known.filter(pl.col("repeating") < pl.col("bytes")).join(often, on="group", how="semi")
     sent = traffic.of_pairs(
         traffic.in_order(flows).select("pair", "flow_start_ns"), rest.select("pair", "first_ns", "around")
     )
@@ -172,15 +176,10 @@ def _explained(
     steady = (
         rest.join(counts, on="pair")
         .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
-        .select(*PAIR, repeating="bytes")
+        .select(*PAIR, steady="bytes")
     )
-    known = pl.concat([repeats, steady])
     return (
-        pairs.join(known, on=PAIR, how="left")
+        known.join(steady, on=PAIR, how="left")
         .group_by("group")
-        .agg(explained=pl.col("repeating").sum() / pl.col("bytes").sum())
+        .agg(explained=pl.coalesce("steady", "repeating").sum() / pl.col("bytes").sum())
     )
-
-
-def _bytes_of(size_class: int) -> pl.Expr:
-    return pl.col("bytes").filter(pl.col("size_class") == size_class).sum()

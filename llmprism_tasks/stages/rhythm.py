@@ -17,7 +17,7 @@ from llmprism_tasks.stages.cutting import STEPPING, cut
 from llmprism_tasks.stages.first_burst import first_bursts
 from llmprism_tasks.stages.lining_up import line_up, whole_steps
 from llmprism_tasks.stages.periods import ends_of, group_periods, in_period, same_period
-from llmprism_tasks.stages.streams import PAIR, TURNS, WHOLE, answered, stream_rhythms
+from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
 
 
 def of_jobs(
@@ -106,7 +106,7 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
         taken.table.with_row_index("burst").join(
             streams.select(
                 pl.col("stream").cast(pl.Int64),
-                *("group", "size_class", "threshold_ns", "clarity"),
+                *("pair", "group", "size_class", "threshold_ns", "clarity"),
                 period_ns="group_period_ns",
             ),
             on="stream",
@@ -174,7 +174,8 @@ def _named_streams(found: pl.DataFrame, stepping: pl.DataFrame, pairs: pl.DataFr
     fitting = stepping.join(pairs, on=PAIR, how="semi")
     # No gap is typical of a group whose pairs are cut at their turns: what does not turn cannot be cut.
     typical = (
-        fitting.group_by("group")
+        fitting.filter(pl.col("size_class") > PORTIONS)
+        .group_by("group")
         .agg(
             pl.col("threshold_ns").median(),
             pl.col("group_period_ns").first(),

@@ -33,12 +33,14 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
     where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
-    (ratio of the job's steps); `steady` (whether it, or one of its sizes, comes alike in about all of several steps)
+    (ratio of the job's steps); `steady` (whether it, or one of its sizes, comes alike in about all of several steps);
+    `reduces` (whether one of its sizes does so in one burst, and carries much)
     """
     whole = pl.col("size_class") == streams.WHOLE
     piped = _piped(steps, settings)
     fills = pl.col("spread") >= settings.parallelism.filling_spread
     goes_on = ~whole & fills & pl.col("pipeline").is_null()
+    at_once = pl.col("spread") <= settings.parallelism.pipeline_spread
     expert = (
         whole
         & pl.col("pipeline").is_null()
@@ -90,12 +92,16 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         )
         .join(sure, on="pair", how="left")
         .with_columns(
-            pl.col("pipeline").fill_null(0.0), steady=pl.col("pair").is_in(_steady(steps, settings).implode())
+            pl.col("pipeline").fill_null(0.0),
+            steady=pl.col("pair").is_in(_steady(steps, settings.rhythm.least_share, settings).implode()),
+            reduces=pl.col("pair").is_in(
+                _steady(steps.filter(~whole, at_once), settings.parallelism.gradient_share, settings).implode()
+            ),
         )
     )
 
 
-def _steady(steps: pl.DataFrame, settings: Settings) -> pl.Series:
+def _steady(steps: pl.DataFrame, least_share: float, settings: Settings) -> pl.Series:
     """Return the pairs of which a stream comes in about all of several steps, in as many bytes in most of them.
 
     What comes as often by chance comes in differing numbers. Of what is lost, other sizes tell.
@@ -108,9 +114,35 @@ def _steady(steps: pl.DataFrame, settings: Settings) -> pl.Series:
             "alike",
             pl.col("steps") >= settings.recognition.regular_bursts,
             pl.col("steps") >= settings.parallelism.steady_presence * pl.col("job_steps"),
-            pl.col("share") >= settings.rhythm.least_share,
+            pl.col("share") >= least_share,
         )["pair"]
         .unique()
+    )
+
+
+def beginnings(steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Say how long each pair waits in a step after its sender has begun to send what goes on throughout.
+
+    Parameters
+    ----------
+    steps : as `stream_steps` returns
+    pairs : `pair`, `job_id`, `src_addr`
+
+    Returns
+    -------
+    `pair`, `begins` (ratio of a step, typically; NULL where the sender sends nothing from a step's beginning to its
+    end)
+    """
+    throughout = pl.col("spread").median().over("pair") >= settings.parallelism.sharded_spread
+    began = pl.col("first_ns").filter("throughout").min().over("job_id", "src_addr", "step")
+    since = pl.col("first_ns") - began
+    return (
+        steps.filter(pl.col("size_class") == streams.WHOLE)
+        .join(pairs.select("pair", "job_id", "src_addr"), on="pair")
+        .with_columns(throughout=throughout)
+        .with_columns(since=since / pl.col("period_ns"))
+        .group_by("pair")
+        .agg(begins=pl.col("since").median())
     )
 
 

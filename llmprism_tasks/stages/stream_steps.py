@@ -38,8 +38,8 @@ class Streams(NamedTuple):
     starts : ns, shape (records,)
     offsets : shape (steps + 1,): where the records of a stream's step begin
     stream_offsets : shape (streams + 1,): where the steps of a stream begin
-    steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `span_ns`,
-        `fresh`
+    steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `first_ns`,
+        `span_ns`, `fresh`
     streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `size`, `total` (bytes), `fresh`
     """
 
@@ -62,12 +62,13 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     Returns
     -------
     a row per pair and step (`size_class` -1), and one per size that recurs in most of the pair's steps: `pair`, `back`,
-    `size_class`, `step`, `records`, `stream_bytes`, `size` (median, bytes), `spread` (from first to last start, a ratio
-    of the period), `fresh` (ratio of records whose size is not met in most other steps), `distinct` (sizes), `share`
-    (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and `first_missed`, `last_missed`: by how much
-    the step's first and last record miss those that come back, a ratio of the period (NULL where nothing alike does),
-    `first_around`, `last_around`: the same, with what is counted to the step before or after, and `first_mutual`,
-    `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
+    `size_class`, `step`, `records`, `stream_bytes`, `size` (median, bytes), `first_ns` (first start), `spread` (from
+    there to the last start, a ratio of the period), `fresh` (ratio of records whose size is not met in most other
+    steps), `distinct` (sizes), `share` (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and
+    `first_missed`, `last_missed`: by how much the step's first and last record miss those that come back, a ratio of
+    the period (NULL where nothing alike does), `first_around`, `last_around`: the same, with what is counted to the
+    step before or after, and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is
+    nearest to it
     """
     records, by_class = _records(flows, settings.rhythm.same_size)
     whole = _streams(records._replace(size_class=np.broadcast_to(np.int64(WHOLE), records.step.shape)))
@@ -119,6 +120,7 @@ def _streams(records: Records) -> Streams:
             "records": np.diff(offsets),
             "stream_bytes": segments.sums(records.bytes_, offsets),
             "size": segments.medians(records.bytes_, offsets),
+            "first_ns": records.start[first],
             "span_ns": records.start[last] - records.start[first],
             "fresh": segments.sums(records.fresh, offsets) / np.diff(offsets),
         }

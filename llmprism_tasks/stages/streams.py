@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import bursts, series, turns
+from llmprism_tasks.methods import bursts, portions, series, turns
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.steadiness import Rhythms
 from llmprism_tasks.settings import RhythmSettings
@@ -20,6 +20,10 @@ STREAM = [*PAIR, "size_class"]
 WHOLE = -1
 TURNS = -2
 """Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
+
+PORTIONS = -3
+"""Stands for the size of a pair whose bursts are cut where it is quiet after the same bytes, counted from its size 0.
+From its size k: PORTIONS - k."""
 
 RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
@@ -37,9 +41,10 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
 
     Returns
     -------
-    a row per pair (`size_class` -1), one per size that recurs, and one per pair that turns (-2): `src_addr`,
-    `dst_addr`, `size_class`, `flows`, `bytes`, `first_ns`, `last_ns` (first and last flow's start), `threshold_ns` (a
-    longer gap ends a burst), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL without a period),
+    a row per pair (`size_class` -1), one per size that recurs, one per pair that turns (-2) and one per pair that is
+    quiet after the same bytes (-3 and below): `src_addr`, `dst_addr`, `size_class`, `flows`, `bytes`, `first_ns`,
+    `last_ns` (first and last flow's start), `threshold_ns` (a longer gap ends a burst; for the last, one of the size
+    that it is counted from), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL without a period),
     `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, and of the pair `common_size` (bytes)
     and `common_share` (ratio of bytes): of the size that carries most; and `pair`, its number among these flows
     """
@@ -51,7 +56,10 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     at = np.searchsorted(whole.pair, parts["pair"].to_numpy())
     turned = _turned(flows, known, settings)
     # Of uneven micro-batches some happen to have one size, which recurs as chance will have it.
-    return pl.concat([known, parts.with_columns(common[at]).join(turned, on="pair", how="anti"), turned])
+    parts = parts.with_columns(common[at]).join(turned, on="pair", how="anti")
+    return pl.concat(
+        [known, parts, turned, _portioned(flows, known.join(turned, on="pair", how="anti"), parts, settings)]
+    )
 
 
 def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -91,6 +99,62 @@ def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> 
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,
         few_ratio=settings.few_quiet_ratio,
+    )
+
+
+def in_portions(
+    flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
+) -> tuple[Transfers, Rhythms, Integers]:
+    """Cut pairs where they are quiet after the same bytes: their transfers, their rhythms, the burst of each.
+
+    Parameters
+    ----------
+    flows : as `traffic.in_order` returns
+    streams : `pair`, `size_class` (PORTIONS and below), `threshold_ns`
+    """
+    whole, sizes = transfers.of_pairs(flows, PORTIONS), transfers.of_sizes(flows, settings.same_size)
+    pair = streams["pair"].to_numpy()
+    taken = whole.of(np.searchsorted(whole.pair, pair))
+    counted = sizes.of(np.searchsorted(sizes.pair, pair) + PORTIONS - streams["size_class"].to_numpy())
+    numbers = bursts.burst_numbers(*counted[1:5], streams["threshold_ns"].to_numpy())
+    begins = np.append(True, numbers[1:] != numbers[:-1])
+    begins[counted.offsets[:-1]] = True
+    first = taken.offsets[:-1]
+    marked = np.zeros(taken.rows.size, np.int64)
+    marked[(counted.rows + np.repeat(first - taken.rows[first], np.diff(counted.offsets)))[begins]] = 1
+    return taken, *portions.quiet_places(
+        *(taken.starts, taken.ends, taken.sizes, marked, taken.offsets),
+        same_size=settings.same_size,
+        byte_tolerance=settings.byte_tolerance,
+        pace_tolerance=settings.pace_tolerance,
+        few_ratio=settings.few_quiet_ratio,
+    )
+
+
+def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rows of pairs again that have no rhythm as a whole, but are quiet after the same bytes.
+
+    These are counted from the sizes with the longest period: from the one that most steps agree with.
+    """
+    longest = pl.col("period_ns").max().over("pair")
+    counted = parts.filter(pl.col("period_ns") * (1 + settings.same_period) >= longest).select(
+        "pair", "threshold_ns", size_class=PORTIONS - pl.col("size_class")
+    )
+    silent = (
+        known.filter(pl.col("period_ns").is_null())
+        .drop("size_class", "threshold_ns")
+        .join(counted, on="pair", maintain_order="left_right")
+    )
+    if silent.is_empty():
+        return known.clear()
+    _, found, _ = in_portions(flows, silent, settings)
+    rhythms = _columns(found._replace(threshold=silent["threshold_ns"].to_numpy()))
+    return (
+        silent.with_columns(**rhythms)
+        .drop_nulls("period_ns")
+        .sort("pair", "clarity", "bursts", "size_class", descending=[False, True, True, True])
+        .unique("pair", keep="first", maintain_order=True)
+        .select(known.columns)
     )
 
 

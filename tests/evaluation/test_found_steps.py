@@ -50,6 +50,20 @@ def test_steps_are_counted(ends: list[int], expected: tuple[int, int, int]) -> N
     assert counts(matched(ends)) == expected
 
 
+@pytest.mark.parametrize(("reduced", "expected"), [(False, (18, 18, 0)), (True, (18, 17, 1))])
+def test_gradients_may_be_reduced_at_any_time_since_the_step_before(
+    reduced: bool, expected: tuple[int, int, int]
+) -> None:
+    """Unless the truth tells when they were: then an end that early is none."""
+    truth = run.truth()["truth_steps"]
+    told = run.normal_truth(truth_steps=truth.with_columns(grad_end_ns="end_ns") if reduced else truth)
+    early = [*A[:9], A[9] - 40, *A[10:]]
+    rows = [(end // 1000 * 1000, "x", None, end) for end in early]
+    tables = run.found(steps=pl.DataFrame(rows, schema=run.found()["steps"].schema, orient="row"))
+    found = steps.matched_steps(tables, told, jobs.job_scores(tables, told), jobs.owners(tables, told))
+    assert counts(found.filter((pl.col("job") == "a") | pl.col("job").is_null())) == expected
+
+
 def test_a_late_end_makes_one_step_longer_and_the_next_shorter() -> None:
     rows = matched([*A[:9], A[9] + 10, *A[10:]])
     durations, ends = (

@@ -8,7 +8,7 @@ import known_runs as run
 import polars as pl
 import pytest
 
-from llmprism_tasks.evaluation import jobs
+from llmprism_tasks.evaluation import jobs, presence
 
 A, B = dict.fromkeys("1234", "x"), dict.fromkeys("56", "y")
 WITHOUT = {**B, "1": "x", "2": "x", "3": "x"}
@@ -34,6 +34,13 @@ def exact(found: run.Tables, truth: run.Tables) -> list[bool]:
 )
 def test_members_must_be_exactly_the_true_ones(second: dict[str, str], right: bool) -> None:
     assert exact(run.members({**A, **B}, second), run.normal_truth()) == [True, right]
+
+
+@pytest.mark.parametrize(("start", "asked"), [(969, [0, 1000]), (972, [1000])])
+def test_a_job_is_asked_for_once_its_first_step_is_past_the_forward_pass(start: int, asked: list[int]) -> None:
+    """Of a step of 90 that begins before a window's end at 1000."""
+    steps = run.frame([("a", start, start + 90), ("a", start + 90, start + 180)], "job", "start_ns", "end_ns")
+    assert presence.at_work(steps, run.WINDOWS)["window_start_ns"].to_list() == asked
 
 
 def ends(job: str, *times: int) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from scored_runs import Scored, scored_run
 
+from accuracy.floors import floor
 from llmprism_tasks.evaluation import together
 from llmprism_tasks.evaluation.headline import headline
 
@@ -29,6 +30,10 @@ P95_ERRORS = {"ddp4_healthy": 0.045}
 """Captures with a wider bound. True ends include the optimizer, which sends nothing: of steps of 0.8 s on busy cores
 it takes a share that varies. The end of the last all-reduce in the ranks' own log is already off by 3.8 % in the 95th
 percentile."""
+
+ABOVE_FLOOR = 1.25
+"""How many times the error of a reading that knows the truth (`accuracy.floors`) durations may err where that is more
+than the bound: a step cut at a wrong place errs several times as much."""
 
 WARM_UP = {"dp2pp4_healthy", SLOW}
 """Captures that begin with an all-reduce of gradients about 2 s before that of the first step: an iteration to warm
@@ -168,3 +173,16 @@ def test_a_rank_that_is_killed_and_replaced_is_named_in_a_window_that_holds(tmp_
     assert set(result.found["windows"]["status"]) == {"done"}
     (fault,) = result.scores.faults.rows(named=True)
     assert (fault["kind"], fault["named"]) == ("killed_rank", True)
+
+
+@pytest.mark.parametrize("capture", ["cp4_ring", "cp4_ring_same_way"])
+def test_steps_of_a_context_parallel_ring_end_with_their_gradients(scored: Scores, capture: str) -> None:
+    """Gaps between buckets vary as much as that between steps, and blocks go the same way as gradients."""
+    result = scored(capture, "flows_coarse")
+    figures, least = result.figures["all"], floor(REAL / capture, "flows_coarse.parquet")
+    assert figures["steps_found"] == figures["steps"] == result.truth["truth_steps"].height
+    assert figures["steps_extra"] == 0
+    assert min(result.figures["pairs"][kind]["recall"] for kind in result.figures["pairs"]) >= LEAST_KINDS
+    errors = figures["duration_error"]
+    assert errors["median"] <= max(MEDIAN_ERROR, ABOVE_FLOOR * (least["median"] or 0))
+    assert errors["p95"] <= max(P95_ERROR, ABOVE_FLOOR * (least["p95"] or 0))

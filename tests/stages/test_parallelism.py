@@ -254,6 +254,19 @@ def test_what_an_expert_is_can_be_set(name: str, value: float) -> None:
     assert kind(experts(12, 0.6), **{name: value}) == "other"
 
 
+@pytest.mark.parametrize(("reducing", "expected"), [(("ac", "ca", "bd", "db"), "dp"), (("ac", "ca", "bd"), "ep")])
+def test_experts_pairs_are_gradients_as_well_where_about_all_nics_reduce_some(
+    reducing: tuple[str, ...], expected: str
+) -> None:
+    """All of four NICs, or three; their layers' calls carry as much in each step."""
+    calls = [
+        (start, end, *link, size) for start, end, _, _, size in experts(12, 0.6) for link in ("ac", "ca", "bd", "db")
+    ]
+    sums = [row for src, dst in reducing for row in messages(src, dst, every(PERIOD, count=STEPS, start=700), 60 * MB)]
+    _, pairs = identified(calls, sums)
+    assert set(pairs["kind"]) == {expected}
+
+
 @pytest.mark.parametrize(("apart", "expected"), [(110, "other"), (140, "pp")])
 def test_a_pipeline_of_one_micro_batch_takes_turns(apart: float, expected: str) -> None:
     """One record each way per step; an eighth of the period lies between them, or they go together."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import rhythm
 from llmprism_tasks.stages.periods import group_periods, in_period
-from llmprism_tasks.stages.streams import TURNS, WHOLE, stream_rhythms
+from llmprism_tasks.stages.streams import PORTIONS, TURNS, WHOLE, stream_rhythms
 
 DEFAULT = settings().rhythm
 NICS = [f"n{i:02}" for i in range(20)]
@@ -106,16 +106,21 @@ def test_a_period_explains_most_bytes(share: float, found: float | None) -> None
     assert period_ms(ring("ab", every(1000, count=20)), chatter("c", "a", total=rest)) == found
 
 
+@pytest.mark.parametrize("expert", ["b", "c"])
 @pytest.mark.parametrize(("uneven", "found"), [(2, 1000.0), (4, None)])
-def test_experts_are_called_about_equally_often_in_each_period(uneven: int, found: float | None) -> None:
-    """Calls of random sizes, 10 + uneven in one step and 10 - uneven in the next, carry most bytes."""
+def test_experts_are_called_about_equally_often_in_each_period(expert: str, uneven: int, found: float | None) -> None:
+    """Calls of random sizes, 10 + uneven in one step and 10 - uneven in the next, carry most bytes.
+
+    They go to the NIC with which gradients are reduced as well, where only the gradients' one size has a rhythm, or to
+    another.
+    """
     draw = random.Random(2)
     calls = [
-        (1000 * step + 90 * i, 1000 * step + 90 * i + 1, "a", "c", draw.randint(MB, 100 * MB))
+        (1000 * step + 90 * i, 1000 * step + 90 * i + 1, "a", expert, draw.randint(MB, 100 * MB))
         for step in range(20)
         for i in [j * 10 / (10 + uneven * (-1) ** step) for j in range(10 + uneven * (-1) ** step)]
     ]
-    assert period_ms(ring("ab", every(1000, count=20)), calls) == found
+    assert period_ms(ring("ab", every(1000, count=20), parts=1), calls) == found
 
 
 def test_three_bursts_of_buckets_are_three_steps_and_not_fifteen() -> None:
@@ -191,7 +196,7 @@ def test_micro_batches_of_a_pipeline_do_not_hide_the_step() -> None:
     assert period_ms(rows, gradients) == 2000
 
 
-Stream = tuple[int, float, float, float]
+Stream = tuple[int, float | None, float | None, float | None]
 """A stream of one pair: size class, period, mean period and duration of its bursts in ms."""
 
 
@@ -201,7 +206,7 @@ def kept(*streams: Stream, group_period: float = 1000, bursts: int = 10) -> list
     columns = ["bursts", "size_class", "period_ns", "mean_period_ns", "duration_ns"]
     counts = [10] * (len(streams) - 1) + [bursts]
     rows = [
-        ("g", "a", "b", count, size_class, *(time * MS for time in times))
+        ("g", "a", "b", count, size_class, *(time and time * MS for time in times))
         for count, (size_class, *times) in zip(counts, streams, strict=True)
     ]
     rhythms = pl.DataFrame(rows, schema=["group", "src_addr", "dst_addr", *columns], orient="row")
@@ -245,6 +250,36 @@ def test_turns_stand_for_a_pair_that_has_no_rhythm_as_a_whole() -> None:
     turns, micro_batches = (TURNS, 1000, 1000, 900), (WHOLE, 30, 30, 1)
     assert kept(micro_batches, turns) == [TURNS]
     assert kept((WHOLE, 1000, 1000, 900), turns) == [WHOLE]
+
+
+def test_a_pair_that_is_quiet_after_the_same_bytes_needs_no_parts_however_short_it_is_quiet() -> None:
+    assert kept((WHOLE, None, None, None), (0, 1000, 1000, 100), (PORTIONS, 1000, 1000, 950)) == [PORTIONS]
+
+
+def on_busy_hosts(count: int, *, blocks: bool) -> list[Row]:
+    """Return steps of a second: five buckets of three sizes, 20 to 240 ms apart, that end after 900 ms.
+
+    Until the next step's it is quiet for 200 to 600 ms, or blocks of context fill the step but for 60 to 120 ms.
+    """
+    draw, rows = random.Random(7), list[Row]()
+    for begin in every(1000, count=count):
+        for src, dst in ("ab", "ba"):
+            at = begin + 900 - 10 * draw.random()
+            for size in (40, 30, 60, 30, 40):
+                rows.append((at - 20, at, src, dst, size * MB))
+                at -= draw.uniform(120, 180) if blocks else draw.uniform(40, 260)
+            if blocks:
+                rows += messages(src, dst, [begin + draw.uniform(-20, 20) + 35 * i for i in range(24)], 5 * MB)
+    return rows
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_steps_end_with_the_last_bucket_where_no_gap_tells_them(blocks: bool) -> None:
+    table = flows(on_busy_hosts(20, blocks=blocks))
+    found = stream_rhythms(table, DEFAULT)
+    assert found.filter(size_class=WHOLE)["period_ns"].null_count() == 2
+    assert found.filter(pl.col("size_class") <= PORTIONS)["pair"].to_list() == [0, 1]
+    assert ends_ms(steps(table)) == pytest.approx([1000 * i + 900 for i in range(20)], abs=11)
 
 
 def test_a_pair_is_looked_at_as_a_whole_and_by_each_size_that_recurs() -> None:

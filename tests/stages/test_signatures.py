@@ -230,6 +230,19 @@ def test_what_comes_alike_in_about_all_steps_is_steady(count: int, found: bool) 
     assert not vote(ring("ab", BEGINS[:3]), messages("a", "c", BEGINS[:3], MB))["steady"]
 
 
+@pytest.mark.parametrize(("lasts", "begins"), [(710, 0.3), (690, None)])
+def test_pairs_wait_after_what_their_sender_sends_throughout_the_step(lasts: int, begins: float | None) -> None:
+    """In most steps; once in a while it begins at once. What another NIC sends meanwhile says nothing."""
+    throughout = messages("a", "b", [begin + 100 + at for begin in BEGINS for at in (0, lasts)], MB)
+    late = messages("a", "c", [begin + 400 * (step % 4 > 0) for step, begin in enumerate(BEGINS)], MB)
+    other = messages("d", "a", [begin + 450 for begin in BEGINS], MB)
+    steps = in_steps(numbered(throughout, late, other)).select(pl.exclude("job_id", *streams.PAIR))
+    pairs = in_steps(numbered(throughout, late, other)).select("pair", "job_id", *streams.PAIR).unique()
+    found = signatures.beginnings(steps, pairs, settings()).join(pairs, on="pair")
+    waits = {src + dst: since for src, dst, since in found.select(*streams.PAIR, "begins").iter_rows()}
+    assert waits == {"ab": None if begins is None else 0, "ac": pytest.approx(begins), "da": None}
+
+
 def test_what_comes_by_chance_is_not_steady_however_often() -> None:
     draw = random.Random(5)
     at = sorted(draw.uniform(0, PERIOD * STEPS) for _ in range(4 * STEPS))
@@ -279,6 +292,20 @@ def test_experts_are_called_throughout_with_sizes_that_never_repeat(
     count: int, spread: float, fresh: int, found: float
 ) -> None:
     assert vote(routed(count, spread, fresh=fresh))["expert"] == found
+
+
+@pytest.mark.parametrize(
+    ("share", "apart", "missing", "found"),
+    [(0.21, 0, 0, True), (0.19, 0, 0, False), (0.5, 249, 0, True), (0.5, 251, 0, False), (0.5, 0, 3, False)],
+    ids=["enough bytes", "too few", "in a quarter of a step", "in more", "not in all steps"],
+)
+def test_experts_pairs_reduce_what_comes_at_once_in_all_steps(
+    share: float, apart: float, missing: int, found: bool
+) -> None:
+    """Calls of experts carry the rest of the pair's bytes, 60 MB in a step."""
+    size = round(60 * MB * share / (1 - share) / 2)
+    sums = [messages("a", "c", [begin + 700 + at for begin in BEGINS[missing:]], size) for at in (0, apart)]
+    assert vote(routed(12, 0.6, change=0.1), *sums)["reduces"] == found
 
 
 @pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("filling_spread", 0.7), ("expert_variation", 1)])

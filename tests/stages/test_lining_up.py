@@ -1,0 +1,95 @@
+"""What leads a group to where its steps meet, and which bursts that fall together are a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import polars as pl
+import pytest
+from handmade import MB, MS, settings
+
+from llmprism_tasks.stages.lining_up import line_up, whole_steps
+
+DEFAULT = settings().rhythm
+PERIOD = 1000
+STEPS = 10
+
+Burst = tuple[int, float, float, int]
+"""Pair, start and end in ms, bytes."""
+
+
+def lined_up(streams: Sequence[Iterable[Burst]], *, period: float = PERIOD) -> pl.DataFrame:
+    """Return the bursts of sizes of pairs, with the beats they make."""
+    rows = [
+        (number, pair, round(start * MS), round(end * MS), size)
+        for number, stream in enumerate(streams)
+        for pair, start, end, size in stream
+    ]
+    table = pl.DataFrame(rows, schema=["stream", "pair", "start_ns", "end_ns", "bytes"], orient="row").with_columns(
+        group=pl.lit("g"),
+        size_class=pl.lit(0),
+        period_ns=pl.lit(float(period * MS)),
+        threshold_ns=pl.lit(100.0 * MS),
+        clarity=pl.lit(9.0),
+        window_start_ns=pl.lit(-1000 * MS),
+    )
+    return line_up(table.with_row_index("burst"), DEFAULT)
+
+
+def once_a_step(pair: int, at: float, *, lasts: float = 1, size: int = MB, count: int = STEPS) -> list[Burst]:
+    return [(pair, PERIOD * step + at, PERIOD * step + at + lasts, size) for step in range(count)]
+
+
+def last_ends(table: pl.DataFrame) -> set[int]:
+    """Return when the last burst of each beat ends, in ms after a step's beginning."""
+    return set(table.group_by("beat").agg(pl.col("end_ns").max())["end_ns"] // MS % PERIOD)
+
+
+@pytest.mark.parametrize(("pairs", "end"), [(9, 601), (8, 903)])
+def test_what_about_the_most_pairs_have_marks_where_steps_meet(pairs: int, end: int) -> None:
+    """Ten gather at the end of a step; so many of them have a size before that is briefer, and whole in each step."""
+    gathers = [once_a_step(pair, 900, lasts=3) for pair in range(10)]
+    assert last_ends(lined_up([*gathers, *(once_a_step(pair, 600) for pair in range(pairs))])) == {end}
+
+
+def test_what_bursts_more_often_than_once_a_period_does_not_mark_where_steps_meet() -> None:
+    """Another size is there twice in half of the steps."""
+    often = [sorted([*once_a_step(pair, 500, lasts=3), *once_a_step(pair, 600, lasts=3)[::2]]) for pair in range(4)]
+    assert last_ends(lined_up([*often, *(once_a_step(pair, 900) for pair in range(4))])) == {901}
+
+
+def in_steps(sizes: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return how many beats each step has, of four sizes that carry 1, 1, 1 and 7 MB but for the steps given."""
+    streams = [
+        [
+            (pair, PERIOD * step + 900, PERIOD * step + 901, size)
+            for step in range(STEPS)
+            if (size := sizes.get(step, (MB, MB, MB, 7 * MB))[pair])
+        ]
+        for pair in range(4)
+    ]
+    table = lined_up(streams)
+    return whole_steps(table, DEFAULT).group_by("step", maintain_order=True).len()["len"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("few", "found"),
+    [
+        ((MB, MB, MB, MB), [1] * 10),
+        ((MB, MB, 0, MB), [1] * 4 + [2] + [1] * 4),
+        ((MB // 2, MB // 2, MB // 2, 7 * MB // 2), [1] * 4 + [2] + [1] * 4),
+    ],
+    ids=["one size has few bytes", "another one is missing, too", "all have half of their bytes"],
+)
+def test_two_beats_are_parts_of_a_step_if_their_streams_have_part_of_what_is_usual(
+    few: Sequence[int], found: list[int]
+) -> None:
+    assert in_steps({4: few, 5: few}) == found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "steps"), [((MB, MB, 0, 3 * MB), 10), ((MB, MB, 0, 2 * MB), 9)], ids=["three fifths", "less"]
+)
+def test_a_beat_of_too_few_streams_is_no_step(sizes: Sequence[int], steps: int) -> None:
+    """The last one: of four streams two are whole, one is missing, and one has three sevenths of its bytes, or two."""
+    assert len(in_steps({STEPS - 1: sizes})) == steps
