@@ -12,15 +12,12 @@ import polars as pl
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.frames import conform, schema
 from llmprism_tasks.tables import Table, table_named
+from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.statements import identifier, statement
 from llmprism_tasks.windows import Window
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
-ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
-FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets")
-"""How flows are stored, the path last; sql/statements/staged_flows.sql says the same."""
-
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
 
 
@@ -97,12 +94,6 @@ def _flows(
     return _typed(found.select(columns), table_named("flows"))
 
 
-def _in_order(flows: pl.DataFrame) -> pl.DataFrame:
-    """Sort rows of `flows` by whatever tells two of them apart, first by time."""
-    path = pl.col("switch_path").list.join("|")
-    return flows.sort(*FLOW_ORDER, path, nulls_last=False)
-
-
 def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
     return found.cast({name: kind for name, kind in schema(table.columns).items() if name in found.columns})
 
@@ -153,7 +144,7 @@ def replace(
     for table, arrived in incoming.items():
         _check(table, arrived, window)
     if "flows" in incoming:
-        incoming["flows"] = _in_order(incoming["flows"])
+        incoming["flows"] = flow_order.in_order(incoming["flows"])
     streams = streams or {}
     touched = tuple(dict.fromkeys((*frames, *streams, *clears)))
     if jobs is not None:
