@@ -118,7 +118,8 @@ def run_stage(
     warehouse = warehouse or _open(settings)
     began_ns = time.monotonic_ns()
     held = {} if held is None else held
-    held |= _read(warehouse, [table for table in stage.reads if table not in held], window, settings, jobs)
+    absent = [table for table in stage.reads if table not in held]
+    held |= _read(warehouse, absent, window, settings, jobs, stage.flow_columns)
     frames = {table: held[table] for table in stage.reads}
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
@@ -135,12 +136,13 @@ def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | 
     Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
     """
     warehouse = warehouse or _open(settings)
-    held: dict[str, pl.DataFrame] = {}
+    parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once)
+    every = dict.fromkeys(column for stage in STAGES for column in stage.flow_columns)
+    held = _read(warehouse, ["flows"], window, settings, None, list(every)) if parts <= 1 else {}
     for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
         stages = list(neighbours)
         batches: list[list[str] | None] = [None]
-        parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once) if per_job else 1
-        if parts > 1:
+        if per_job and parts > 1:
             held.clear()
             batches = [*_dealt(store.read(warehouse, "jobs", window), parts)]
         for jobs in batches:
@@ -317,13 +319,18 @@ def _open(settings: Settings) -> Warehouse:
 
 
 def _read(
-    warehouse: Warehouse, tables: Sequence[str], window: Window, settings: Settings, jobs: Sequence[str] | None
+    warehouse: Warehouse,
+    tables: Sequence[str],
+    window: Window,
+    settings: Settings,
+    jobs: Sequence[str] | None,
+    flow_columns: Sequence[str],
 ) -> dict[str, pl.DataFrame]:
     """Read a stage's tables as the plan promises them: flows with look-back, the topology whole."""
     lookback = window.lookback(settings.window.lookback_windows)
     spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
     topology = {"topology": read_topology(settings.places.topology)} if "topology" in tables else {}
-    return store.read_each(warehouse, spans, jobs=jobs) | topology
+    return store.read_each(warehouse, spans, jobs=jobs, columns={"flows": flow_columns}) | topology
 
 
 def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:

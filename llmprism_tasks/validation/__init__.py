@@ -24,8 +24,8 @@ import polars as pl
 from llmprism_tasks import resources
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.frames import conform, empty
+from llmprism_tasks.postponed import postpone
 from llmprism_tasks.tables import TABLES
-from llmprism_tasks.validation.postponed import postpone
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.windows import Window

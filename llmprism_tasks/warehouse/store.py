@@ -35,13 +35,25 @@ def read(
 
 
 def read_each(
-    warehouse: Warehouse, tables: Mapping[str, Window], *, jobs: Sequence[str] | None = None
+    warehouse: Warehouse,
+    tables: Mapping[str, Window],
+    *,
+    jobs: Sequence[str] | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Return the rows of several tables, each of its own span, as they are at one moment."""
+    """Return the rows of several tables, each of its own span, as they are at one moment.
+
+    Parameters
+    ----------
+    columns : of some of the tables, those to be read
+    """
     if not tables:
         return {}
+    some = columns or {}
     with warehouse.reading() as connection:
-        return {table: rows(connection, table, span, jobs=jobs) for table, span in tables.items()}
+        return {
+            table: rows(connection, table, span, jobs=jobs, columns=some.get(table)) for table, span in tables.items()
+        }
 
 
 def rows(
