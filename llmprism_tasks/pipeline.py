@@ -10,6 +10,7 @@ import importlib
 import itertools
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -246,8 +247,10 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ------
     ContractError : windows were stopped; the others are done
     """
+    warehouse = _ready(settings)
+    threading.Thread(target=_import_the_rest, args=(settings,)).start()
     windows = landing.land_all(
-        _ready(settings),
+        warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
@@ -270,6 +273,15 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
             todo=first.todo,
         )
     return windows
+
+
+def _import_the_rest(settings: Settings) -> None:
+    """Import what checks and stages are made of, which takes seconds, while DuckDB reads files and Python is idle."""
+    from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy
+
+    validation.prepare()
+    for stage in STAGES:
+        _function(stage, settings)
 
 
 def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:

@@ -61,6 +61,11 @@ def suite(table: str) -> dict[str, Any]:
     return loaded
 
 
+def prepare() -> None:
+    """Import what `validate` needs, before or while something else is done."""
+    _engine()
+
+
 def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:
     """Hold a window's rows of some tables against their suites, and record the results.
 
