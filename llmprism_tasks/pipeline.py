@@ -124,8 +124,9 @@ def run_stage(
     frames = {table: held[table] for table in stage.reads}
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
-    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs, stage=name, began_ns=began_ns)
-    held |= {table: conform(frame, table) for table, frame in written.items() if table in READ}
+    clears = tables_after(name)
+    store.replace(warehouse, window, written, clears=clears, jobs=jobs, ordered=True, stage=name, began_ns=began_ns)
+    held |= {table: conform(frame, table, ordered=True) for table, frame in written.items() if table in READ}
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows

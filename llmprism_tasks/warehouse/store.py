@@ -127,6 +127,7 @@ def replace(
     clears: Sequence[str] = (),
     jobs: Sequence[str] | None = None,
     unless_landed: bool = False,
+    ordered: bool = False,
     stage: str | None = None,
     began_ns: int = 0,
 ) -> bool:
@@ -142,6 +143,7 @@ def replace(
     stage, began_ns : the stage whose results these are, and when it began, as `time.monotonic_ns` has it; the window is
         recorded to be running, and the stage to have taken the time since
     unless_landed : do nothing when the warehouse has a row for the window in `windows` already
+    ordered : whether the rows of frames are in the order of their tables' keys already, as those of stages are
 
     Returns
     -------
@@ -152,7 +154,7 @@ def replace(
     ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
     WarehouseBusy : another process held the warehouse for longer than its patience
     """
-    incoming = {table: conform(rows, table) for table, rows in frames.items()}
+    incoming = {table: conform(rows, table, ordered=ordered) for table, rows in frames.items()}
     for table, arrived in incoming.items():
         _check(table, arrived, window)
     if "flows" in incoming:
