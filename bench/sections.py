@@ -82,7 +82,7 @@ def parts(results: Sequence[Result]) -> Iterator[str]:
         yield table((f"{gpus:,} GPUs", *mixes), rows)
     yield (
         "Wall / processor seconds, of them reading and writing tables, and the greatest memory while it ran. *Imports* "
-        "are those of the pipeline; a library that only one part needs is imported in it. *The rest* is the "
+        "are those of the pipeline; what the checks and the stages need is imported during landing. *The rest* is the "
         "interpreter's start and end, and what lies between the parts."
     )
 

@@ -10,6 +10,7 @@ import importlib
 import itertools
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -118,12 +119,14 @@ def run_stage(
     warehouse = warehouse or _open(settings)
     began_ns = time.monotonic_ns()
     held = {} if held is None else held
-    held |= _read(warehouse, [table for table in stage.reads if table not in held], window, settings, jobs)
+    absent = [table for table in stage.reads if table not in held]
+    held |= _read(warehouse, absent, window, settings, jobs, stage.flow_columns)
     frames = {table: held[table] for table in stage.reads}
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
-    store.replace(warehouse, window, written, clears=tables_after(name), jobs=jobs, stage=name, began_ns=began_ns)
-    held |= {table: conform(frame, table) for table, frame in written.items() if table in READ}
+    clears = tables_after(name)
+    store.replace(warehouse, window, written, clears=clears, jobs=jobs, ordered=True, stage=name, began_ns=began_ns)
+    held |= {table: conform(frame, table, ordered=True) for table, frame in written.items() if table in READ}
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows
@@ -135,12 +138,13 @@ def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | 
     Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
     """
     warehouse = warehouse or _open(settings)
-    held: dict[str, pl.DataFrame] = {}
+    parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once)
+    every = dict.fromkeys(column for stage in STAGES for column in stage.flow_columns)
+    held = _read(warehouse, ["flows"], window, settings, None, list(every)) if parts <= 1 else {}
     for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
         stages = list(neighbours)
         batches: list[list[str] | None] = [None]
-        parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once) if per_job else 1
-        if parts > 1:
+        if per_job and parts > 1:
             held.clear()
             batches = [*_dealt(store.read(warehouse, "jobs", window), parts)]
         for jobs in batches:
@@ -244,8 +248,10 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ------
     ContractError : windows were stopped; the others are done
     """
+    warehouse = _ready(settings)
+    threading.Thread(target=_import_the_rest, args=(settings,)).start()
     windows = landing.land_all(
-        _ready(settings),
+        warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
@@ -268,6 +274,15 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
             todo=first.todo,
         )
     return windows
+
+
+def _import_the_rest(settings: Settings) -> None:
+    """Import what checks and stages are made of, which takes seconds, while DuckDB reads files and Python is idle."""
+    from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy
+
+    validation.prepare()
+    for stage in STAGES:
+        _function(stage, settings)
 
 
 def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
@@ -317,13 +332,18 @@ def _open(settings: Settings) -> Warehouse:
 
 
 def _read(
-    warehouse: Warehouse, tables: Sequence[str], window: Window, settings: Settings, jobs: Sequence[str] | None
+    warehouse: Warehouse,
+    tables: Sequence[str],
+    window: Window,
+    settings: Settings,
+    jobs: Sequence[str] | None,
+    flow_columns: Sequence[str],
 ) -> dict[str, pl.DataFrame]:
     """Read a stage's tables as the plan promises them: flows with look-back, the topology whole."""
     lookback = window.lookback(settings.window.lookback_windows)
     spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
     topology = {"topology": read_topology(settings.places.topology)} if "topology" in tables else {}
-    return store.read_each(warehouse, spans, jobs=jobs) | topology
+    return store.read_each(warehouse, spans, jobs=jobs, columns={"flows": flow_columns}) | topology
 
 
 def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ENDS_TIMES_AND_BYTES = ("window_start_ns", "flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes")
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -19,12 +21,14 @@ class Stage:
         `flows` come with the look-back before the window, `topology` whole, all others for the window alone.
     writes : tables the function returns, in this order, for the window alone
     per_job : whether the stage can be run for some of the window's jobs at a time
+    flow_columns : what it looks at of `flows`: the others are not read, for they take time and memory
     """
 
     name: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     per_job: bool = False
+    flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
 
     @property
     def function(self) -> str:
@@ -56,6 +60,7 @@ STAGES: tuple[Stage, ...] = (
         "diagnosis",
         reads=("flows", "topology", "jobs", "job_members", "pairs", "steps"),
         writes=("diagnoses",),
+        flow_columns=(*ENDS_TIMES_AND_BYTES, "switch_path"),
     ),
 )
 

@@ -17,9 +17,9 @@ import pytest
 from llmprism_tasks import __version__, frames, validation
 from llmprism_tasks.errors import ContractError, WarehouseBusy
 from llmprism_tasks.plan import DERIVED
+from llmprism_tasks.postponed import postpone
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.tables import TABLES
-from llmprism_tasks.validation.postponed import postpone
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import Window
@@ -340,6 +340,7 @@ def test_a_postponed_module_runs_when_something_in_it_is_used(tmp_path: Path, mo
     assert sys.modules["slow_to_come"] is slow_to_come
     assert slow_to_come.answer == 42
     postpone("nobody_has_written_this")
+    postpone("nobody_has_written_this.nor_that")
     assert "nobody_has_written_this" not in sys.modules
     del sys.modules["slow_to_come"], sys.slow_has_come
 

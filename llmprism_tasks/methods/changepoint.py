@@ -19,6 +19,9 @@ from llmprism_tasks.methods.compiled import compiled_vectors
 from llmprism_tasks.methods.elementary import LEAST_EXPONENT, exponentials, logarithms
 from llmprism_tasks.methods.series import Floats, Integers, as_series, medians, sigmas
 
+LANES = 8
+"""Numbers that one vector instruction may take; what is left over of a loop goes one by one, and takes as long."""
+
 
 class ByLength(NamedTuple):
     """What depends on a run's length alone, for lengths from 0.
@@ -196,9 +199,9 @@ def _start_posterior(
     posterior = np.zeros(len(values))
     # Of each run: its observations as far as it remembers them, their mean, the law's rate and its logarithm, and how
     # probable the run is against the likeliest.
-    most = longest + 2
-    length, mean, beta, log_beta = np.empty(most, np.int64), np.empty(most), np.empty(most), np.empty(most)
-    log_mass, mass, log_grown, room = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+    most = longest + 2 + LANES
+    length, mean, beta, log_beta = np.empty(most, np.int64), np.empty(most), np.ones(most), np.empty(most)
+    log_mass, mass, log_grown, room = np.zeros(most), np.empty(most), np.empty(most), np.empty(most)
     beta_bits, room_bits = beta.view(np.int64), room.view(np.int64)
     for series in range(len(offsets) - 1):
         count, total, log_prior = 0, 1.0, math.log(prior_beta[series])
@@ -211,11 +214,12 @@ def _start_posterior(
             )
             log_mass[count] = start + math.log(total)
             count += 1
+            whole = count + -count % LANES
             for run in range(count):  # each takes in the observation
                 off = values[t] - mean[run]
                 mean[run] += off * to_mean[length[run]]
                 beta[run] += off * off * to_beta[length[run]]
-            logarithms(beta_bits, room_bits, room, log_grown, count)
+            logarithms(beta_bits, room_bits, room, log_grown, whole)
             best = -np.inf
             for run in range(count):  # what that makes each run's probability
                 a = shape[length[run]]
@@ -224,29 +228,31 @@ def _start_posterior(
                 best = max(best, log_mass[run])
             for run in range(count):
                 log_mass[run] = max(log_mass[run] - best, LEAST_EXPONENT)
-            exponentials(log_mass, room_bits, room, mass, count)
-            share, total, kept = mass[count - 1], 0.0, 0
-            for run in range(count):  # those of negligible probability are forgotten, the others grow
-                if mass[run] < negligible:
-                    continue
-                total += mass[run]
-                grown = length[run] + 1
-                if grown > longest:  # it remembers no more: the older fade, and its rate goes back to its shape
-                    grown = longest
-                    beta[run] *= shape[longest] / (shape[longest] + 0.5)
-                    log_beta[run] = math.log(beta[run])
-                if kept == 1 and grown == longest and length[0] == longest:
-                    # Two runs of the longest length cannot be told apart from here on: the likelier stands for both.
-                    likelier = run if log_mass[run] > log_mass[0] else 0
-                    log_mass[0] = np.logaddexp(log_mass[0], log_mass[run])
-                    mean[0], beta[0], log_beta[0] = mean[likelier], beta[likelier], log_beta[likelier]
-                    continue
-                if kept < run:
-                    mean[kept], beta[kept] = mean[run], beta[run]
-                    log_beta[kept], log_mass[kept] = log_beta[run], log_mass[run]
-                length[kept] = grown
+            exponentials(log_mass, room_bits, room, mass, whole)
+            share, kept = mass[count - 1], 0
+            while kept < count and mass[kept] >= negligible:
                 kept += 1
-            count = kept
+            for run in range(kept, count):  # those of negligible probability are forgotten; no branch to guess wrong
+                mean[kept], beta[kept], log_beta[kept] = mean[run], beta[run], log_beta[run]
+                length[kept], log_mass[kept], mass[kept] = length[run], log_mass[run], mass[run]
+                kept += mass[run] >= negligible
+            count, total = kept, 0.0
+            for run in range(count):  # the others grow
+                total += mass[run]
+                length[run] += 1
+            if length[0] > longest:  # it remembers no more: the older fade, and its rate goes back to its shape
+                length[0] = longest
+                beta[0] *= shape[longest] / (shape[longest] + 0.5)
+                log_beta[0] = math.log(beta[0])
+                if count > 1 and length[1] == longest:
+                    # They cannot be told apart from here on: the likelier stands for both.
+                    likelier = 1 if log_mass[1] > log_mass[0] else 0
+                    log_mass[0] = np.logaddexp(log_mass[0], log_mass[1])
+                    mean[0], beta[0], log_beta[0] = mean[likelier], beta[likelier], log_beta[likelier]
+                    count -= 1
+                    for run in range(1, count):
+                        mean[run], beta[run], log_beta[run] = mean[run + 1], beta[run + 1], log_beta[run + 1]
+                        length[run], log_mass[run] = length[run + 1], log_mass[run + 1]
             if t > offsets[series]:
                 posterior[t] = share / total
     return posterior

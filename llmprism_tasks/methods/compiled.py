@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numba
 import numpy as np
-from numba import types
+
+from llmprism_tasks.postponed import postpone
+
+postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run all of it to get there
+
+import numba  # noqa: E402
+from numba import types  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")

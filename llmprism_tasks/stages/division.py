@@ -23,14 +23,19 @@ class Division:
     flows : all bulk flows of the runs
     stepping : the bulk flows with the `step` that their streams show, as `rhythm.in_steps_of_jobs` returns
     endpoints, job_steps : the steps, as `completion` returns them
-    in_steps : all bulk flows that belong to a step, with `step`
+    stepped : all bulk flows, with the `step` they belong to, NULL for those after the last one
     """
 
     flows: pl.DataFrame
     stepping: pl.DataFrame
     endpoints: pl.DataFrame
     job_steps: pl.DataFrame
-    in_steps: pl.DataFrame
+    stepped: pl.DataFrame
+
+    def in_steps(self, *columns: str) -> pl.DataFrame:
+        """Return some columns of the bulk flows that belong to a step, in the order of `traffic.numbered`."""
+        needed = dict.fromkeys(("pair", "step", *traffic.TIMES, *columns))
+        return traffic.in_order(self.stepped.select(*needed).drop_nulls("step")).select(*columns)
 
     @property
     def numbered(self) -> pl.DataFrame:
@@ -54,7 +59,7 @@ class Division:
         most = counts.sort("ended", "run").group_by("job_id", maintain_order=True).last().select("job_id", "run")
         if most.height == counts.height:
             return self, None
-        frames = (self.flows, self.stepping, self.endpoints, self.job_steps, self.in_steps)
+        frames = (self.flows, self.stepping, self.endpoints, self.job_steps, self.stepped)
         main, other = (
             Division(*(frame.join(most, on=["job_id", "run"], how=how) for frame in frames)) for how in ("semi", "anti")
         )
@@ -80,11 +85,11 @@ def divide(
         stepping = rhythm.in_steps_of_jobs(flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns)
         endpoints = completion.endpoint_steps(stepping, window, settings)
         job_steps = completion.job_steps(endpoints, window, settings)
-        in_steps = completion.step_of_flows(flows, endpoints, job_steps).filter(pl.col("step").is_not_null())
-        counted = (_counted_on(frame, told, run) for frame in (stepping, endpoints, job_steps, in_steps))
+        stepped = completion.step_of_flows(flows, endpoints, job_steps)
+        counted = (_counted_on(frame, told, run) for frame in (stepping, endpoints, job_steps, stepped))
         parts.append((flows.with_columns(run=pl.lit(run)), *counted))
         told = endpoints.group_by("job_id").agg(before=pl.col("step").max() + 1)
-    if not any(part[-1].height for part in parts):
+    if not any(part[-1]["step"].count() for part in parts):
         return None
     return Division(*(pl.concat(frames) for frames in zip(*parts, strict=True)))
 

@@ -118,7 +118,7 @@ def pair_kinds(
     if division is None:
         return _judged(bulk.select("pair", *PAIR).head(0))
     periods = division.periods
-    flows = traffic.in_order(division.in_steps).select("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
+    flows = division.in_steps("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     steps = stream_steps(flows, pairs, periods, settings)
     judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)

@@ -10,6 +10,7 @@ from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.steadiness import Rhythms
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic, transfers
+from llmprism_tasks.stages.known_pairs import known_pair_by_pair
 from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.transfers import Transfers
 
@@ -29,6 +30,7 @@ RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity
 
 
 @remembered
+@known_pair_by_pair
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the period of each pair's bursts, and of those of its records that have one size.
 

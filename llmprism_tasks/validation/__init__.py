@@ -24,8 +24,8 @@ import polars as pl
 from llmprism_tasks import resources
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.frames import conform, empty
+from llmprism_tasks.postponed import postpone
 from llmprism_tasks.tables import TABLES
-from llmprism_tasks.validation.postponed import postpone
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.windows import Window
@@ -59,6 +59,11 @@ def suite(table: str) -> dict[str, Any]:
             todo="Name it: results are kept by that name.",
         )
     return loaded
+
+
+def prepare() -> None:
+    """Import what `validate` needs, before or while something else is done."""
+    _engine()
 
 
 def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:

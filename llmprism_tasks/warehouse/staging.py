@@ -23,10 +23,12 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from llmprism_tasks.errors import InputError
 from llmprism_tasks.sources.flows import FlowFile, check_whole, unreadable
 from llmprism_tasks.tables import FLOW_COLUMNS
+from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.statements import statement
 from llmprism_tasks.windows import Window
 
@@ -86,8 +88,12 @@ class Staging:
         return self.connection.execute(statement("staged_quarantine"), values).pl()
 
     def _sorted(self, window: Window) -> Any:
-        values = {"window_start_ns": window.start_ns}
-        return self.connection.cursor().execute(statement("staged_flows"), values).to_arrow_reader(ROWS_AT_A_TIME)
+        values, cursor = {"window_start_ns": window.start_ns}, self.connection.cursor()
+        if cursor.execute(statement("starts_ascend"), values).fetchone() != (True,):
+            query = f"{statement('staged_flows')} {flow_order.ORDER_BY}"
+            return cursor.execute(query, values).to_arrow_reader(ROWS_AT_A_TIME)
+        read = cursor.execute(statement("staged_flows"), values).to_arrow_reader(ROWS_AT_A_TIME)
+        return pa.RecordBatchReader.from_batches(read.schema, flow_order.ties_in_order(read))
 
 
 @contextmanager

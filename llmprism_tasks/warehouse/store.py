@@ -12,15 +12,12 @@ import polars as pl
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.frames import conform, schema
 from llmprism_tasks.tables import Table, table_named
+from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.statements import identifier, statement
 from llmprism_tasks.windows import Window
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
-ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
-FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets")
-"""How flows are stored, the path last; sql/statements/staged_flows.sql says the same."""
-
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
 
 
@@ -38,13 +35,25 @@ def read(
 
 
 def read_each(
-    warehouse: Warehouse, tables: Mapping[str, Window], *, jobs: Sequence[str] | None = None
+    warehouse: Warehouse,
+    tables: Mapping[str, Window],
+    *,
+    jobs: Sequence[str] | None = None,
+    columns: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Return the rows of several tables, each of its own span, as they are at one moment."""
+    """Return the rows of several tables, each of its own span, as they are at one moment.
+
+    Parameters
+    ----------
+    columns : of some of the tables, those to be read
+    """
     if not tables:
         return {}
+    some = columns or {}
     with warehouse.reading() as connection:
-        return {table: rows(connection, table, span, jobs=jobs) for table, span in tables.items()}
+        return {
+            table: rows(connection, table, span, jobs=jobs, columns=some.get(table)) for table, span in tables.items()
+        }
 
 
 def rows(
@@ -97,12 +106,6 @@ def _flows(
     return _typed(found.select(columns), table_named("flows"))
 
 
-def _in_order(flows: pl.DataFrame) -> pl.DataFrame:
-    """Sort rows of `flows` by whatever tells two of them apart, first by time."""
-    path = pl.col("switch_path").list.join("|")
-    return flows.sort(*FLOW_ORDER, path, nulls_last=False)
-
-
 def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
     return found.cast({name: kind for name, kind in schema(table.columns).items() if name in found.columns})
 
@@ -124,6 +127,7 @@ def replace(
     clears: Sequence[str] = (),
     jobs: Sequence[str] | None = None,
     unless_landed: bool = False,
+    ordered: bool = False,
     stage: str | None = None,
     began_ns: int = 0,
 ) -> bool:
@@ -139,6 +143,7 @@ def replace(
     stage, began_ns : the stage whose results these are, and when it began, as `time.monotonic_ns` has it; the window is
         recorded to be running, and the stage to have taken the time since
     unless_landed : do nothing when the warehouse has a row for the window in `windows` already
+    ordered : whether the rows of frames are in the order of their tables' keys already, as those of stages are
 
     Returns
     -------
@@ -149,11 +154,11 @@ def replace(
     ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
     WarehouseBusy : another process held the warehouse for longer than its patience
     """
-    incoming = {table: conform(rows, table) for table, rows in frames.items()}
+    incoming = {table: conform(rows, table, ordered=ordered) for table, rows in frames.items()}
     for table, arrived in incoming.items():
         _check(table, arrived, window)
     if "flows" in incoming:
-        incoming["flows"] = _in_order(incoming["flows"])
+        incoming["flows"] = flow_order.in_order(incoming["flows"])
     streams = streams or {}
     touched = tuple(dict.fromkeys((*frames, *streams, *clears)))
     if jobs is not None:

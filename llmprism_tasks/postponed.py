@@ -14,7 +14,10 @@ def postpone(name: str) -> None:
     For a module that a library imports on its way in, at great cost, and needs only for what we do not do. Python's own
     `importlib.util.LazyLoader` does not help: to it, another import is a use.
     """
-    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    try:
+        spec = None if name in sys.modules else importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # nor is the package there that it would be in
+        return
     if spec is not None:
         sys.modules[name] = importlib.util.module_from_spec(spec)
         sys.modules[name].__class__ = _Postponed

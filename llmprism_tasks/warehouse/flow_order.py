@@ -1,0 +1,56 @@
+"""The order in which a window's flows are stored: by their start, then by whatever else tells two of them apart.
+
+Collectors write files that are in order of starts, or nearly so. To sort a large platform's minute by all columns would
+cost more than to read it, and not fit into memory. So where starts ascend, only flows that start together are sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
+FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets", "switch_path")
+
+ORDER_BY = "ORDER BY " + ", ".join(f"{name} NULLS FIRST" for name in FLOW_ORDER)
+"""The same in SQL."""
+
+
+def in_order(flows: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows of `flows`."""
+    path = pl.col("switch_path").list.join("|")
+    return flows.sort(*FLOW_ORDER[:-1], path, nulls_last=False)
+
+
+def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sort flows whose starts ascend already.
+
+    Parameters
+    ----------
+    batches : rows of `flows` of one window; starts ascend within each and from one to the next
+    """
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        rows = pa.Table.from_batches(held)
+        starts = rows["flow_start_ns"].to_numpy()
+        last = int(np.searchsorted(starts, starts[-1:]).max(initial=0))  # more that start then may follow
+        yield from _ties_sorted(rows.slice(0, last), starts[:last])
+        held = rows.slice(last).to_batches()
+    if held:
+        rows = pa.Table.from_batches(held)
+        yield from _ties_sorted(rows, rows["flow_start_ns"].to_numpy())
+
+
+def _ties_sorted(rows: pa.Table, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[pa.RecordBatch]:
+    same = starts[1:] == starts[:-1]
+    places = np.flatnonzero(np.append(same, False) | np.append(False, same)) if starts.size else starts
+    if places.size:
+        tied = pl.DataFrame(pl.from_arrow(rows.take(places))).with_columns(place=places)
+        order = np.arange(starts.size)
+        order[places] = in_order(tied)["place"].to_numpy()
+        rows = rows.take(order)
+    yield from rows.to_batches()
