@@ -92,13 +92,14 @@ def _healthy() -> pl.Expr:
 def _not_held_up() -> pl.Expr:
     """Return how long the others' work before their gradients would have taken, had they not been held up meanwhile.
 
-    As long as it took them before, or else as much of the subject's as of its time until the first round.
+    As long as it took them before, or whoever was as late to the round as they are now, or else as much of the
+    subject's as of its time until the first round.
     """
     place = ["kind", "place"]
-    past = pl.col("duration_ns").filter("past").median().over(*place, "nic")
+    past, anyone = (pl.col("duration_ns").filter("past").median().over(*place, *nic) for nic in (["nic"], []))
     first = pl.when(pl.col("first_ns") > 0).then("first_ns")
     growth = (pl.col("duration_ns") / first).filter("troubled").median().over(*place, "step_index")
-    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, first * growth))
+    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, anyone, first * growth))
     # Rounds that part when their members are late are one when they are not, so that work and round go together.
     round_before = pl.col("duration_ns").filter("past").median().over(place)
     as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")
