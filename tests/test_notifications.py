@@ -76,6 +76,19 @@ def test_windows_that_are_run_again_tell_nothing_new(run: Run, receiver: Receive
     assert recorded(warehouse) == [("opened", "sent", None)]
 
 
+def test_what_has_closed_stays_so_while_the_windows_after_it_are_run_again(
+    run: Run, receiver: Receiver, warehouse: Warehouse
+) -> None:
+    for number, found in enumerate(([{}], [], [])):
+        run(number, *found)
+    told = [("opened", GPU), ("closed", GPU)]
+    assert receiver.told == told
+    warehouse.write(lambda connection: connection.execute("UPDATE windows SET status = 'landed'"))
+    for number, found in enumerate(([{}], [], [])):
+        run(number, *found)
+    assert receiver.told == told
+
+
 def test_what_comes_back_is_told_again(run: Run, receiver: Receiver) -> None:
     for number, found in enumerate(([{}], [], [], [{}])):
         run(number, *found)

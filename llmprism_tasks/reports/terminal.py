@@ -128,10 +128,13 @@ def _loss(incident: Row) -> str:
     severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
     worst = " in the worst window" if incident["windows"] > 1 else ""
     slow = "the loss is not known" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
-    if (kind := KINDS.get(incident["kind"])) and kind.at_once:
+    kind = KINDS.get(incident["kind"])
+    if kind and kind.at_once:
         slow = "no step ends"
     if lost is None:
         return slow
+    if kind and kind.at_once:
+        return f"{slow}, {_cost(lost)} lost"
     back = "" if incident["recoverable_gpu_s"] is None else f", {_cost(incident['recoverable_gpu_s'])} of them by this"
     return f"{slow}, {_cost(lost)} lost{back}"
 

@@ -1,7 +1,8 @@
 -- Incidents whose state is not what was last told of them, with the change to tell.
 -- What was told belongs to the nearest incident of the same trouble: its first window may have come later, by a backfill,
 -- and its id with it. What a receiver refused was not told. Only what opened can close; what opened while the receiver
--- refused to hear of it is told once it has closed, by that one message.
+-- refused to hear of it is told once it has closed, by that one message. What was told to have closed stays so, though
+-- it seems open while the windows after it are run again: what comes back later is another incident.
 WITH matched AS (
     SELECT
         incidents.incident_id,
@@ -46,6 +47,7 @@ WHERE
     coalesce(
         told.last_change, CASE WHEN incidents.state = 'closed' AND told.was_refused THEN 'opened' ELSE 'closed' END
     ) <> CASE incidents.state WHEN 'open' THEN 'opened' ELSE 'closed' END
+    AND NOT (incidents.state = 'open' AND coalesce(told.last_change, '') = 'closed')
     AND (
         incidents.state = 'closed'
         OR (

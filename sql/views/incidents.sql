@@ -68,7 +68,9 @@ numbered AS (
     FROM begun
 ),
 
-worst AS (  -- tells of the incident; a known cause tells more than an unknown one, and that more than an effect
+-- Tells of the incident: a known cause tells more than an unknown one, and that more than an effect; of a silence, which
+-- is as bad in each window and longer in each, the surest, such as who was replaced once it ended.
+worst AS (
     SELECT
         family,
         place,
@@ -88,7 +90,15 @@ worst AS (  -- tells of the incident; a known cause tells more than an unknown o
     FROM numbered
     QUALIFY row_number() OVER (
         PARTITION BY family, place, tenant, number_of_incident
-        ORDER BY vagueness, severity DESC, window_start_ns, job_id, kind, subject_type, subject
+        ORDER BY
+            vagueness,
+            CASE WHEN family = 'silent' THEN confidence END DESC NULLS LAST,
+            severity DESC,
+            window_start_ns,
+            job_id,
+            kind,
+            subject_type,
+            subject
     ) = 1
 ),
 

@@ -161,6 +161,13 @@ def test_a_hang_that_ends_in_a_restart_is_one_incident(warehouse: Warehouse, min
     assert (incident["subject"], incident["lost_gpu_s"], incident["state"]) == ("10.3.1.5", 50.0, "open")
 
 
+@pytest.mark.parametrize(("sure", "kind"), [(0.4, "hang"), (0.9, "stopped")])
+def test_a_silence_is_told_by_whoever_is_surest(warehouse: Warehouse, minute: Minute, sure: float, kind: str) -> None:
+    minute(0, [diagnosis(0, kind="hang", confidence=0.5)])
+    minute(1, [diagnosis(1, kind="stopped", severity=0.0, confidence=sure)])
+    assert incidents(warehouse)["kind"].to_list() == [kind]
+
+
 SHOWN = st.lists(
     st.lists(st.sampled_from(["gpu", "host", "leaf", "leaf of bert", "steps"]), unique=True, max_size=3),
     min_size=3,

@@ -120,7 +120,7 @@ def _row(found: dict[str, Any], stages: list[int]) -> dict[str, Any]:
         "score": found["excess"] / found["uneven"],
         "severity": severity,
         "explanation": f"Stage {found['pp_stage']} works {1 + found['excess']:.2f} times as long on a micro-batch as "
-        f"{'any' if found['pp_stage'] == 0 else 'most'} of the {len(stages)} stages that were timed "
+        f"{'any other' if found['pp_stage'] == 0 else 'most'} of the {len(stages)} stages that were timed "
         f"({found['pass_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms), in all replicas "
         f"and {found['longer']} of {found['steps']} steps; the others wait for it, and steps take "
         f"{1 + severity:.2f} times as long as if layers were spread evenly.",

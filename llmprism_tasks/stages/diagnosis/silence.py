@@ -41,6 +41,8 @@ def _replaced(silence: Silence, hosts: dict[str, str]) -> Quiet | None:
     if len(set(silence.replaced.values())) != 1:
         return None
     spares = sorted({hosts[addr] for addr in silence.replacements})
+    if set(spares) & set(silence.replaced.values()):  # another NIC of the same host
+        spares = sorted(silence.replacements)
     return Quiet(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
 
 
