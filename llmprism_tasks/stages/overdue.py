@@ -2,8 +2,8 @@
 
 A job is silent when all its members are: who waits for a hung one falls silent soon. How long it may be is its own to
 say: as long as it ever was, and clearly more. Jobs that end in good order, that write a checkpoint, and all of them
-when the collector ends, are silent, too; none of these is news. But a job that comes back with others in the place of
-some was stopped, wherever it stood.
+when the collector stands still, are silent, too; none of these is news. But a job that comes back with others in the
+place of some was stopped, wherever it stood.
 """
 
 from __future__ import annotations
@@ -100,13 +100,29 @@ def overdue(
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, flows, topology, settings)
-        if not (silence.replaced or (where.midway and silence.until_ns > window.start_ns)):
+        told = (
+            where.midway
+            and silence.until_ns > window.start_ns
+            and not _of_all(silence, flows.filter(~(sends | receives))["flow_start_ns"])
+        )
+        if not (silence.replaced or told):
             continue
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         patience = gap.longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
         if silence.until_ns - gap.since_ns > patience and saved < settings.recognition.least_bytes:
             found.append(silence)
     return found
+
+
+def _of_all(silence: Silence, strangers: pl.Series) -> bool:
+    """Say whether all who have nothing to do with the job fell silent with it: then it is the collector that did.
+
+    Parameters
+    ----------
+    strangers : when they began to send, ns
+    """
+    last_ns = strangers.filter(strangers < silence.until_ns).max()
+    return last_ns is not None and abs(int(last_ns) - silence.gap.since_ns) <= silence.where.period_ns  # type: ignore[arg-type]
 
 
 def _with_replaced(

@@ -173,13 +173,13 @@ def test_who_waits_for_a_checkpoint_is_not_overdue(to: str, overdue_: bool) -> N
 
 
 def test_when_nobody_is_seen_any_more_it_says_so() -> None:
-    (silence,) = found(whole(), begun(0.4), others(LAST))
+    (silence,) = found(whole(), begun(0.4), others(LAST - 2 * STEP))
     assert silence.alone
     assert silence.until_ns == WINDOW.end_ns
 
 
 def test_when_everybody_comes_back_together_the_collector_may_have_been_silent() -> None:
-    seen_before, seen_after = others(LAST), [(56_000.0, 56_001.0, "x", "y", 100)]
+    seen_before, seen_after = others(LAST - 2 * STEP), [(56_000.0, 56_001.0, "x", "y", 100)]
     (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), seen_before, seen_after)
     assert (silence.over, silence.alone) == (True, True)
     (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), others(60_000))
@@ -227,6 +227,16 @@ def test_who_others_take_the_place_of_is_known_when_a_job_begins_anew() -> None:
 def test_who_just_leaves_or_joins_is_not_replaced(again: list[Row], nics: str) -> None:
     (silence,) = found(whole(), begun(0.4), again, others(60_000), nics=nics)
     assert not silence.replaced
+
+
+@pytest.mark.parametrize(
+    ("until", "still", "back"),
+    [(LAST - STEP - 600, 1, 1), (LAST, 0, 0), (LAST + STEP, 0, 0), (LAST + STEP + 1100, 0, 1)],
+)
+def test_where_all_others_fall_silent_too_it_is_the_collector(until: float, still: int, back: int) -> None:
+    """Within a step: who was silent before, or goes on for longer, tells that it was not."""
+    assert len(found(whole(), begun(0.4), others(until))) == still
+    assert len(found(whole(), begun(0.4), others(until), ring(NICS, [57_000, 59_000]))) == back
 
 
 @pytest.mark.parametrize(("again", "told"), [("abce", True), ("abcd", False), ("abc", False)])
