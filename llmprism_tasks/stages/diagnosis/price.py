@@ -50,6 +50,8 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost: tuple[float | None, float | None] = (_silent(trouble, evidence),) * 2
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
+        elif kind == "pipeline_imbalance":
+            cost = (_ever_since(trouble, evidence, severity),) * 2
         else:
             history = trouble.of_job(evidence.history)
             hides = slowdown(history, trouble.start_ns, end_ns) < SEEN * severity
@@ -78,6 +80,14 @@ def _silent(trouble: Trouble, evidence: Evidence) -> float:
     """Return what silence costs: all of it, for all GPUs of the job."""
     until_ns = min(trouble.end_ns, evidence.window.end_ns)
     return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
+
+
+def _ever_since(trouble: Trouble, evidence: Evidence, severity: float) -> float:
+    """Return what a long stage costs, whose peers are other stages: a share of each step. A replay has but the past to
+    compare it with, in which it may have been as long."""
+    steps = trouble.of_job(evidence.history).filter("current", trouble.hit)
+    length = float(steps.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
+    return severity / (1 + severity) * length / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
 def _came_back(trouble: Trouble, evidence: Evidence) -> bool:

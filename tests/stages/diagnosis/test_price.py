@@ -90,6 +90,20 @@ def test_a_stop_costs_what_it_lasted_if_the_job_came_back(healthy: Evidence, bac
     assert row["recoverable_gpu_s"] is None
 
 
+def test_a_stage_that_was_long_ever_since_costs_its_share_of_each_step(healthy: Evidence) -> None:
+    row = diagnosed(healthy, kind="pipeline_imbalance", subject_type="pp_stage", subject="0", severity=0.25)
+    steps = healthy.history.filter("current")
+    gpu_s = (steps["end_ns"] - steps["start_ns"]).sum() / 1e9 * healthy.members.height
+    assert row["lost_gpu_s"] == row["recoverable_gpu_s"] == pytest.approx(0.2 * gpu_s)
+
+
+@pytest.mark.parametrize("seed", [SEED, 22])
+def test_a_slow_gpu_of_tensors_is_priced_whoever_comes_last_to_a_round(seed: int) -> None:
+    """In the steps before seed 22's fault, no replica was as late to its gradients as the healthy one is now."""
+    (row,) = prices.prices(("tensors",), (prices.FAULTS[1],), seed=seed)
+    assert row["recoverable_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
+
+
 def test_a_trouble_before_all_steps_costs_nothing(healthy: Evidence) -> None:
     none = dataclasses.replace(healthy, steps=healthy.steps.clear())
     assert diagnosed(none)["recoverable_gpu_s"] is None
