@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.passes import answers
@@ -75,7 +76,8 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     excess that is ordinary), `share`, `start_ns` and `end_ns`.
 
     Where answers to gradients do not show all stages' passes backward, they are reckoned from those forward, and the
-    first stage, whose pass forward begins with the optimizer and the next samples, is left out.
+    first stage, whose pass forward begins with the optimizer and the next samples, is left out. Its answer must be
+    longer by the noise of the others' passes as well.
     """
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     stages = stages.with_columns(last=pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id"))
@@ -90,13 +92,16 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     measured = pl.when(last).then(forward).when(first).then(backward).otherwise(forward + backward)
     reckoned = pl.when("last_stage").then(forward).when(~first).then(FORWARD_AND_BACKWARD * forward)
     longer = pl.when("seen").then(settings.uneven_last).otherwise((1 + settings.uneven_last) * RECOMPUTED - 1)
+    off = (pl.col("pass_ns") / pl.col("pass_ns").median().over(STAGE) - 1).abs()
+    deviation = SIGMA_PER_MAD * pl.col("off").filter(~first).median().over("job_id")
+    # What the first stage sends may wait for the longest of the micro-batches that others work on.
+    waits = pl.when(first).then(settings.sigmas * deviation).otherwise(0.0)
     return (
         timed.with_columns(seen=seen)
-        .with_columns(
-            pass_ns=pl.when("seen").then(measured).otherwise(reckoned),
-            uneven=pl.when(last).then(longer).otherwise(settings.uneven_stage),
-        )
+        .with_columns(pass_ns=pl.when("seen").then(measured).otherwise(reckoned))
         .drop_nulls("pass_ns")
+        .with_columns(off=off)
+        .with_columns(uneven=pl.when(last).then(longer).otherwise(settings.uneven_stage) + waits)
         .group_by("job_id", "step_index", "pp_stage")
         .agg(
             pl.col("pass_ns").min(),
