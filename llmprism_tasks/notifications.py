@@ -84,7 +84,11 @@ def message(incident: Row) -> Row:
         "incident": {name: incident[name] for name in kept}
         | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
-        | {"next": None if kind is None else kind.next_for(incident["subject_type"])},
+        | {
+            "next": None
+            if kind is None
+            else kind.next_for(incident["subject_type"], over=incident["state"] == "closed")
+        },
     }
 
 

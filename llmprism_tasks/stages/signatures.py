@@ -36,11 +36,44 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     (ratio of the job's steps); `steady` (whether it, or one of its sizes, comes alike in about all of several steps);
     `reduces` (whether one of its sizes does so in one burst, and carries much)
     """
-    whole = pl.col("size_class") == streams.WHOLE
     piped = _piped(steps, settings)
+    by_step = _by_step(steps, piped, settings)
+    # Records that the collector splits have new sizes, too, but in all the same bytes.
+    varies = _deviation("step_bytes") >= settings.parallelism.expert_variation * pl.col("step_bytes").median()
+    in_parts = pl.col("size_class") != streams.WHOLE
+    at_once = pl.col("spread") <= settings.parallelism.pipeline_spread
+    sure = piped.group_by("pair").agg(pl.col("pipeline").max())
+    return (
+        by_step.group_by("pair")
+        .agg(
+            expert=pl.when(varies).then(pl.col("expert").mean()).otherwise(0.0),
+            filling=pl.col("filling").mean(),
+            distinct_sizes=pl.col("distinct").mode().min(),
+            bytes_per_step=pl.col("step_bytes").median(),
+            common_size=pl.col("size").median(),
+            burst_size=pl.col("burst_size").median(),
+            filling_size=pl.when(pl.col("filling_size").count() >= MAJORITY * pl.len()).then(
+                pl.col("filling_size").median()
+            ),
+            presence=pl.len() / pl.col("job_steps").first(),
+        )
+        .join(sure, on="pair", how="left")
+        .with_columns(
+            pl.col("pipeline").fill_null(0.0),
+            steady=pl.col("pair").is_in(_steady(steps, settings.rhythm.least_share, settings).implode()),
+            reduces=pl.col("pair").is_in(
+                _steady(steps.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
+            ),
+        )
+    )
+
+
+def _by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Judge each pair in each of its steps: `pair`, `step`, `expert`, `filling`, `distinct`, `step_bytes`, `size`,
+    `burst_size`, `filling_size`, `job_steps`."""
+    whole = pl.col("size_class") == streams.WHOLE
     fills = pl.col("spread") >= settings.parallelism.filling_spread
     goes_on = ~whole & fills & pl.col("pipeline").is_null()
-    at_once = pl.col("spread") <= settings.parallelism.pipeline_spread
     expert = (
         whole
         & pl.col("pipeline").is_null()
@@ -48,7 +81,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         & (pl.col("records") >= settings.parallelism.expert_records)
         & (pl.col("fresh") >= settings.parallelism.expert_sizes)
     )
-    by_step = (
+    return (
         steps.join(piped, on=STREAM, how="left")
         .sort("share", maintain_order=True)
         .select(
@@ -71,32 +104,6 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             # Of the sizes that carry most: they come last.
             pl.col("size", "burst_size", "filling_size").drop_nulls().last(),
             pl.col("job_steps").first(),
-        )
-    )
-    # Records that the collector splits have new sizes, too, but in all the same bytes.
-    varies = _deviation("step_bytes") >= settings.parallelism.expert_variation * pl.col("step_bytes").median()
-    sure = piped.group_by("pair").agg(pl.col("pipeline").max())
-    return (
-        by_step.group_by("pair")
-        .agg(
-            expert=pl.when(varies).then(pl.col("expert").mean()).otherwise(0.0),
-            filling=pl.col("filling").mean(),
-            distinct_sizes=pl.col("distinct").mode().min(),
-            bytes_per_step=pl.col("step_bytes").median(),
-            common_size=pl.col("size").median(),
-            burst_size=pl.col("burst_size").median(),
-            filling_size=pl.when(pl.col("filling_size").count() >= MAJORITY * pl.len()).then(
-                pl.col("filling_size").median()
-            ),
-            presence=pl.len() / pl.col("job_steps").first(),
-        )
-        .join(sure, on="pair", how="left")
-        .with_columns(
-            pl.col("pipeline").fill_null(0.0),
-            steady=pl.col("pair").is_in(_steady(steps, settings.rhythm.least_share, settings).implode()),
-            reduces=pl.col("pair").is_in(
-                _steady(steps.filter(~whole, at_once), settings.parallelism.gradient_share, settings).implode()
-            ),
         )
     )
 

@@ -44,10 +44,10 @@ SELECT
 FROM incidents
 LEFT JOIN told USING (incident_id)
 WHERE
-    coalesce(
-        told.last_change, CASE WHEN incidents.state = 'closed' AND told.was_refused THEN 'opened' ELSE 'closed' END
-    ) <> CASE incidents.state WHEN 'open' THEN 'opened' ELSE 'closed' END
-    AND NOT (incidents.state = 'open' AND coalesce(told.last_change, '') = 'closed')
+    CASE
+        WHEN told.last_change IS NULL THEN incidents.state = 'open' OR coalesce(told.was_refused, FALSE)
+        ELSE told.last_change = 'opened' AND incidents.state = 'closed'
+    END
     AND (
         incidents.state = 'closed'
         OR (
