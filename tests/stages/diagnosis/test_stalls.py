@@ -73,11 +73,12 @@ def test_rare_stalls_of_other_ranks_are_the_job_s() -> None:
     assert "3 of 12 steps stall for 500 ms on average" in row["explanation"]
 
 
-@pytest.mark.parametrize(("count", "rows"), [(9, JOB), (10, [])])
-def test_stalls_may_be_frequent_while_three_steps_show_what_is_usual(
-    count: int, rows: list[tuple[str, str, str]]
+@pytest.mark.parametrize(("count", "steps", "rows"), [(9, 12, JOB), (10, 12, []), (3, 6, JOB), (4, 6, [])], ids=str)
+def test_stalls_may_be_frequent_while_a_quarter_of_the_steps_and_three_show_what_is_usual(
+    count: int, steps: int, rows: list[tuple[str, str, str]]
 ) -> None:
-    assert named(stalling({step: (NICS[step % 8], 500) for step in range(count)})) == rows
+    by = {step: (NICS[step % 8], 500.0) for step in range(count)}
+    assert named(stalling(by, steps=steps)) == rows
 
 
 def test_stalls_of_one_host_are_its_own() -> None:
