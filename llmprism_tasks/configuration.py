@@ -13,15 +13,7 @@ from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.settings import Settings
 
 ENVIRONMENT_PREFIX = "LLMPRISM_"
-
-MISSPELT = {
-    f"{ENVIRONMENT_PREFIX}{section.name}_{setting.name}".upper(): (
-        f"{ENVIRONMENT_PREFIX}{section.name}__{setting.name}".upper()
-    )
-    for section in fields(Settings)
-    for setting in fields(type(getattr(Settings(), section.name)))
-}
-"""What a variable with one underscore was meant to be: it would change nothing, and say nothing."""
+SECTIONS = {section.name for section in fields(Settings)}
 
 HIDDEN = "(set, not shown)"
 """Stands for the value of a secret: what is printed ends in tickets and logs."""
@@ -114,15 +106,19 @@ def _from_file(file: Path | None) -> dict[tuple[str, str], tuple[object, str]]:
 def _from_environment(environment: Mapping[str, str]) -> dict[tuple[str, str], tuple[object, str]]:
     found: dict[tuple[str, str], tuple[object, str]] = {}
     for variable, value in environment.items():
-        if (meant := MISSPELT.get(variable)) is not None:
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        section, double, name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if double:
+            found[(section, name)] = (value, variable)
+        elif (first := section.partition("_")[0]) in SECTIONS and first != section:
+            # It would change nothing, and say nothing.
+            meant = f"{ENVIRONMENT_PREFIX}{first}__{section.removeprefix(f'{first}_')}".upper()
             raise SettingsError(
                 found=f"variable {variable}",
                 expected="two underscores between section and name",
-                todo=f"Call it {meant}.",
+                todo=f"Call it {meant}, if that is what it was meant to set, or remove it.",
             )
-        if variable.startswith(ENVIRONMENT_PREFIX) and "__" in variable:
-            section, _, name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
-            found[(section, name)] = (value, variable)
     return found
 
 
@@ -143,9 +139,9 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
         if not isinstance(raw, str) or (choices and not set(words) <= set(choices)):
             expected = (" or ".join(choices) or "text") + (", with commas between several" if several else "")
             raise SettingsError(found=where, expected=expected, todo="Correct the value.")
-        if raw and meta["begins"] and not raw.startswith(meta["begins"]):
+        if raw and meta["begins"] and (not raw.startswith(meta["begins"]) or raw in meta["begins"]):
             begins = " or ".join(meta["begins"])
-            raise SettingsError(found=where, expected=f"a text that begins with {begins}", todo="Correct the value.")
+            raise SettingsError(found=where, expected=f"{begins} and what follows it", todo="Correct the value.")
         return raw
     span = f"a number from {meta['low']:g} to {meta['high']:g} {meta['unit']}"
     try:

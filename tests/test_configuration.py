@@ -149,12 +149,15 @@ def test_a_secret_is_used_but_not_shown() -> None:
 
 
 def test_an_address_that_is_none_is_refused_and_not_shown() -> None:
-    with pytest.raises(SettingsError, match="begins with https://") as raised:
-        load(overrides={"notify.webhook": "hooks.example/T0/secret"})
-    assert "secret" not in str(raised.value)
+    for address in ("hooks.example/T0/secret", "http://"):
+        with pytest.raises(SettingsError, match="https:// or http:// and what follows") as raised:
+            load(overrides={"notify.webhook": address})
+        assert "secret" not in str(raised.value)
 
 
 def test_a_variable_with_one_underscore_too_few_is_told_its_name() -> None:
     with pytest.raises(SettingsError, match="LLMPRISM_PLACES__FLOWS"):
         load(environment={"LLMPRISM_PLACES_FLOWS": "x"})
-    assert load(environment={"LLMPRISM_HOME": "x"}) == Settings()
+    with pytest.raises(SettingsError, match="LLMPRISM_NOTIFY__WEBHOK"):
+        load(environment={"LLMPRISM_NOTIFY_WEBHOK": "https://hooks.example"})
+    assert load(environment={"LLMPRISM_HOME": "x", "LLMPRISM_WINDOW": "x"}) == Settings()

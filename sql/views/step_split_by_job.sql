@@ -21,7 +21,7 @@ waited_for AS (
         window_start_ns,
         job_id,
         waiting_for,
-        sum(waiting_ns) / 1e9 AS waited_s
+        sum(waiting_ns) AS waited_ns
     FROM step_breakdown
     WHERE waiting_for IS NOT NULL
     GROUP BY window_start_ns, job_id, waiting_for
@@ -31,8 +31,8 @@ longest AS (
     SELECT
         window_start_ns,
         job_id,
-        arg_max(waiting_for, waited_s) AS most_waited_for,
-        max(waited_s) / sum(waited_s) AS most_waited_for_ratio
+        arg_max(waiting_for, row(waited_ns, waiting_for)) AS most_waited_for,
+        max(waited_ns) / sum(waited_ns) AS most_waited_for_ratio
     FROM waited_for
     GROUP BY window_start_ns, job_id
 )
