@@ -26,8 +26,8 @@ PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines, and each path has its own pace."""
 
 
-def placed(evidence: Evidence, steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Place the records that are long enough to time in the steps of their ends.
+def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
+    """Place the records in the steps of their ends.
 
     Parameters
     ----------
@@ -38,9 +38,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame, settings: DiagnosisSettings)
     the columns of `PLACE`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (the end of the step),
     `slow`, and numbers that name the same hop (`pair`) and the same path of it (`place`)
     """
-    timed = (pl.col("bytes") >= settings.least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
     of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
-    flows = traffic.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), timed))
+    flows = traffic.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS)))
     pairs, offsets = traffic.pairs_of(flows, ["job_id", "kind", *traffic.PAIR]), traffic.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
     step = _steps_of(flows["flow_end_ns"].to_numpy(), pairs.select("job_id"), pair, steps)
@@ -86,6 +85,11 @@ def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
     known = pairs.join(rings, on=["job_id", "src_addr"], how="left", maintain_order="left")
     unit = pl.when(pl.col("kind") == "dp").then(pl.coalesce("ring", pair)).otherwise(pair)
     return known.select(unit=unit).to_series()
+
+
+def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the records that are long enough to tell a pace."""
+    return records.filter(pl.col("bytes") >= settings.least_bytes, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
 
 
 def paces(records: pl.DataFrame) -> pl.DataFrame:
@@ -153,7 +157,8 @@ def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.Da
 def extra(records: pl.DataFrame) -> pl.DataFrame:
     """Return how much longer each hop is busy in a slow step than in a healthy one: `HOP`, `extra_ns`.
 
-    A hop is busy while any of its queue pairs has a record; the middle one of the steps counts.
+    A hop is busy while any of its queue pairs has a record, be it too short to tell a pace: what is slow may be cut
+    into more of them. The middle one of the steps counts.
     """
     before = pl.col("flow_end_ns").cum_max().shift().over("pair", "step_ns")
     busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)

@@ -15,7 +15,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis import congestion, cross_group, switch_level
 from llmprism_tasks.stages.diagnosis.assembly import EFFECTS, MOST
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.diagnosis.hops import compared, extra, paces, placed
+from llmprism_tasks.stages.diagnosis.hops import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.losses import Losses
 from llmprism_tasks.stages.diagnosis.slow_steps import in_trouble
 from llmprism_tasks.stages.diagnosis.suspects import ends, suspect
@@ -40,10 +40,11 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     steps = in_trouble(evidence.history, settings)
     if steps.is_empty():
         return pl.DataFrame(schema=ROW)
-    records = placed(evidence, steps, settings)
+    every = placed(evidence, steps)
+    records = timed(every, settings)
     by_step = paces(records)
     hops = compared(by_step, settings)
-    losses = Losses(records, by_step, extra(records), steps, suspect(hops, settings))
+    losses = Losses(records, by_step, extra(every), steps, suspect(hops, settings))
     rows: list[Row] = []
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
         for job_id in losses.jobs(culprit):

@@ -17,7 +17,7 @@ STEPS = in_trouble(history([1000] * 6 + [2000] * 3), DEFAULT)
 
 def placed(*rows: tuple[float, float, str, str, int], kind: str = "pp") -> pl.DataFrame:
     evidence = dataclasses.replace(working([{"a": [0.0]}]), flows=kinds("j", **{kind: rows}), groups=groups("ab", "cd"))
-    return hops.placed(evidence, STEPS, DEFAULT)
+    return hops.placed(evidence, STEPS)
 
 
 def test_a_record_belongs_to_the_step_in_which_it_ends() -> None:
@@ -33,11 +33,11 @@ def test_what_is_after_the_last_step_or_of_another_job_has_none() -> None:
 
 @pytest.mark.parametrize(("size", "count"), [(999_999, 0), (1_000_000, 1)])
 def test_a_small_record_tells_of_latency(size: int, count: int) -> None:
-    assert placed((10, 11, "a", "b", size)).height == count
+    assert hops.timed(placed((10, 11, "a", "b", size)), DEFAULT).height == count
 
 
 def test_a_record_that_ends_when_it_starts_tells_no_rate() -> None:
-    assert placed((10, 10, "a", "b", 8 * MB)).is_empty()
+    assert hops.timed(placed((10, 10, "a", "b", 8 * MB)), DEFAULT).is_empty()
 
 
 def test_the_hops_of_a_ring_are_one_unit_and_pairs_are_each_their_own() -> None:
@@ -50,6 +50,17 @@ def test_queue_pairs_that_send_together_keep_a_hop_busy_once() -> None:
     """100 ms in healthy steps, of which 50 overlap; 300 in slow ones."""
     healthy = [(step * 1000 + at, step * 1000 + at + 75, "a", "b", 8 * MB) for step in range(6) for at in (0, 25)]
     slow = [(6000 + step * 2000, 6300 + step * 2000, "a", "b", 8 * MB) for step in range(3)]
+    assert hops.extra(placed(*healthy, *slow))["extra_ns"].to_list() == [200e6]
+
+
+def test_what_is_cut_into_small_records_in_slow_steps_keeps_a_hop_busy_all_the_same() -> None:
+    """100 ms as one record in healthy steps; thirty of 10 ms, each too small to tell a pace, in slow ones."""
+    healthy = [(step * 1000, step * 1000 + 100, "a", "b", 8 * MB) for step in range(6)]
+    slow = [
+        (6000 + step * 2000 + 20 * part, 6010 + step * 2000 + 20 * part, "a", "b", 8 * MB // 30)
+        for step in range(3)
+        for part in range(30)
+    ]
     assert hops.extra(placed(*healthy, *slow))["extra_ns"].to_list() == [200e6]
 
 
