@@ -635,7 +635,11 @@ class DiagnosisSettings:
         reason="who saves every minute pays several percent and chose to; a tenth is worth another choice",
     )
     least_bytes: int = number(
-        1_000_000, unit="bytes", low=1, high=10**12, reason="a smaller record lasts for microseconds: latency, not rate"
+        250_000,
+        unit="bytes",
+        low=1,
+        high=10**12,
+        reason="for the pace of one record: switches and NICs let some ten kB pass at any rate, and clocks err by 1 us",
     )
     least_peers: int = number(3, unit="transfers", low=2, high=1000, reason="two cannot outvote each other")
     least_transfers: int = number(

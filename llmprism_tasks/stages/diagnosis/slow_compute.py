@@ -32,9 +32,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes too long, step after step, by enough to slow the job.
 
     They are compared with their replicas, and where there are none with their own past. `score` is the excess in robust
-    deviations of the job's NICs, or of its own (0 is normal); `severity` the ratio by which the job's steps are longer
-    than its quick ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains.
-    The kind is `straggler` where it explains less than half, or where a transfer that begins late has two ends to
+    deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer than its
+    quick ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind
+    is `straggler` where it explains less than half, or where a transfer that begins late has two ends to
     blame.
     """
     suspects = evidence.once(slow_nics, settings)
@@ -104,15 +104,15 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("end_ns").max(),
             pl.col("component", "by_past", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
-            score=pl.col("excess").median() / pl.max_horizontal("noise", "own_noise").first(),
+            score=pl.col("excess").median() / pl.col("noise").first(),
+            steady=pl.col("excess").median() >= settings.noise_margin * pl.col("own_noise").first(),
             slow=(pl.col("above") > 0).sum(),
             steps=pl.len(),
             now=pl.col("current").any(),
             ringed=pl.col("last_stage").is_null().all(),
         )
         .filter(
-            pl.col("now"),
-            pl.col("paid"),
+            pl.col("now", "paid", "steady"),
             pl.col("slow") >= settings.least_steps,
             pl.col("end_ns") - pl.col("start_ns") >= settings.least_lasting_s * 1e9,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
@@ -125,9 +125,9 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return of each NIC how much it varies by itself, as `own_noise`, and whether the job pays for it, as `paid`.
 
-    It varies within its run, or outside, whichever is more: what is slow for a while now and then, or by another amount
-    each time, has no trouble that began and lasts. Nor has what is as slow while steps are as quick as ever: nobody
-    waited for it, or a record is missing.
+    It varies within its run, or outside, whichever is more: what is slow for a while now and then, or by quite another
+    amount each time, has no trouble that began and lasts. Nor has what is as slow while steps are as quick as ever:
+    nobody waited for it, or a record is missing.
     """
     excess = pl.col("excess")
     spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()

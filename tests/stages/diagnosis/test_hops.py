@@ -31,7 +31,7 @@ def test_what_is_after_the_last_step_or_of_another_job_has_none() -> None:
     assert placed((12_000, 12_001, "a", "b", 8 * MB)).is_empty()
 
 
-@pytest.mark.parametrize(("size", "count"), [(999_999, 0), (1_000_000, 1)])
+@pytest.mark.parametrize(("size", "count"), [(249_999, 0), (250_000, 1)])
 def test_a_small_record_tells_of_latency(size: int, count: int) -> None:
     assert hops.timed(placed((10, 11, "a", "b", size)), DEFAULT).height == count
 
