@@ -159,6 +159,20 @@ class TrafficSettings:
         high=1_048_576,
         reason="handshakes, scalars and ready messages stay below 4 KiB, the smallest activation seen has 64",
     )
+    same_size: float = number(
+        0.02,
+        unit="ratio",
+        low=0,
+        high=0.5,
+        reason="of a message that came in parts: headers and what is sent again change it by less than 2 %",
+    )
+    longest_pause_ms: float = number(
+        20.0,
+        unit="ms",
+        low=0,
+        high=1000,
+        reason="between the parts of a message: a slow NIC pauses for some milliseconds, a GPU works for longer",
+    )
     restart_silence_s: float = number(
         10.0,
         unit="s",
@@ -640,6 +654,13 @@ class DiagnosisSettings:
         low=1,
         high=10**12,
         reason="for the pace of one record: switches and NICs let some ten kB pass at any rate, and clocks err by 1 us",
+    )
+    own_bytes: int = number(
+        1_000_000,
+        unit="bytes",
+        low=1,
+        high=10**12,
+        reason="for the pace of the first record of a step: queues that are empty take some hundred kB at any rate",
     )
     least_peers: int = number(3, unit="transfers", low=2, high=1000, reason="two cannot outvote each other")
     least_transfers: int = number(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import numbering, ordering, segments
+from llmprism_tasks.methods import messages, numbering, ordering, segments
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.remembered import remembered
@@ -100,9 +100,33 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
 @remembered
 def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
-    """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that
-    counts."""
-    return flows.filter(pl.col("bytes") > settings.control_bytes)
+    """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that counts.
+
+    Messages of a size that comes back as it went, as a pipeline's do, are one record each, though a collector cut them.
+    """
+    flows = in_order(flows.filter(pl.col("bytes") > settings.control_bytes))
+    starts, ends, sizes = (flows[column].to_numpy() for column in TIMES)
+    offsets = starts_of_pairs(flows)
+    usual = messages.usual_sizes(sizes, offsets, same_size=settings.same_size)
+    first = messages.first_records(
+        *(starts, ends, sizes, offsets, _coming_back(flows, usual, settings)),
+        same_size=settings.same_size,
+        longest_pause=settings.longest_pause_ms * 1e6,
+    )
+    begins = np.flatnonzero(first == np.arange(first.size))
+    if begins.size == first.size:
+        return flows
+    whole = {"flow_end_ns": np.maximum.reduceat(ends, begins), "bytes": np.add.reduceat(sizes, begins)}
+    return flows[begins].with_columns(**whole)
+
+
+def _coming_back(flows: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
+    """Return the usual sizes of pairs, 0 for those that nothing of the same size comes back to."""
+    pairs = pairs_of(flows, PAIR).with_columns(usual=usual)
+    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back="usual")
+    same = (pl.col("usual") / pl.col("back") - 1).abs() <= settings.same_size
+    answered = pairs.join(back, on=PAIR, how="left", maintain_order="left")
+    return answered.select(pl.when(same).then("usual").otherwise(0)).to_series().to_numpy()
 
 
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:

@@ -33,6 +33,17 @@ def test_what_control_is_can_be_set(limit: int, kept: int) -> None:
     assert traffic.bulk(SOME, settings("traffic", control_bytes=limit).traffic).height == kept
 
 
+@pytest.mark.parametrize(("answer", "sent"), [(400_000, [400_000] * 4), (300_000, [400_000] * 3 + [100_000, 300_000])])
+def test_a_message_that_a_collector_cut_is_whole_where_as_much_comes_back(answer: int, sent: list[int]) -> None:
+    """Messages of 400 kB, 100 ms apart; the last one came in two parts with a pause of 5 ms."""
+    whole = messages("a", "b", [0, 100, 200], 400_000)
+    parts = [*messages("a", "b", [300], 100_000), *messages("a", "b", [306], 300_000)]
+    back = messages("b", "a", [50, 150, 250], answer)
+    found = traffic.bulk(flows(whole, parts, back), settings().traffic).filter(pl.col("src_addr") == "a")
+    assert found["bytes"].to_list() == sent
+    assert found["flow_end_ns"].max() == flows(parts)["flow_end_ns"].max()
+
+
 def test_flows_between_two_jobs_are_inside_neither() -> None:
     table = flows(messages("a", "b", [0], 1), messages("c", "d", [1], 2), messages("a", "c", [2], 3))
     nics = members({"one": {"a": "h", "b": "h"}, "two": {"c": "h", "d": "h"}})

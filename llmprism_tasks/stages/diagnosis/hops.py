@@ -92,15 +92,15 @@ def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     return records.filter(pl.col("bytes") >= settings.least_bytes, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
 
 
-def paces(records: pl.DataFrame) -> pl.DataFrame:
+def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace`
-    (ns per byte) and `own`, that of its first record: what was pushed before its ring was complete waited for
-    nobody."""
-    took = pl.col("flow_end_ns") - pl.col("flow_start_ns")
+    (ns per byte) and `own`, that of its first large record: what was pushed before its ring was complete waited for
+    nobody. NULL without one."""
+    took, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*PLACE, "switch_path", "slow").first()
     pace, own = (
         took.sum() / pl.col("bytes").sum(),
-        (took / pl.col("bytes")).sort_by("flow_start_ns", "flow_end_ns").first(),
+        pl.when(large).then(took / pl.col("bytes")).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first(),
     )
     return records.group_by("place", "step_ns").agg(first, pace=pace, own=own)
 
@@ -146,19 +146,30 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 
 
 def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add `own_ratio`: of a hop's own pace over its usual one, in slow steps in which any hop of its unit was slow by
-    itself; what else was slow in a step says nothing of who. NULL in others."""
-    ratio = pl.col("own") / pl.col("own").filter(~pl.col("slow")).median().over("place")
-    tells = (pl.col("own_ratio") >= settings.slow_rate).any().over("job_id", "kind", "unit", "step_ns")
-    rated = by_step.with_columns(own_ratio=ratio)
-    return rated.with_columns(own_ratio=pl.when(pl.col("slow") & tells).then("own_ratio"))
+    """Add `own_ratio`: of a hop's own pace over its usual one, in slow steps in which its unit was slow, and any hop of
+    it by itself; what else was slow in a step says nothing of who. NULL in others."""
+    rate, own_ratio = (
+        pl.col(name) / pl.col(name).filter(~pl.col("slow")).median().over("place") for name in ("pace", "own")
+    )
+    rated = by_step.with_columns(rate=rate, own_ratio=own_ratio)
+    felt, shown = (
+        (pl.col(name) >= settings.slow_rate).any().over("job_id", "kind", "unit", "step_ns")
+        for name in ("rate", "own_ratio")
+    )
+    return rated.with_columns(own_ratio=pl.when(pl.col("slow") & felt & shown).then("own_ratio")).drop("rate")
 
 
-def extra(records: pl.DataFrame) -> pl.DataFrame:
+def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
     """Return how much longer each hop is busy in a slow step than in a healthy one: `HOP`, `extra_ns`.
 
-    A hop is busy while any of its queue pairs has a record, be it too short to tell a pace: what is slow may be cut
-    into more of them. The middle one of the steps counts.
+    A hop is busy while any of its queue pairs has a record, be it too short to tell a pace; the middle one of the steps
+    counts. Where a collector cuts what is slow into short records, these leave out the pauses between them, and what
+    the hop's pace makes of its time in healthy steps is more.
+
+    Parameters
+    ----------
+    records : as `placed` returns
+    hops : as `compared` returns
     """
     before = pl.col("flow_end_ns").cum_max().shift().over("pair", "step_ns")
     busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
@@ -169,6 +180,14 @@ def extra(records: pl.DataFrame) -> pl.DataFrame:
         .group_by("pair", "step_ns")
         .agg(pl.col("slow").first(), pl.col("busy_ns").sum())
     )
-    middle = [pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow"))]
-    extra_ns = by_step.group_by("pair").agg(extra_ns=(middle[0] - middle[1]).clip(0)).drop_nulls()
-    return records.select("pair", *HOP).unique("pair").join(extra_ns, on="pair").drop("pair").sort(HOP)
+    slow, healthy = (pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
+    figures = by_step.group_by("pair").agg(slow_ns=slow, healthy_ns=healthy).drop_nulls()
+    longer = [pl.col("slow_ns") - pl.col("healthy_ns"), pl.col("healthy_ns") * (pl.col("ratio") - 1)]
+    return (
+        records.select("pair", *HOP)
+        .unique("pair")
+        .join(figures, on="pair")
+        .join(hops.group_by(HOP).agg(pl.col("ratio").median()), on=HOP, how="left", nulls_equal=True)
+        .select(*HOP, extra_ns=pl.max_horizontal(*longer, 0.0))
+        .sort(HOP)
+    )

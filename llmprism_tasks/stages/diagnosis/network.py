@@ -42,9 +42,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         return pl.DataFrame(schema=ROW)
     every = placed(evidence, steps)
     records = timed(every, settings)
-    by_step = paces(records)
+    by_step = paces(records, settings)
     hops = compared(by_step, settings)
-    losses = Losses(records, by_step, extra(every), steps, suspect(hops, settings))
+    losses = Losses(records, by_step, extra(every, hops), steps, suspect(hops, settings))
     rows: list[Row] = []
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
         for job_id in losses.jobs(culprit):
