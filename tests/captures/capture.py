@@ -87,9 +87,14 @@ def _agenda(scenario: Scenario, state: Running) -> Agenda:
 
 def _fault_agenda(fault: Fault, place: int, state: Running) -> Agenda:
     """Return when a trouble of the rank at a place in its job begins and when it ends."""
+    of_link = fault.kind == "limited_uplink"
     noted: dict[str, object] = {
-        "kind": fault.kind, "job": fault.job, "subject_type": "addr", "subject": fault.addr, "severity": fault.severity,
-    }  # fmt: skip
+        "kind": fault.kind,
+        "job": fault.job,
+        "subject_type": "link" if of_link else "addr",
+        "subject": cluster.uplink(fault.addr) if of_link else fault.addr,
+        "severity": fault.severity,
+    }
     begin, end = _trouble(fault, place, state)
 
     def note_and_begin() -> None:
@@ -130,6 +135,10 @@ def _trouble(fault: Fault, place: int, state: Running) -> tuple[Callable[[], Non
         "limited_nic": (
             lambda: cluster.limit(fault.addr, full * fault.severity),
             lambda: cluster.limit(fault.addr, full),
+        ),
+        "limited_uplink": (
+            lambda: cluster.limit_uplink(fault.addr, full * fault.severity),
+            lambda: cluster.limit_uplink(fault.addr, None),
         ),
         "slow_rank": (slowed, slow.unlink),
         "stopped_rank": (lambda: signalled(signal.SIGSTOP), lambda: signalled(signal.SIGCONT)),

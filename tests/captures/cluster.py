@@ -93,10 +93,28 @@ def destroy() -> None:
 
 def limit(addr: str, mbit: float) -> None:
     """Give a node's link another rate, in both directions, while traffic goes on."""
-    bucket = f"root tbf rate {mbit:.0f}mbit burst {BURST_BYTES} limit {QUEUE_BYTES}"
     node = NODES[addr]
-    _node(node, f"tc qdisc replace dev eth0 {bucket}")
-    _fabric(f"tc qdisc replace dev {node.port} {bucket}")
+    _node(node, f"tc qdisc replace dev eth0 {_bucket(mbit)}")
+    _fabric(f"tc qdisc replace dev {node.port} {_bucket(mbit)}")
+
+
+def uplink(addr: str) -> str:
+    """Return the link between a node's switch and the spine."""
+    return f"{NODES[addr].switch} - {SPINE}"
+
+
+def limit_uplink(addr: str, mbit: float | None) -> None:
+    """Give the link between a node's leaf and the spine a rate in both directions, or none, while traffic goes on."""
+    leaf = NODES[addr].switch
+    for port in (f"{leaf}-up", f"{leaf}-down"):
+        if mbit is None:
+            _fabric(f"tc qdisc del dev {port} root")
+        else:
+            _fabric(f"tc qdisc replace dev {port} {_bucket(mbit)}")
+
+
+def _bucket(mbit: float) -> str:
+    return f"root tbf rate {mbit:.0f}mbit burst {BURST_BYTES} limit {QUEUE_BYTES}"
 
 
 def _attach(node: Node) -> None:

@@ -52,12 +52,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Fault:
-    """A trouble: a NIC at `severity` of its rate, or a rank that computes by `severity` slower, stops, or is killed.
+    """A trouble: a NIC, or its leaf's link to the spine, at `severity` of a NIC's rate, or a rank that computes by
+    `severity` slower, stops, or is killed.
 
-    After so many seconds the first three are well again; of a job whose rank was killed all other ranks are then ended.
+    After so many seconds all but the last are well again; of a job whose rank was killed all other ranks are then
+    ended.
     """
 
-    kind: Literal["limited_nic", "slow_rank", "stopped_rank", "killed_rank"]
+    kind: Literal["limited_nic", "limited_uplink", "slow_rank", "stopped_rank", "killed_rank"]
     job: str
     addr: str
     start_s: float
@@ -139,6 +141,20 @@ SCENARIOS: dict[str, Scenario] = {
     "limited_nic": Scenario(
         (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),),
         faults=(Fault("limited_nic", "jobA", "10.0.3.1", 60.0, 40.0, 1 / 3),),
+    ),
+    "pipeline_limited_nic": Scenario(
+        (TWO_BY_TWO,), faults=(Fault("limited_nic", "jobA", "10.0.3.1", 60.0, 40.0, 1 / 4),)
+    ),
+    "limited_uplink": Scenario(
+        (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),),
+        faults=(Fault("limited_uplink", "jobA", "10.0.1.1", 60.0, 40.0, 1 / 4),),
+    ),
+    "two_faults": Scenario(
+        (replace(TWO_BY_TWO, addrs=(*FOUR_HOSTS, *OTHER_FOUR), seconds=130, dp=4),),
+        faults=(
+            Fault("slow_rank", "jobA", "10.0.2.1", 50.0, 60.0, 2.0),
+            Fault("limited_nic", "jobA", "10.0.4.2", 70.0, 50.0, 1 / 4),
+        ),
     ),
     "stopped_rank": Scenario(
         (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layer_s=0.03),),

@@ -168,6 +168,26 @@ def test_a_rank_without_replicas_and_one_whose_parameters_are_sharded_are_named_
     assert set(devices.select("kind", "subject").rows()) == {("slow_compute", fault["subject"])}
 
 
+@pytest.mark.parametrize(
+    ("capture", "records", "named"),
+    [
+        ("pipeline_limited_nic", "flows", {("slow_nic", "10.0.3.1")}),
+        ("pipeline_limited_nic", "flows_coarse", {("slow_nic", "10.0.3.1")}),
+        ("limited_uplink", "flows_coarse", {("switch_level", "spine0")}),
+        ("two_faults", "flows_coarse", {("slow_compute", "10.0.2.1"), ("slow_nic", "10.0.4.2")}),
+    ],
+)
+def test_limited_devices_are_named_and_two_troubles_at_once_both(
+    scored: Scores, capture: str, records: str, named: set[tuple[str, str]]
+) -> None:
+    """Of one spine and two leaves nobody can tell which link is slow: where they meet is named, and all three."""
+    result = scored(capture, records)
+    devices = result.found["diagnoses"].filter(pl.col("subject_type").is_in(["addr", "host", "switch", "link"]))
+    assert set(devices.select("kind", "subject").rows()) == named
+    if capture == "limited_uplink":
+        assert devices["explanation"].str.contains("leaf0 - spine0").all()
+
+
 def test_a_rank_that_is_killed_and_replaced_is_named_in_a_window_that_holds(tmp_path: Path) -> None:
     result = scored_run(REAL / "restart", "flows_coarse.parquet", tmp_path / "w.duckdb", validated=True)
     assert set(result.found["windows"]["status"]) == {"done"}
