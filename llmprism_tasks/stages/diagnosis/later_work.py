@@ -20,6 +20,10 @@ ANSWERED = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "ans
 MOST = 0.5
 """Ratio of what was late at the beginning by which later work must be longer, if the same made it long."""
 
+LEAST_LATER = 0.1
+"""Ratio of the first silence below which all others may be the optimizer's, which no sample and hardly a slow GPU makes
+longer. Of four micro-batches, the last pass backward is a sixth."""
+
 EXTREME = 2.5
 """Standard deviations by which the latest of some hundred replicas is later than most."""
 
@@ -42,7 +46,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     answered = answers(evidence.flows, piped, stages) if piped.height else pl.DataFrame(schema=ANSWERED)
     # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
-    silent = pl.when(pl.col("later_ns") > 0).then("later_ns")
+    silent = pl.when(pl.col("later_ns") >= LEAST_LATER * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
     piped_here = pl.col("last_stage").is_not_null()
     return (
         work.join(answered, on=STEP, how="left")

@@ -107,6 +107,12 @@ def test_one_host_whose_later_work_was_not_seen_holds_up_its_job_for_an_unknown_
     assert named(dataclasses.replace(evidence, flows=once)) == [("straggler", "host", "host-d")]
 
 
+@pytest.mark.parametrize(("later", "kind"), [(112.0, "stalls"), (68.0, "straggler")])
+def test_short_silences_may_be_the_optimizer_s(later: float, kind: str) -> None:
+    """A tenth of 700 to 1100 ms; no lateness makes an optimizer longer."""
+    assert named(exchanging("d", VARIED, (later,))) == [(kind, "host", "host-d")]
+
+
 @pytest.mark.parametrize(("by", "rows"), [(0.13, JOB), (0.14, UNEVEN)])
 def test_others_each_time_stand_still_where_later_work_is_even(by: float, rows: Rows) -> None:
     """Who is later by as much as most work is 2.5 deviations of two fifths off; half of that is a fifth, a robust
