@@ -79,7 +79,9 @@ class Entries(NamedTuple):
     together: Integers
 
 
-def silences(transfers: Transfers, steps: Steps, *, early: float, piped: int) -> tuple[Floats, Floats, Integers]:
+def silences(
+    transfers: Transfers, steps: Steps, *, early: float, piped: int
+) -> tuple[Floats, Floats, Floats, Integers]:
     """Measure the silences of each step, between one burst of transfers that overlap and the next.
 
     What follows a burst that went ahead is none, nor is what is beside a burst with a pipeline's message.
@@ -91,7 +93,7 @@ def silences(transfers: Transfers, steps: Steps, *, early: float, piped: int) ->
 
     Returns
     -------
-    shape (steps,): the sum of the silences, that of their squares, and how many there are
+    shape (steps,): the sum of the silences, that of their squares, the longest, and how many there are
     """
     endpoints = steps.endpoints[transfers.steps]
     first, over, sizes, kinds = _bursts(endpoints, transfers.starts, transfers.ends, transfers.sizes, transfers.kinds)
@@ -108,7 +110,9 @@ def silences(transfers: Transfers, steps: Steps, *, early: float, piped: int) ->
     sums = [np.zeros(steps.starts.size), np.zeros(steps.starts.size)]
     for total, values in zip(sums, (length, length * length), strict=True):
         np.add.at(total, step[found], values)
-    return sums[0], sums[1], np.bincount(step[found], minlength=steps.starts.size)
+    longest = np.zeros(steps.starts.size)
+    np.maximum.at(longest, step[found], length)
+    return sums[0], sums[1], longest, np.bincount(step[found], minlength=steps.starts.size)
 
 
 def entries(

@@ -48,7 +48,7 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
     work = pl.concat([entry_work(seen, entering), _relieved(silent_work(seen, others), seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
-    return grouped.with_columns(excess=_excess()).sort(STEP)
+    return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)
 
 
 def _entering(seen: Arranged) -> pl.Series:
@@ -65,15 +65,15 @@ def _entering(seen: Arranged) -> pl.Series:
     return jobs.filter(pl.Series(piped > exchanged))
 
 
-def _excess() -> pl.Expr:
+def usual(column: str) -> pl.Expr:
+    """Return what is usual among the peers of a step; NULL without any."""
     # Two peers cannot outvote each other: the quicker shows what is usual.
-    usual = (
+    return (
         pl.when(pl.col("members") >= OUTVOTING)
-        .then(pl.col("pace").median().over(SAME))
+        .then(pl.col(column).median().over(SAME))
         .when(pl.col("members") > 1)
-        .then(pl.col("pace").min().over(SAME))
+        .then(pl.col(column).min().over(SAME))
     )
-    return pl.col("pace") / usual - 1
 
 
 def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:

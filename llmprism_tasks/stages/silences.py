@@ -25,15 +25,16 @@ def silent_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
 
     Returns
     -------
-    of the steps with any, in their order: their columns, `own_ns` (sum of the silences), `pace` (root of the sum of
+    of the steps with any, in their order: their columns, `own_ns` (sum of the silences), `later_ns` (the same without
+    the longest, which holds all that comes before the first exchange), `pace` (root of the sum of
     their squares: it grows with their length as their sum does, but not when stalls that are not told from silences cut
     them in two, and hardly with pauses between the pieces of a burst), `share` (ratio of the step that is silent)
     """
     theirs = flows.of(jobs)[flows.transfers.steps]
     transfers = flows.transfers if theirs.all() else flows.transfers[theirs]
-    length, squares, count = working.silences(transfers, flows.numbers, early=EARLY, piped=flows.number("pp"))
+    length, squares, longest, count = working.silences(transfers, flows.numbers, early=EARLY, piped=flows.number("pp"))
     return (
-        flows.steps.with_columns(own_ns=length, pace=squares)
+        flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest)
         .filter(pl.Series(count > 0))
         .with_columns(pl.col("pace").sqrt(), share=pl.col("own_ns") / (pl.col("end_ns") - pl.col("start_ns")))
     )

@@ -2,7 +2,8 @@
 -- Two finished windows in a row that do not show it end it, and so does the stop of its job: one alone may only have had
 -- nothing to judge. Windows without records and windows that were not run say nothing.
 -- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
--- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. What a job suffers
+-- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. A host that is slow
+-- while it, or for no known cause while its job, is known to stand still is one trouble with that. What a job suffers
 -- while something else is to blame is an effect of that.
 -- Grain: incident_id.  From: diagnoses, windows, job_members.  Severity as ratio of time lost, costs in GPU-seconds.
 CREATE OR REPLACE VIEW incidents AS
@@ -14,36 +15,66 @@ WITH clock AS (  -- how many windows were finished so far
     FROM windows
 ),
 
-placed AS (
+located AS (
     SELECT
         diagnoses.*,
-        CASE
-            WHEN diagnoses.kind = 'straggler' AND diagnoses.subject_type = 'job' THEN 'slow_job'
-            WHEN diagnoses.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
-            WHEN diagnoses.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
-            WHEN diagnoses.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
-            WHEN diagnoses.kind IN ('cross_step', 'cross_group') THEN 'slow_job'
-            WHEN diagnoses.kind IN ('hang', 'stopped') THEN 'silent'
-            ELSE diagnoses.kind
-        END AS family,
-        CASE
-            WHEN family IN ('slow_job', 'silent', 'stalls') THEN diagnoses.job_id
-            ELSE coalesce(job_members.host, diagnoses.subject)
-        END AS place,
-        CASE WHEN diagnoses.subject_type IN ('switch', 'link') THEN '' ELSE diagnoses.job_id END AS tenant,
         CASE diagnoses.subject_type WHEN 'host' THEN diagnoses.subject ELSE job_members.host END AS subject_host,
-        CASE
-            WHEN diagnoses.kind IN ('cross_step', 'cross_group') THEN 2
-            WHEN diagnoses.kind IN ('straggler', 'switch_level') THEN 1
-            ELSE 0
-        END AS vagueness
+        clock.finished_so_far - clock.finished AS finished_before,
+        clock.finished_so_far
     FROM diagnoses
+    INNER JOIN clock ON diagnoses.window_start_ns = clock.window_start_ns
     LEFT JOIN job_members
         ON
             diagnoses.subject_type = 'addr'
             AND diagnoses.window_start_ns = job_members.window_start_ns
             AND diagnoses.job_id = job_members.job_id
             AND diagnoses.subject = job_members.addr
+),
+
+standing AS (  -- who is known to stand still in a window beside, or whose job is
+    SELECT
+        located.*,
+        EXISTS (
+            SELECT 1 FROM located AS still
+            WHERE
+                still.kind = 'stalls'
+                AND still.job_id = located.job_id
+                AND (
+                    still.subject_host = located.subject_host
+                    OR (still.subject_type = 'job' AND located.kind = 'straggler')
+                )
+                AND located.finished_before - still.finished_so_far < 2
+                AND still.finished_before - located.finished_so_far < 2
+        ) AS stands_still
+    FROM located
+),
+
+placed AS (
+    SELECT
+        standing.* EXCLUDE (finished_before, finished_so_far, stands_still),
+        CASE
+            WHEN
+                standing.kind IN ('slow_compute', 'straggler') AND standing.subject_type <> 'job'
+                AND standing.stands_still THEN 'stalls'
+            WHEN standing.kind = 'straggler' AND standing.subject_type = 'job' THEN 'slow_job'
+            WHEN standing.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
+            WHEN standing.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
+            WHEN standing.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
+            WHEN standing.kind IN ('cross_step', 'cross_group') THEN 'slow_job'
+            WHEN standing.kind IN ('hang', 'stopped') THEN 'silent'
+            ELSE standing.kind
+        END AS family,
+        CASE
+            WHEN family IN ('slow_job', 'silent', 'stalls') THEN standing.job_id
+            ELSE coalesce(standing.subject_host, standing.subject)
+        END AS place,
+        CASE WHEN standing.subject_type IN ('switch', 'link') THEN '' ELSE standing.job_id END AS tenant,
+        CASE
+            WHEN standing.kind IN ('cross_step', 'cross_group') THEN 2
+            WHEN standing.kind IN ('straggler', 'switch_level') THEN 1
+            ELSE 0
+        END AS vagueness
+    FROM standing
 ),
 
 begun AS (

@@ -90,19 +90,20 @@ def plain_silences(rows: list[Row], early: float) -> dict[int, list[int]]:
 
 @given(ROWS, st.sampled_from([0.0, 0.1, 0.9]))
 def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped(rows: list[Row], early: float) -> None:
-    length, squares, count = working.silences(transfers(rows), STEPS, early=early, piped=PP)
+    length, squares, longest, count = working.silences(transfers(rows), STEPS, early=early, piped=PP)
     expected = plain_silences(rows, early)
     for step in range(STEPS.starts.size):
         assert count[step] == len(expected[step])
         assert length[step] == sum(expected[step])
         assert squares[step] == sum(silence**2 for silence in expected[step])
+        assert longest[step] == max(expected[step], default=0)
 
 
 def test_which_kind_of_a_burst_comes_first_says_nothing_of_whether_it_went_ahead() -> None:
     def counted(*overlapping: int) -> int:
         small = [row(0, at, 3, 2, kind, True, 5) for at, kind in enumerate(overlapping)]
         rows = [row(0, 5, 1, 30, EP, True, 5), row(0, 8, 1, 90, DP, True, 5), row(0, 14, 1, 90, DP, True, 5)]
-        return int(working.silences(transfers(small + rows), STEPS, early=0.1, piped=PP)[2][0])
+        return int(working.silences(transfers(small + rows), STEPS, early=0.1, piped=PP)[3][0])
 
     assert counted(DP, EP) == counted(EP, DP)
     assert counted(DP) == counted(DP, EP) - 1  # a little of one kind is ahead; of both it is all there is
@@ -166,6 +167,6 @@ def test_the_first_micro_batch_is_worked_on_from_its_input_to_its_output(
 def test_nothing_in_nothing_out() -> None:
     nobody = Steps(*(np.array([], dtype=np.int64) for _ in range(3)))
     none = np.array([], dtype=np.bool_)
-    assert [part.size for part in working.silences(transfers([]), nobody, early=0.1, piped=PP)] == [0, 0, 0]
+    assert [part.size for part in working.silences(transfers([]), nobody, early=0.1, piped=PP)] == [0, 0, 0, 0]
     entered = working.entries(transfers([]), nobody, none, piped=PP, synchronising=DP, at_once=0.1)
     assert [part.size for part in entered] == [0] * 6

@@ -145,6 +145,42 @@ def test_what_a_job_suffered_before_anything_was_to_blame_stands_alone(warehouse
     assert incidents(warehouse)["effect_of"].null_count() == 2
 
 
+STILL_SOMEBODY = {"kind": "stalls", "subject_type": "job", "subject": "gpt"}
+STILL = {"kind": "stalls", "subject_type": "host", "subject": "gpt-01"}
+
+
+@pytest.mark.parametrize(
+    ("stalls", "other", "gap", "kinds"),
+    [
+        (STILL, {"kind": "straggler"}, 0, [["stalls", "straggler"]]),
+        (STILL, {"kind": "slow_compute"}, 0, [["slow_compute", "stalls"]]),
+        (STILL, {"kind": "straggler"}, 1, [["stalls", "straggler"]]),
+        (STILL, {"kind": "straggler"}, 2, [["stalls"], ["straggler"]]),
+        (STILL, {"kind": "straggler", "subject_type": "host", "subject": "gpt-02"}, 0, [["stalls"], ["straggler"]]),
+        (STILL, {"kind": "slow_nic"}, 0, [["stalls"], ["slow_nic"]]),
+        (STILL_SOMEBODY, {"kind": "straggler"}, 0, [["stalls", "straggler"]]),
+        (STILL_SOMEBODY, {"kind": "slow_compute"}, 0, [["stalls"], ["slow_compute"]]),
+    ],
+)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_host_that_is_slow_while_it_is_known_to_stand_still_is_one_trouble_with_that(
+    warehouse: Warehouse,
+    minute: Minute,
+    stalls: dict[str, Any],
+    other: dict[str, Any],
+    gap: int,
+    kinds: list[list[str]],
+    backwards: bool,
+) -> None:
+    """Whichever is told first; without a known host, only where the cause of what is slow is not known either."""
+    shown: list[dict[str, Any] | None] = [stalls, *[None] * gap, other]
+    for number, given_ in enumerate(reversed(shown) if backwards else shown):
+        minute(number, [] if given_ is None else [diagnosis(number, **given_)])
+    found = incidents(warehouse).sort("start_ns", descending=backwards)
+    assert found["kinds"].to_list() == kinds
+    assert found["kind"][0] == "stalls" or kinds == [["slow_compute", "stalls"]]
+
+
 def test_the_stop_of_its_job_ends_it(warehouse: Warehouse, minute: Minute) -> None:
     stopped = {"kind": "stopped", "subject_type": "job", "subject": "gpt"}
     minute(0, [diagnosis(0), diagnosis(0, **LEAF, job_id="bert")])

@@ -11,18 +11,14 @@ from llmprism_tasks.methods import runs
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
+from llmprism_tasks.stages.diagnosis.later_work import at_first
 from llmprism_tasks.stages.diagnosis.paid import paid
+from llmprism_tasks.stages.diagnosis.waiting import not_waiting
 from llmprism_tasks.stages.own_work import OUTVOTING
-
-NIC = ["job_id", "addr"]
-
-ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
+from llmprism_tasks.stages.placement import NIC
 
 QUARTILE_PER_SIGMA = 0.3186
 """Lower quartile of the size of a normal deviate, in standard deviations."""
-
-SAME_TRANSFER = 0.98
-"""Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
 
 MOST = 0.5
 """Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
@@ -32,15 +28,15 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes too long, step after step, by enough to slow the job.
 
     They are compared with their replicas, and where there are none with their own past. `score` is the excess in robust
-    deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer than its
-    quick ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind
-    is `straggler` where it explains less than half, or where a transfer that begins late has two ends to
-    blame.
+    deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer than its quick
+    ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind is
+    `straggler` where it explains less than half, or where a transfer that begins late has two ends to blame, and
+    `stalls` where only the beginning of its steps is late.
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
         return pl.DataFrame(schema=ROW)
-    suspects, undecided = _not_waiting(suspects, evidence)
+    suspects, undecided = not_waiting(suspects, evidence)
     culprits = _worst(suspects, evidence)
     found = [_row(row, evidence) for row in culprits.iter_rows(named=True)]
     blamed = set(culprits["job_id"])
@@ -49,7 +45,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the NICs that are slow for long enough, by enough: a row per NIC, sorted."""
+    """Return the NICs that are slow for long enough, by enough: a row per NIC, sorted.
+
+    `at_first` says whether they are late at the beginning of their steps alone: they lose that, and no more.
+    """
     work = _against_past(evidence.work).drop_nulls("excess")
     work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
         loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share")
@@ -59,8 +58,12 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     work = work.with_columns(noise=pl.max_horizontal(_noise(), settings.least_noise))
     found = _persistent(work, settings)
     nics = work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
-    few = found.join(nics, on="job_id").filter(pl.len().over("job_id") <= MOST * pl.col("nics"))
-    return few.drop("nics").sort(NIC)
+    few = found.join(nics, on="job_id").filter(pl.len().over("job_id") <= MOST * pl.col("nics")).drop("nics")
+    told = few.join(evidence.once(at_first, settings), on=NIC, how="left").with_columns(
+        pl.col("at_first").fill_null(value=False)
+    )
+    once = told.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
+    return once.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
 
 
 def _noise() -> pl.Expr:
@@ -137,32 +140,6 @@ def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFram
     return noise.join(marked.group_by(NIC).agg(paid=told), on=NIC)
 
 
-def _not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Excuse who may only have waited for its neighbours: a transfer can begin late because of either end.
-
-    Whose neighbours are all as late waited for them. Where they waited for it as well, nobody can tell.
-
-    Returns
-    -------
-    those to blame, and those of whom nobody can tell
-    """
-    late = suspects.filter("ringed").select(*NIC, "own_ns")
-    sent = evidence.flows.filter(pl.col("kind") != "pp")
-    neighbour = ["job_id", "neighbour"]
-    hops = (
-        pl.concat(sent.select("job_id", addr=end, neighbour=other) for end, other in ENDS)
-        .unique()
-        .join(late, on=NIC)
-        .join(late.select("job_id", neighbour="addr", theirs_ns="own_ns"), on=neighbour, how="left")
-    )
-    as_late = (pl.col("theirs_ns") >= pl.col("own_ns") * SAME_TRANSFER).fill_null(value=False)
-    excused = hops.filter(as_late.all().over(NIC))
-    waiting = excused.join(excused.select("job_id", neighbour="addr").unique(), on=neighbour, how="anti")
-    mutual = excused.join(waiting.select(NIC).unique(), on=NIC, how="anti")
-    blamed = suspects.join(excused.select(NIC).unique(), on=NIC, how="anti")
-    return blamed, suspects.join(mutual.select(NIC).unique(), on=NIC, how="semi")
-
-
 def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Join the NICs of one host, which slow down together, and keep those that cost about as much as the worst of the
     job."""
@@ -178,6 +155,7 @@ def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
         .group_by("job_id", "host", "device")
         .agg(
             pl.col("whole", "by_past").first(),
+            pl.col("at_first").all(),
             pl.col("addr", "component"),
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
@@ -196,16 +174,20 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
     usual = "it used to" if found["by_past"] else "its peers"
     usual_ns = found["own_ns"] / (1 + found["excess"])
+    known = "stalls" if found["at_first"] else "slow_compute"
+    what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends"
+    if found["at_first"]:
+        what = f"begins its steps later than {usual}, and works as quickly afterwards"
     return {
         "job_id": found["job_id"],
-        "kind": "slow_compute" if confidence >= MOST else "straggler",
+        "kind": known if confidence >= MOST else "straggler",
         "subject_type": "host" if found["whole"] else "addr",
         "subject": found["device"],
         "start_ns": found["start_ns"],
         "end_ns": found["end_ns"],
         "score": found["score"],
         "severity": severity,
-        "explanation": f"{who} computes {1 + found['excess']:.2f} times as long as {usual} before it sends "
+        "explanation": f"{who} {what} "
         f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
         f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; "
         f"the job's steps take {1 + severity:.2f} times as long as they need to.",

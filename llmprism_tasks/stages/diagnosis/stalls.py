@@ -13,10 +13,13 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.later_work import late_at_first, later_work, length_ns, spread
 from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
 JOB = "job_id"
+
+WORK = ["first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
 
 USUAL = 0.9
 """Quantile of the other steps up to which somebody is as late now and then, by the length of its samples, and of stalls
@@ -33,25 +36,26 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     are longer for it; `score` the loss over the least that counts; `confidence` the share of the long steps' excess
     that who is late explains.
     """
-    steps = _latest(evidence).join(evidence.once(slow_nics, settings).select(JOB).unique(), on=JOB, how="anti")
+    steps = _latest(evidence, settings).join(
+        evidence.once(slow_nics, settings).select(JOB).unique(), on=JOB, how="anti"
+    )
     found = []
     for (job_id,), mine in steps.group_by(JOB, maintain_order=True):
-        row = _stalled(str(job_id), mine, settings) or _uneven(str(job_id), mine, settings)
-        if row is not None:
-            found.append(row)
+        finders = (_stalled, _late_at_first, _uneven)
+        rows = (row for find_one in finders if (row := find_one(str(job_id), mine, settings)) is not None)
+        found += [*rows][:1]
     return pl.DataFrame(found, schema=ROW)
 
 
-def _latest(evidence: Evidence) -> pl.DataFrame:
+def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return who was latest in each step of the window.
 
-    Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, `hosts` (how many might have
-    been), `whole` (whether all of the step's computing was measured).
+    Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, its columns of `later_work`,
+    `hosts` (how many might have been), `whole` (whether all of the step's computing was measured).
     """
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
     return (
-        evidence.work.filter("current")
-        .drop_nulls("excess")
+        evidence.once(later_work, settings)
         .join(evidence.members.select("job_id", "addr", "host"), on=["job_id", "addr"])
         .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
         .sort(JOB, "step_index", "late_ns", "host", "addr")
@@ -59,11 +63,11 @@ def _latest(evidence: Evidence) -> pl.DataFrame:
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
-            pl.col("host", "late_ns").last(),
+            pl.col("host", "late_ns", *WORK).last(),
             pl.col("host").n_unique().alias("hosts"),
             pl.col("whole").all(),
         )
-        .with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
+        .with_columns(length_ns=length_ns())
     )
 
 
@@ -98,6 +102,49 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
         f"{100 * loss:.0f} % of the window.",
         "confidence": explained.height / long.height,
     }
+
+
+def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    """Return what is lost where somebody begins most steps late, but works as quickly afterwards; None if too little.
+
+    Of one host that is late by another amount each time, and whose later work nobody sees, the cause is not known.
+    """
+    struck = steps.filter(pl.col("behind_ns") > settings.least_stall * pl.col("length_ns"))
+    if struck.height < max(settings.least_steps, settings.persistence * steps.height) or not _pays(steps, settings):
+        return None
+    host = _one_host(struck)
+    mine = struck if host is None else struck.filter(pl.col("host") == host)
+    known = mine.select(late_at_first(settings, one=host is not None)).item()
+    varies = host is not None and known is None and mine.select(spread("first_ns") >= settings.least_effect).item()
+    span = _span(struck)
+    if not (known or varies) or span["end_ns"] - span["start_ns"] < settings.least_lasting_s * 1e9:
+        return None
+    lost_ns = float(struck["behind_ns"].sum())
+    loss = lost_ns / float(steps["length_ns"].sum())
+    who = "some rank, another one each time," if host is None else f"host {host}"
+    then = "and then works as quickly as others: look at data loading, storage and garbage collection"
+    return {
+        "job_id": job_id,
+        "kind": "stalls" if known else "straggler",
+        "subject_type": "job" if host is None else "host",
+        "subject": host or job_id,
+        **span,
+        "score": loss / settings.least_effect,
+        "severity": loss / (1 - loss),
+        "explanation": f"In {struck.height} of {steps.height} steps {who} begins late, by "
+        f"{lost_ns / struck.height / 1e6:.0f} ms on average, "
+        f"{then if known else 'by another time in each; what it works on later was not seen'}. "
+        f"This costs {100 * loss:.0f} % of the window.",
+        "confidence": struck.height / steps.height,
+    }
+
+
+def _pays(steps: pl.DataFrame, settings: DiagnosisSettings) -> bool:
+    """Say whether the job pays for who is late, as far as steps in which it is later than in others can show it."""
+    late = pl.col("behind_ns")
+    told = paid(late > late.median(), cost_ns=late, length_ns=pl.col("length_ns"))
+    differs = spread("behind_ns") * late.median() >= settings.least_effect * pl.col("length_ns").median()
+    return bool(steps.select(~differs | told.fill_null(value=False)).item())
 
 
 def _apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:

@@ -1,0 +1,115 @@
+"""Later work: what a NIC computes after it was late at a step's beginning: as quickly as ever, or longer, too.
+
+Who waits for its input before its first pass, or stands still there, works at its usual pace afterwards. A slow GPU is
+slow in all that it computes, and a micro-batch that is longer is so backward as well.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.methods.series import SIGMA_PER_MAD
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.passes import answers
+from llmprism_tasks.stages.own_work import usual
+from llmprism_tasks.stages.placement import NIC, STEP
+
+ANSWERED = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "answer_ns": pl.Int64}
+
+MOST = 0.5
+"""Ratio of what was late at the beginning by which later work must be longer, if the same made it long."""
+
+LEAST_LATER = 0.1
+"""Ratio of the first silence below which all others may be the optimizer's, which no sample and hardly a slow GPU makes
+longer. Of four micro-batches, the last pass backward is a sixth."""
+
+EXTREME = 2.5
+"""Standard deviations by which the latest of some hundred replicas is later than most."""
+
+
+def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Add to the NICs' own work in the window's steps what each computed later in the step.
+
+    Returns
+    -------
+    the rows of `evidence.work` that have peers, with `first_ns` (in a pipeline the first pass, elsewhere the longest
+    silence, which holds all that comes before the first gradient), `first_excess` over the peers', `behind_ns` (by how
+    much they were quicker, 0 at least), `later_ns`, NULL where none was seen (in a pipeline the answer to the first
+    gradient, elsewhere all other silences), and `later_excess` (NULL outside pipelines: there all members wait for the
+    slowest from one exchange to the next, so that silences are alike)
+    """
+    del settings
+    work = evidence.work.filter("current").drop_nulls("excess")
+    stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
+    piped = work.filter(pl.col("last_stage").is_not_null()).join(stages, on=["job_id", "addr"], how="semi")
+    answered = answers(evidence.flows, piped, stages) if piped.height else pl.DataFrame(schema=ANSWERED)
+    # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
+    answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
+    silent = pl.when(pl.col("later_ns") >= LEAST_LATER * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
+    piped_here = pl.col("last_stage").is_not_null()
+    return (
+        work.join(answered, on=STEP, how="left")
+        .with_columns(
+            first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0.0),
+            later_ns=pl.when(piped_here).then(answer).otherwise(silent),
+        )
+        .with_columns(
+            first_excess=pl.col("first_ns") / usual("first_ns") - 1,
+            behind_ns=(pl.col("first_ns") - usual("first_ns")).clip(lower_bound=0),
+            later_excess=pl.when(piped_here).then(pl.col("later_ns") / usual("later_ns") - 1),
+        )
+        .drop("answer_ns")
+    )
+
+
+def at_first(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the NICs that are late at the beginning of their steps alone, or not: `job_id`, `addr`, `at_first` (NULL
+    where nobody can tell), `behind` (their peers, as a ratio of the step)."""
+    return (
+        evidence.once(later_work, settings)
+        .group_by(NIC)
+        .agg(at_first=late_at_first(settings, one=True), behind=(pl.col("behind_ns") / length_ns()).median())
+    )
+
+
+def length_ns() -> pl.Expr:
+    """Return how long a step is, ns."""
+    return (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+
+
+def late_at_first(settings: DiagnosisSettings, *, one: bool) -> pl.Expr:
+    """Say whether those who are late are so at the beginning alone: one value for all rows, or each group of them.
+
+    Replicas of a pipeline's stage show how long later work should be. Elsewhere steps do: where the beginning of one
+    NIC varies and its later work does not, nothing that slows computing did it. And of others each time, whose work
+    were uneven, the later work would differ by what makes the latest of many so late.
+
+    Parameters
+    ----------
+    one : whether the rows are of one culprit, not of whoever was latest in a step
+
+    Returns
+    -------
+    NULL where nobody can tell
+    """
+    by_peers = (
+        pl.col("later_excess").median()
+        < MOST * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
+    )
+    begins, later = spread("first_ns"), spread("later_ns")
+    varies = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
+    by_steps = varies if one else later * EXTREME < MOST * pl.col("first_excess").median()
+    seen = pl.col("later_ns").count()
+    return (
+        pl.when(pl.col("later_excess").count() >= settings.least_steps)
+        .then(by_peers)
+        .when(pl.col("last_stage").is_null().all() & (seen >= MOST * pl.len()) & (seen >= settings.least_steps))
+        .then(by_steps)
+    )
+
+
+def spread(column: str) -> pl.Expr:
+    """Return the robust deviation of a column, as a ratio of its median."""
+    middle = pl.col(column).median()
+    return SIGMA_PER_MAD * (pl.col(column) - middle).abs().median() / middle

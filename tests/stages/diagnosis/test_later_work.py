@@ -1,0 +1,167 @@
+"""Who begins its steps late and works on as quickly as ever stood still; who computes slowly is slow again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MB, Row
+from job_evidence import DEFAULT, STEP, groups, history, kinds, shuffled, steps, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis import slow_compute, stalls
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.later_work import at_first, later_work
+
+NICS = "abcdefgh"
+FIRST, LATER, COUNT = 400.0, 200.0, 12
+"""ms that each NIC works before a step's first exchange and before the second, and how many steps there are."""
+
+Rows = list[tuple[str, str, str]]
+
+
+def exchanging(
+    who: Sequence[str], more: Sequence[float], later: Sequence[float] = (LATER,), *, paid: bool = True
+) -> Evidence:
+    """Return steps with two exchanges, in each of which one NIC is ready for the first so many ms later.
+
+    Parameters
+    ----------
+    who, more, later : of each step, again and again: the NIC, by how much, and ms between both exchanges
+    paid : whether the steps are longer for it
+    """
+    late = [(who[i % len(who)], more[i % len(more)], later[i % len(later)]) for i in range(COUNT)]
+    lengths = [FIRST + by + then + 150 for _, by, then in late]
+    lengths = lengths if paid else [max(lengths)] * COUNT
+    rows: list[Row] = []
+    for begin, (slow, by, then) in zip(accumulate(lengths, initial=0.0), late, strict=False):
+        for src, dst in zip(NICS, NICS[1:] + NICS[0], strict=True):
+            ready = begin + FIRST + by * (slow in (src, dst))
+            again = begin + FIRST + by + 50 + then
+            rows += [(ready, begin + FIRST + by + 50, src, dst, 8 * MB), (again, again + 50, src, dst, 8 * MB)]
+    whole = working([dict.fromkeys(NICS, [FIRST] * COUNT)])
+    return dataclasses.replace(
+        whole, flows=kinds(dp=rows), steps=steps(NICS, COUNT, lengths=lengths), history=history(lengths)
+    )
+
+
+def piped(first: float, answer: float, usual_answer: float = 300.0) -> Evidence:
+    """Return steps of four replicas of two stages, of which one sends its first activation after so many ms, not 200,
+    and answers the first gradient after so many."""
+    pp: list[Row] = []
+    for step in range(COUNT):
+        for src, dst in zip("abcd", "efgh", strict=True):
+            sent = step * STEP + (first if src == "d" else 200.0)
+            back = sent + 122
+            again = back + 2 + (answer if src == "d" else usual_answer)
+            pp += [(at, at + 2, *ends, 8 * MB) for at, *ends in ((sent, src, dst), (back, dst, src), (again, src, dst))]
+    whole = working([{addr: [950.0] * COUNT for addr in NICS}])
+    stages = pl.DataFrame([(addr, at // 4) for at, addr in enumerate(NICS)], schema=PLACES, orient="row")
+    members = whole.members.drop("pp_stage").join(stages, on="addr")
+    return dataclasses.replace(whole, flows=kinds(pp=pp), groups=groups("abcd", "efgh"), members=members)
+
+
+PLACES = {"addr": pl.String, "pp_stage": pl.Int32}
+
+
+def named(evidence: Evidence, **changed: Any) -> Rows:
+    """Return what is told of slow computing and of stalls, which must not both be."""
+    settings = dataclasses.replace(DEFAULT, **changed)
+    rows = pl.concat([slow_compute.find(evidence, settings), stalls.find(evidence, settings)])
+    return rows.select("kind", "subject_type", "subject").rows()
+
+
+ANY, JOB, HOST = [*NICS], [("stalls", "job", "j")], [("stalls", "host", "host-d")]
+UNEVEN = [("uneven_micro_batches", "job", "j")]
+VARIED = (200.0, 800.0, 500.0, 400.0)
+
+
+def test_one_host_that_begins_late_by_other_times_and_then_works_as_ever_stands_still() -> None:
+    assert named(exchanging("d", VARIED)) == HOST
+    row = stalls.find(exchanging("d", VARIED), DEFAULT).row(0, named=True)
+    # 475 of 1225 ms.
+    assert row["severity"] == pytest.approx((475 / 1225) / (750 / 1225))
+    assert row["confidence"] == 1
+    assert "In 12 of 12 steps host host-d begins late, by 475 ms on average, and then works as" in row["explanation"]
+
+
+@pytest.mark.parametrize(("part", "rows"), [(0.45, HOST), (0.55, [])])
+def test_what_makes_later_work_longer_as_well_is_no_stall(part: float, rows: Rows) -> None:
+    """Half of what differs at the beginning."""
+    typical = FIRST + 450  # median
+    later = [LATER * (1 + part * ((FIRST + by) / typical - 1)) for by in VARIED]
+    assert named(exchanging("d", VARIED, later)) == rows
+
+
+def test_one_host_that_is_always_late_by_as_much_computes_slowly_as_far_as_anybody_can_tell() -> None:
+    assert named(exchanging("d", (300.0, 305.0))) == [("slow_compute", "addr", "d")]
+
+
+def test_one_host_whose_later_work_was_not_seen_holds_up_its_job_for_an_unknown_cause() -> None:
+    evidence = exchanging("d", VARIED)
+    once = evidence.flows.filter(pl.int_range(pl.len()).over("src_addr", "dst_addr") % 2 == 0)
+    assert named(dataclasses.replace(evidence, flows=once)) == [("straggler", "host", "host-d")]
+
+
+@pytest.mark.parametrize(("later", "kind"), [(122.0, "stalls"), (58.0, "straggler")])
+def test_short_silences_may_be_the_optimizer_s(later: float, kind: str) -> None:
+    """A tenth of 600 to 1200 ms; no lateness makes an optimizer longer."""
+    assert named(exchanging("d", VARIED, (later,))) == [(kind, "host", "host-d")]
+
+
+@pytest.mark.parametrize(("by", "rows"), [(0.13, JOB), (0.14, UNEVEN)])
+def test_others_each_time_stand_still_where_later_work_is_even(by: float, rows: Rows) -> None:
+    """Who is later by as much as most work is 2.5 deviations of two fifths off; half of that is a fifth, a robust
+    deviation of 13.5 %."""
+    assert named(exchanging(ANY, (FIRST,), (LATER * (1 + by), LATER * (1 - by)))) == rows
+
+
+@pytest.mark.parametrize(("by", "rows"), [(80.0, []), (86.0, JOB)])
+def test_a_beginning_late_by_less_than_a_tenth_of_the_step_is_jitter(by: float, rows: Rows) -> None:
+    """A tenth of 833 ms."""
+    assert named(exchanging(ANY, (by,))) == rows
+
+
+@pytest.mark.parametrize(("often", "rows"), [(10, JOB), (2, [])])
+def test_most_steps_begin_late(often: int, rows: Rows) -> None:
+    assert named(exchanging(ANY, [FIRST] * often + [0.0] * (COUNT - often))) == rows
+
+
+@pytest.mark.parametrize(("least", "rows"), [(13.0, JOB), (14.0, [])])
+def test_what_is_over_soon_is_a_pause(least: float, rows: Rows) -> None:
+    """Twelve steps of 1150 ms."""
+    assert named(exchanging(ANY, (FIRST,)), least_lasting_s=least) == rows
+
+
+def test_lateness_that_no_step_pays_for_is_no_stall() -> None:
+    assert named(exchanging(ANY, VARIED, paid=False)) == []
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(374.0, "stalls"), (376.0, "slow_compute")])
+def test_in_a_pipeline_the_answer_to_the_first_gradient_tells_who_is_slow(answer: float, kind: str) -> None:
+    """Half as much again on the first pass, so a quarter more on the answer."""
+    assert named(piped(300.0, answer)) == [(kind, "addr", "d")]
+
+
+def test_who_stands_still_once_a_step_loses_that_and_no_more() -> None:
+    row = slow_compute.find(piped(300.0, 300.0), DEFAULT).row(0, named=True)
+    assert row["severity"] == pytest.approx(0.1)
+    assert "d on host-d begins its steps later than its peers, and works as quickly afterwards" in row["explanation"]
+
+
+@pytest.mark.parametrize(("usual", "kind"), [(201.0, "stalls"), (199.0, "slow_compute")])
+def test_what_leaves_sooner_than_a_pass_takes_is_no_answer(usual: float, kind: str) -> None:
+    """As in GPipe, where activations leave when they may: of what was computed long ago nothing can be told."""
+    assert named(piped(300.0, usual, usual)) == [(kind, "addr", "d")]
+
+
+def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
+    evidence = exchanging("d", VARIED)
+    rows = at_first(shuffled(evidence, 3), DEFAULT).sort("addr")
+    assert_frame_equal(rows, at_first(evidence, DEFAULT).sort("addr"))
+    assert later_work(without_rows(evidence), DEFAULT).is_empty()
+    assert named(without_rows(evidence)) == []
