@@ -108,7 +108,8 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     """Return which of two hosts went quiet first: who exchanged nothing with anybody for longer.
 
     Where that was with each other, a message between two stages waited for the one before: its input comes from where
-    nobody sees it, and the later stage has but to wait for it. Else it is who was due to send for longest.
+    nobody sees it, and the later stage has but to wait for it. Else it is who was due to send for longest; of two that
+    were equally, the first by name, lest another window names the other.
     """
     ends = sorted({*first["src_addr"], *first["dst_addr"]})
     places = sorted({hosts[addr] for addr in ends})
@@ -117,24 +118,27 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
         for addr in {src, dst} & set(ends):
             seen[hosts[addr]] = max(seen[hosts[addr]], last_ns)
     order = {place: min(stages.get(addr, 0) for addr in ends if hosts[addr] == place) for place in places}
+    late = {place: _late_ns(first, place, hosts) for place in places}
     margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
     silent, stage = (sorted(places, key=of.__getitem__) for of in (seen, order))
+    due = sorted(places, key=late.__getitem__, reverse=True)
     if seen[silent[1]] - seen[silent[0]] > margin_ns:
         waiting, other = silent
-        reason = "was due to exchange with it, and was seen last before it"
-    elif order[stage[0]] < order[stage[1]]:
-        waiting, other = stage
-        reason = "was due to send first"
+        reason = f"was due to exchange with it, and was seen last before it, unless {other} did not take it"
+    elif order[stage[0]] < order[stage[1]] or late[due[0]] - late[due[1]] > margin_ns:
+        waiting, other = stage if order[stage[0]] < order[stage[1]] else due
+        reason = f"was due to send first, unless {other} did not take it"
     else:
-        waiting = _sender(first, hosts)
-        other, reason = next(place for place in places if place != waiting), "was due to send first"
+        waiting, other = places
+        reason = f"was due to exchange with {other}, and either may have gone quiet first"
     return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, reason)
 
 
-def _sender(first: pl.DataFrame, hosts: Mapping[str, str]) -> str:
-    """Return the host that had been due to send for longest."""
-    addr = first.sort("late_ns", "src_addr", "dst_addr", descending=[True, False, False])["src_addr"][0]
-    return hosts[addr]
+def _late_ns(first: pl.DataFrame, place: str, hosts: Mapping[str, str]) -> float:
+    """Return for how long a host had been due to send; below all others if it was not."""
+    sends = pl.col("src_addr").is_in([addr for addr, host in hosts.items() if host == place])
+    late = first.filter(sends)["late_ns"].max()
+    return float("-inf") if late is None else float(late)  # type: ignore[arg-type]
 
 
 def _absent(
