@@ -86,6 +86,7 @@ def _job(row: Row, latest: int | None) -> Row:
 
 def _incident(row: Row) -> Row:
     kept = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows", "effect_of")
+    kept += ("went_on",)
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}
@@ -98,7 +99,7 @@ def _incident(row: Row) -> Row:
 
 def _advice(row: Row) -> str | None:
     kind = KINDS.get(row["kind"])
-    return None if kind is None else kind.next_for(row["subject_type"], over=row["state"] == "closed")
+    return None if kind is None else kind.next_for(row["subject_type"], over=row["state"] == "closed" or row["went_on"])
 
 
 def _folded(incidents: list[Row]) -> list[Row]:

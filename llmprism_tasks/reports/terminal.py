@@ -100,7 +100,7 @@ def _incident(number: int, incident: Row) -> RenderableType:
     lines += [_label("Also", f"{_headline(also)}: {_loss(also)}.") for also in incident["also"]]
     kind = KINDS.get(incident["kind"])
     if kind is not None:
-        over = incident["state"] == "closed"
+        over = incident["state"] == "closed" or incident["went_on"]
         advice = kind.next_for(incident["subject_type"], over=over)
         if not kind.at_once and incident["windows"] < LASTS:
             advice = CHANCE if over else WAIT
@@ -120,7 +120,11 @@ def _headline(incident: Row) -> str:
     subject = SUBJECTS.get(incident["subject_type"], "{subject_type} {subject}").format(**incident)
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     kind = KINDS.get(incident["kind"])
-    words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
+    words = (
+        incident["kind"].replace("_", " ")
+        if kind is None
+        else kind.said_of(incident["subject_type"], went_on=incident["went_on"])
+    )
     return f"{subject}{where} {words}"
 
 
@@ -130,7 +134,7 @@ def _loss(incident: Row) -> str:
     slow = "the loss is not known" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
     kind = KINDS.get(incident["kind"])
     if kind and kind.at_once:
-        slow = "no step ends"
+        slow = "no step ended meanwhile" if incident["went_on"] else "no step ends"
     if lost is None:
         return slow
     if kind and kind.at_once:
@@ -146,12 +150,13 @@ def _cost(gpu_s: float) -> str:
 def _when(incident: Row) -> str:
     first, last = incident["started"], incident["last_seen"]
     day = "" if first[:10] == last[:10] else f"{last[:10]} "
-    until = f"still at {day}{last[11:19]}" if incident["state"] == "open" else f"until {day}{last[11:19]}"
+    still = "still at" if incident["state"] == "open" and not incident["went_on"] else "until"
     jobs = f"Job{'' if len(incident['jobs']) == 1 else 's'} {', '.join(incident['jobs'])}"
     kind = KINDS.get(incident["kind"])
     of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
     sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
-    return f"{jobs}, since {first[:10]} {first[11:19]}, {until} UTC; in {_count(incident['windows'], 'window')}{sure}"
+    when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC"
+    return f"{jobs}, {when}; in {_count(incident['windows'], 'window')}{sure}"
 
 
 def _jobs(jobs: list[Row]) -> RenderableType:

@@ -54,7 +54,7 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
     if silence.over:
         stood += f"was silent for {silent_s:.0f} s until it {'began anew' if silence.restarted else 'went on'}"
     else:
-        stood += f"is silent for {silent_s:.0f} s"
+        stood += f"had been silent for {silent_s:.0f} s when the window ended"
     if quiet is not None:
         who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
     elif silence.restarted:
