@@ -57,6 +57,7 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
         stood += f"had been silent for {silent_s:.0f} s when the window ended"
     if quiet is not None:
         who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
+        who += f"; it may as well have been {quiet.other}" if quiet.other else ""
     elif silence.restarted:
         who = ""
     else:
