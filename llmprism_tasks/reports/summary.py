@@ -29,7 +29,8 @@ def summarise(warehouse: Warehouse) -> Row:
     `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, and whether it was
         `seen_last` (in the latest window that was finished)
     `incidents` : what is or was wrong, the open ones first, of those the dearest, and the worst; `also` holds what the
-        job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long
+        job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long.
+        `went_on` says whether steps have ended since a silence
     """
     span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
     windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
@@ -85,8 +86,8 @@ def _job(row: Row, latest: int | None) -> Row:
 
 
 def _incident(row: Row) -> Row:
-    kept = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows", "effect_of")
-    kept += ("went_on",)
+    names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
+    kept = (*names, "windows", "effect_of", "went_on")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}

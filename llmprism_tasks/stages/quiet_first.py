@@ -115,9 +115,10 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     one, two = sorted({hosts[addr] for addr in ends})
     seen = _last_seen(where, ends, hosts)
     order = {place: min(stages.get(addr, 0) for addr in ends if hosts[addr] == place) for place in (one, two)}
-    sends = {place: first.filter(pl.col("src_addr").replace_strict(hosts) == place) for place in (one, two)}
-    late = {place: due["late_ns"].max() if due.height else float("-inf") for place, due in sends.items()}
-    sent = {place: due["sent"].sum() for place, due in sends.items()}
+    late, sent = dict.fromkeys((one, two), float("-inf")), dict.fromkeys((one, two), 0)
+    for src, late_ns, bytes_ in first.select("src_addr", "late_ns", "sent").iter_rows():
+        late[hosts[src]] = max(late[hosts[src]], late_ns)
+        sent[hosts[src]] += bytes_
     margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
     if abs(seen[one] - seen[two]) > margin_ns:
         waiting, why = min(one, two, key=seen.__getitem__), "was seen last before {}, with which it was due to exchange"
