@@ -26,8 +26,8 @@ def summarise(warehouse: Warehouse) -> Row:
     `windows` : how many there are in `all` and by `status`, records `read`, `landed`, `quarantined` (also by `reason`)
         and `duplicate`, whether they `add_up`, `expectations_broken`, median and longest run time in s, and what was
         `stopped`
-    `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, and whether it was
-        `seen_last` (in the latest window that was finished)
+    `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, whether it was
+        `seen_last` (in the latest window that was finished), and `unlisted`, who trains with it outside the topology
     `incidents` : what is or was wrong, the open ones first, of those the dearest, and the worst; `also` holds what the
         job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long.
         `went_on` says whether steps have ended since a silence
@@ -79,6 +79,7 @@ def _job(row: Row, latest: int | None) -> Row:
         "median_step_s": _number(row["median_step_s"]),
         "p95_step_s": _number(row["p95_step_s"]),
         "host_names": abbreviated(row["host_names"] or ()),
+        "unlisted": row["unlisted"] or [],
         "first_window": _iso(row["first_window_start_ns"]),
         "last_window": _iso(row["last_window_start_ns"]),
         "seen_last": latest is not None and row["last_window_start_ns"] >= latest,

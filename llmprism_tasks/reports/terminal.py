@@ -32,6 +32,9 @@ MOST = 12
 LASTS = 2
 """Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
 
+SHOWN = 5
+"""Addresses shown that the topology lacks: enough to see whose they are."""
+
 WAIT = "wait for a second window, one may be chance."
 CHANCE = "nothing, it was one window: that may be chance."
 """What is advised before, and once it is over."""
@@ -41,7 +44,7 @@ def render(summary: Row) -> RenderableType:
     """Return a report of a `summarise` value, at most 100 columns wide; nothing in it needs colour to be understood."""
     if summary["span"] is None:
         return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
-    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
+    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary), *_unlisted(summary["jobs"])]
     incidents = summary["incidents"]
     for number, incident in enumerate(incidents[:MOST], 1):
         parts += [Text(), _incident(number, incident)]
@@ -87,7 +90,11 @@ def _verdict(summary: Row) -> Text:
     if stopped:
         found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
         return Text(found, "bold")
-    return Text(f"Nothing is wrong: no trouble was found in {_count(done, 'window')}.", "bold green")
+    unseen = any(job["unlisted"] for job in summary["jobs"])
+    found = f"no trouble was found in {_count(done, 'window')}"
+    return Text(
+        f"{found.capitalize()}; not all could be seen." if unseen else f"Nothing is wrong: {found}.", "bold green"
+    )
 
 
 def _incident(number: int, incident: Row) -> RenderableType:
@@ -180,6 +187,20 @@ def _jobs(jobs: list[Row]) -> RenderableType:
     return table
 
 
+def _unlisted(jobs: list[Row]) -> list[RenderableType]:
+    """Say who trains without being in the topology, if anybody does."""
+    addrs = sorted({addr for job in jobs for addr in job["unlisted"]})
+    if not addrs:
+        return []
+    jobs_of = ", ".join(job["job_id"] for job in jobs if job["unlisted"])
+    shown = ", ".join(addrs[:SHOWN]) + (", …" if len(addrs) > SHOWN else "")
+    text = (
+        f"not in the topology, but training with {jobs_of}: {_count(len(addrs), 'address')} ({shown}). What is said of "
+        "these jobs may be wrong. Add the addresses to the topology, with their hosts, and run the windows again."
+    )
+    return [Text(), _label("Warning", text)]
+
+
 def _layout(job: Row) -> str:
     if job["kind"] != "training":
         return "no training"
@@ -209,7 +230,8 @@ def _windows(windows: Row) -> list[RenderableType]:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def _duration(seconds: float | None) -> str:

@@ -43,6 +43,27 @@ def test_a_healthy_warehouse_says_that_nothing_is_wrong(warehouse: Warehouse, mi
     assert "2 windows (2 done) in 1.50 s each; 2,000 records: 2,000 landed, 0 quarantined." in text
 
 
+@pytest.mark.parametrize(
+    ("addrs", "said"),
+    [
+        (["10.9.0.1"], "training with gpt: 1 address (10.9.0.1). What"),
+        (
+            [f"10.9.0.{i}" for i in range(1, 7)],
+            "training with gpt: 6 addresses (10.9.0.1, 10.9.0.2, 10.9.0.3, 10.9.0.4, 10.9.0.5, …). What",
+        ),
+    ],
+)
+def test_who_trains_without_being_in_the_topology_is_told(
+    warehouse: Warehouse, minute: Minute, addrs: list[str], said: str
+) -> None:
+    window = minute(0)
+    rows = [training("bert", endpoints=16, hosts=2), training("gpt", endpoints=32, hosts=4) | {"unlisted": addrs}]
+    replace(warehouse, window, {"jobs": frame("jobs", window, rows)})
+    text = words(shown(warehouse))
+    assert "No trouble was found in 1 window; not all could be seen." in text
+    assert f"Warning: not in the topology, but {said}" in text
+
+
 def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, status="stopped", reason="flows.unique broken by 7 rows")
     text = words(shown(warehouse))
