@@ -81,7 +81,8 @@ named AS (  -- since when the incident has had this subject
 ),
 
 -- Tells of the incident: a known cause tells more than an unknown one, and that more than an effect; of a silence, which
--- is as bad in each window and longer in each, the surest, such as who was replaced once it ended, and then the first.
+-- is as bad in each window and longer in each, the surest, such as who was replaced once it ended, and then who was
+-- named first of those that hang.
 worst AS (
     SELECT
         family,
@@ -105,6 +106,7 @@ worst AS (
         ORDER BY
             vagueness,
             CASE WHEN family = 'silent' THEN confidence END DESC NULLS LAST,
+            family = 'silent' AND kind = 'stopped',
             CASE WHEN family = 'silent' THEN named_since_ns END,
             severity DESC,
             window_start_ns,

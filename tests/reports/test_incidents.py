@@ -202,6 +202,13 @@ def test_of_who_is_as_likely_the_first_that_was_named_stays_it(warehouse: Wareho
     assert (incident["subject"], incident["explanation"]) == ("10.3.1.5", "179")
 
 
+def test_who_goes_on_by_itself_had_not_stopped(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0, [silent(0, 58, **STOPPED | {"lost_gpu_s": None})])
+    minute(1, [silent(1, 90, subject_type="job", subject="gpt", severity=9.0)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["kind"], incident["lost_gpu_s"]) == ("hang", 32 * 60)
+
+
 @pytest.mark.parametrize(("until", "went_on"), [(57, True), (59, False)])
 def test_a_silence_after_which_steps_end_is_told_to_have_gone_on(
     warehouse: Warehouse, minute: Minute, until: float, *, went_on: bool
