@@ -68,6 +68,8 @@ def test_storage_that_is_read_in_each_step_and_written_to_now_and_then_is_none()
     saved = [row for i in range(14) for row in messages("a", "s", [38_000 + 10 * i], 80 * MB)]
     assert unlisted(STORAGE) is None
     assert unlisted(STORAGE, saved) is None
+    at_once = [row for part in (5, 25, 45) for row in messages("a", "s", [part * 1000], 300 * MB)]
+    assert unlisted(STORAGE, at_once) is None
 
 
 @pytest.mark.parametrize(("share", "listed"), [(0.4, None), (0.6, ["s"])])
