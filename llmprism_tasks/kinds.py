@@ -13,6 +13,7 @@ class Kind:
     ----------
     words : what the subject does or suffers, to be read after its name
     of_job : the same where the subject is a whole job, if that reads otherwise
+    went_on : the same once the job goes on, if that reads otherwise
     next : what the person on call does about it
     next_of_job : the same where the subject is a whole job, if that is something else
     once_over : the same once it is over, if it is more than what to do should it come back
@@ -23,6 +24,7 @@ class Kind:
     next: str
     at_once: bool = False
     of_job: str = ""
+    went_on: str = ""
     next_of_job: str = ""
     once_over: str = ""
 
@@ -31,8 +33,10 @@ class Kind:
         now = self.next_of_job or self.next if subject_type == "job" else self.next
         return self.once_over or f"it is over; should it come back, {now}" if over else now
 
-    def said_of(self, subject_type: str) -> str:
+    def said_of(self, subject_type: str, *, went_on: bool = False) -> str:
         """Return the words that fit a subject of this type."""
+        if went_on and self.went_on:
+            return self.went_on
         return self.of_job or self.words if subject_type == "job" else self.words
 
 
@@ -89,12 +93,14 @@ KINDS: dict[str, Kind] = {
         "has gone quiet",
         "look at its processes, its GPUs' errors and its NICs: the job waits for it, and will not go on by itself.",
         at_once=True,
+        went_on="had gone quiet",
         once_over="it is over; look at its logs and its GPUs' and NICs' errors of that time before it comes back.",
     ),
     "stopped": Kind(
         "has stopped",
         "ask the tenant whether it was meant to; if not, look at its hosts' logs.",
         at_once=True,
+        went_on="had stopped",
         once_over="ask the tenant whether it was meant to; if not, look at its hosts' logs of that time.",
     ),
     "cross_step": Kind("has slow steps", "look at what changed when it began; flows name nobody yet."),

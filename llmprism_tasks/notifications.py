@@ -76,7 +76,11 @@ def message(incident: Row) -> Row:
         *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
     )
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
-    words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
+    words = (
+        incident["kind"].replace("_", " ")
+        if kind is None
+        else kind.said_of(incident["subject_type"], went_on=incident["went_on"])
+    )
     subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
     return {
         "change": incident["change"],
@@ -87,7 +91,7 @@ def message(incident: Row) -> Row:
         | {
             "next": None
             if kind is None
-            else kind.next_for(incident["subject_type"], over=incident["state"] == "closed")
+            else kind.next_for(incident["subject_type"], over=incident["state"] == "closed" or incident["went_on"])
         },
     }
 

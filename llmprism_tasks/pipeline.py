@@ -28,6 +28,9 @@ from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
 
+UNLISTED_SHOWN = 5
+"""Addresses shown that the topology lacks: enough to see whose they are."""
+
 READ = {table for stage in STAGES for table in stage.reads}
 
 
@@ -266,6 +269,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
+    _say_if_unlisted(windows, settings)
     if stopped:
         first = stopped[0]
         raise ContractError(
@@ -300,6 +304,25 @@ def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
             settings.places.topology,
             len(seen),
             min(seen),
+        )
+
+
+def _say_if_unlisted(windows: Sequence[Window], settings: Settings) -> None:
+    """Warn when addresses that the topology lacks train with those it has: jobs are then seen without them."""
+    if not windows:
+        return
+    span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
+    jobs = store.read_each(_open(settings), {"jobs": span})["jobs"].drop_nulls("unlisted")
+    addrs = jobs["unlisted"].explode().unique().sort()
+    if len(addrs):
+        logger.warning(
+            "%d addresses train with %s, but are not in %s: %s%s. What is said of these jobs may be wrong. "
+            "Add the addresses, with their hosts, and run the windows again.",
+            len(addrs),
+            ", ".join(jobs["job_id"].unique().sort()),
+            settings.places.topology,
+            ", ".join(addrs.head(UNLISTED_SHOWN)),
+            ", …" if len(addrs) > UNLISTED_SHOWN else "",
         )
 
 

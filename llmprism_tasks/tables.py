@@ -158,6 +158,12 @@ TABLES: tuple[Table, ...] = (
                 "ratio, 0 to 1: how sure members and kind are, whatever the layout",
                 optional=True,
             ),
+            Column(
+                "unlisted",
+                "VARCHAR[]",
+                "addresses that train with its members, though the topology lacks them; NULL for none",
+                optional=True,
+            ),
         ),
     ),
     Table(

@@ -142,6 +142,7 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "jobs.ratios": changed("jobs", explained_bytes=1.1),
     "jobs.sizes": changed("jobs", period_ns=0),
     "jobs.explained": changed("jobs", explained_bytes=0.4),
+    "jobs.unlisted": changed("jobs", unlisted=["10.9.9.9"]),
     "job_members.key": repeated("job_members"),
     "job_members.job": changed("job_members", job_id="k"),
     "job_members.pp_stage": changed("job_members", pp_stage=1),

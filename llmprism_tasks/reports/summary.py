@@ -26,10 +26,11 @@ def summarise(warehouse: Warehouse) -> Row:
     `windows` : how many there are in `all` and by `status`, records `read`, `landed`, `quarantined` (also by `reason`)
         and `duplicate`, whether they `add_up`, `expectations_broken`, median and longest run time in s, and what was
         `stopped`
-    `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, and whether it was
-        `seen_last` (in the latest window that was finished)
+    `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, whether it was
+        `seen_last` (in the latest window that was finished), and `unlisted`, who trains with it outside the topology
     `incidents` : what is or was wrong, the open ones first, of those the dearest, and the worst; `also` holds what the
-        job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long
+        job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long.
+        `went_on` says whether steps have ended since a silence
     """
     span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
     windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
@@ -78,6 +79,7 @@ def _job(row: Row, latest: int | None) -> Row:
         "median_step_s": _number(row["median_step_s"]),
         "p95_step_s": _number(row["p95_step_s"]),
         "host_names": abbreviated(row["host_names"] or ()),
+        "unlisted": row["unlisted"] or [],
         "first_window": _iso(row["first_window_start_ns"]),
         "last_window": _iso(row["last_window_start_ns"]),
         "seen_last": latest is not None and row["last_window_start_ns"] >= latest,
@@ -85,7 +87,8 @@ def _job(row: Row, latest: int | None) -> Row:
 
 
 def _incident(row: Row) -> Row:
-    kept = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows", "effect_of")
+    names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
+    kept = (*names, "windows", "effect_of", "went_on")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}
@@ -98,7 +101,7 @@ def _incident(row: Row) -> Row:
 
 def _advice(row: Row) -> str | None:
     kind = KINDS.get(row["kind"])
-    return None if kind is None else kind.next_for(row["subject_type"], over=row["state"] == "closed")
+    return None if kind is None else kind.next_for(row["subject_type"], over=row["state"] == "closed" or row["went_on"])
 
 
 def _folded(incidents: list[Row]) -> list[Row]:

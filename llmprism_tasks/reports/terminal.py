@@ -32,6 +32,9 @@ MOST = 12
 LASTS = 2
 """Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
 
+SHOWN = 5
+"""Addresses shown that the topology lacks: enough to see whose they are."""
+
 WAIT = "wait for a second window, one may be chance."
 CHANCE = "nothing, it was one window: that may be chance."
 """What is advised before, and once it is over."""
@@ -41,7 +44,7 @@ def render(summary: Row) -> RenderableType:
     """Return a report of a `summarise` value, at most 100 columns wide; nothing in it needs colour to be understood."""
     if summary["span"] is None:
         return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
-    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
+    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary), *_unlisted(summary["jobs"])]
     incidents = summary["incidents"]
     for number, incident in enumerate(incidents[:MOST], 1):
         parts += [Text(), _incident(number, incident)]
@@ -87,7 +90,11 @@ def _verdict(summary: Row) -> Text:
     if stopped:
         found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
         return Text(found, "bold")
-    return Text(f"Nothing is wrong: no trouble was found in {_count(done, 'window')}.", "bold green")
+    unseen = any(job["unlisted"] for job in summary["jobs"])
+    found = f"no trouble was found in {_count(done, 'window')}"
+    return Text(
+        f"{found.capitalize()}; not all could be seen." if unseen else f"Nothing is wrong: {found}.", "bold green"
+    )
 
 
 def _incident(number: int, incident: Row) -> RenderableType:
@@ -100,7 +107,7 @@ def _incident(number: int, incident: Row) -> RenderableType:
     lines += [_label("Also", f"{_headline(also)}: {_loss(also)}.") for also in incident["also"]]
     kind = KINDS.get(incident["kind"])
     if kind is not None:
-        over = incident["state"] == "closed"
+        over = incident["state"] == "closed" or incident["went_on"]
         advice = kind.next_for(incident["subject_type"], over=over)
         if not kind.at_once and incident["windows"] < LASTS:
             advice = CHANCE if over else WAIT
@@ -120,7 +127,11 @@ def _headline(incident: Row) -> str:
     subject = SUBJECTS.get(incident["subject_type"], "{subject_type} {subject}").format(**incident)
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     kind = KINDS.get(incident["kind"])
-    words = incident["kind"].replace("_", " ") if kind is None else kind.said_of(incident["subject_type"])
+    words = (
+        incident["kind"].replace("_", " ")
+        if kind is None
+        else kind.said_of(incident["subject_type"], went_on=incident["went_on"])
+    )
     return f"{subject}{where} {words}"
 
 
@@ -130,7 +141,7 @@ def _loss(incident: Row) -> str:
     slow = "the loss is not known" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
     kind = KINDS.get(incident["kind"])
     if kind and kind.at_once:
-        slow = "no step ends"
+        slow = "no step ended meanwhile" if incident["went_on"] else "no step ends"
     if lost is None:
         return slow
     if kind and kind.at_once:
@@ -146,12 +157,13 @@ def _cost(gpu_s: float) -> str:
 def _when(incident: Row) -> str:
     first, last = incident["started"], incident["last_seen"]
     day = "" if first[:10] == last[:10] else f"{last[:10]} "
-    until = f"still at {day}{last[11:19]}" if incident["state"] == "open" else f"until {day}{last[11:19]}"
+    still = "still at" if incident["state"] == "open" and not incident["went_on"] else "until"
     jobs = f"Job{'' if len(incident['jobs']) == 1 else 's'} {', '.join(incident['jobs'])}"
     kind = KINDS.get(incident["kind"])
     of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
     sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
-    return f"{jobs}, since {first[:10]} {first[11:19]}, {until} UTC; in {_count(incident['windows'], 'window')}{sure}"
+    when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC"
+    return f"{jobs}, {when}; in {_count(incident['windows'], 'window')}{sure}"
 
 
 def _jobs(jobs: list[Row]) -> RenderableType:
@@ -173,6 +185,20 @@ def _jobs(jobs: list[Row]) -> RenderableType:
             Text(job["host_names"] + ended),
         )
     return table
+
+
+def _unlisted(jobs: list[Row]) -> list[RenderableType]:
+    """Say who trains without being in the topology, if anybody does."""
+    addrs = sorted({addr for job in jobs for addr in job["unlisted"]})
+    if not addrs:
+        return []
+    jobs_of = ", ".join(job["job_id"] for job in jobs if job["unlisted"])
+    shown = ", ".join(addrs[:SHOWN]) + (", …" if len(addrs) > SHOWN else "")
+    text = (
+        f"not in the topology, but training with {jobs_of}: {_count(len(addrs), 'address')} ({shown}). What is said of "
+        "these jobs may be wrong. Add the addresses to the topology, with their hosts, and run the windows again."
+    )
+    return [Text(), _label("Warning", text)]
 
 
 def _layout(job: Row) -> str:
@@ -204,7 +230,8 @@ def _windows(windows: Row) -> list[RenderableType]:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def _duration(seconds: float | None) -> str:

@@ -1,7 +1,8 @@
 """Jobs that have fallen silent in the middle of a step: they are still there, though they send nothing.
 
 Whoever has sent nothing for longer than its period explains takes no part in the window's jobs. A job that hangs is
-recognised as it was when it fell silent, for as long as the look-back shows it, unless one of its NICs works again.
+recognised as it was when it fell silent, for as long as the look-back shows it, unless one of its NICs works again. One
+that goes on just before the window ends, and has not sent enough to be recognised by, is what it was, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import links, traffic
 from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.stages.quiet_first import first_quiet, late_pairs
+from llmprism_tasks.stages.restarts import at_restarts
 from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
@@ -41,23 +43,63 @@ def with_fallen_silent(
     recognise : flows and the window they end with -> `jobs` and `job_members`
     """
     jobs, members = found
-    for then, their, mine in _as_they_were(bulk, members, topology, window, settings, recognise):
-        inside = traffic.inside_jobs(mine, their)
-        for silence in overdue(inside, flows, topology, window, settings):
-            job_id = silence.gap.job_id
-            again = their.filter(pl.col("job_id") == job_id)
-            if silence.over or not _hangs(silence, again, settings):
-                continue
-            touched = members.join(again, on="addr", how="semi")["job_id"].unique().implode()
-            jobs, members = (frame.filter(~pl.col("job_id").is_in(touched)) for frame in (jobs, members))
-            if job_id not in jobs["job_id"]:
-                jobs = pl.concat([jobs, then.filter(pl.col("job_id") == job_id)])
-                members = pl.concat([members, again])
+    least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
+    silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
+    for then, their, mine in _as_they_were(bulk, silent, window, recognise):
+        for silence in overdue(traffic.inside_jobs(mine, their), flows, topology, window, settings):
+            again = their.filter(pl.col("job_id") == silence.gap.job_id)
+            if not silence.over and _hangs(silence, again, settings):
+                jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
+    before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
+    parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
+    for then, their, _ in _as_they_were(before, parted, window, recognise):
+        for silence in overdue(traffic.inside_jobs(bulk, their), flows, topology, window, settings):
+            again = their.filter(pl.col("job_id") == silence.gap.job_id)
+            if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
+                jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
     at = pl.lit(window.start_ns)
     return (
         jobs.with_columns(window_start_ns=at).sort("job_id"),
         members.with_columns(window_start_ns=at).sort("job_id", "addr"),
     )
+
+
+def _with(found: Tables, job_id: str, then: pl.DataFrame, again: pl.DataFrame) -> Tables:
+    """Put a job as it was in the place of all that has any of its members."""
+    jobs, members = found
+    touched = members.join(again, on="addr", how="semi")["job_id"].unique().implode()
+    jobs, members = (frame.filter(~pl.col("job_id").is_in(touched)) for frame in (jobs, members))
+    if job_id in jobs["job_id"]:
+        return jobs, members
+    return pl.concat([jobs, then.filter(pl.col("job_id") == job_id)]), pl.concat([members, again])
+
+
+def _is_unknown(jobs: pl.DataFrame, members: pl.DataFrame, again: pl.DataFrame) -> bool:
+    """Say whether what some NICs do now is no training (yet), and nobody else takes part in it."""
+    now = members.join(members.join(again, on="addr", how="semi"), on="job_id", how="semi")
+    training = jobs.filter(pl.col("kind") == "training").join(now, on="job_id", how="semi")
+    return training.is_empty() and now.join(again, on="addr", how="anti").is_empty()
+
+
+def _before_they_came_back(
+    bulk: pl.DataFrame,
+    jobs: pl.DataFrame,
+    members: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Return what was sent before a long silence by NICs, and those linked to them, that show no period (yet): a job
+    that goes on just before the window ends has not sent enough to be recognised by."""
+    unknown = members.join(jobs.filter(pl.col("kind") == "other"), on="job_id", how="semi")
+    if unknown.is_empty():
+        return bulk.clear()
+    bulk = traffic.in_order(bulk)
+    pairs = traffic.pairs_of(bulk, PAIR)
+    sites = _sites(pairs, topology)
+    near = sites.filter(pl.col("site").is_in(sites.join(unknown, on="addr", how="semi")["site"].implode()))
+    mine = traffic.of_pairs(bulk, pairs.join(near, left_on="src_addr", right_on="addr", how="semi").select("pair"))
+    return at_restarts(mine, window, settings.traffic)[0]
 
 
 def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
@@ -68,16 +110,9 @@ def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
 
 
 def _as_they_were(
-    bulk: pl.DataFrame,
-    members: pl.DataFrame,
-    topology: pl.DataFrame,
-    window: Window,
-    settings: Settings,
-    recognise: Recognise,
+    bulk: pl.DataFrame, silent: pl.DataFrame, window: Window, recognise: Recognise
 ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]:
     """Yield what was recognised among silent NICs at the moments when they last sent, with the flows until then."""
-    least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
-    silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
     for _, site in silent.group_by("site", maintain_order=True):
         left = site
         while not left.is_empty():
@@ -115,14 +150,18 @@ def _silent_pairs(
     last = pl.col("last_ns").max()
     works = (last.over("cluster") >= since_ns) | ((last.over("job_id") >= since_ns) & pl.col("job_id").is_not_null())
     silent = jobs.with_columns(works=works).filter(~pl.col("works").any().over("cluster"))
-    at = topology.select(src_addr="addr", dst_addr=pl.format("on {}", "host"))
-    joined = pl.concat([silent.select(PAIR), at.join(silent, on="src_addr", how="semi")])
-    sites = links.components(joined, joined).rename({"cluster": "site"})
     return (
-        silent.join(sites, left_on="src_addr", right_on="addr")
+        silent.join(_sites(silent, topology), left_on="src_addr", right_on="addr")
         .select("pair", *PAIR, "last_ns", "cluster", "site")
         .sort("site", *PAIR)
     )
+
+
+def _sites(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Join NICs that send to each other or share a host: `addr`, `site`."""
+    at = topology.select(src_addr="addr", dst_addr=pl.format("on {}", "host"))
+    joined = pl.concat([pairs.select(PAIR), at.join(pairs, on="src_addr", how="semi")])
+    return links.components(joined, joined).rename({"cluster": "site"})
 
 
 def _in_windows_of(flows: pl.DataFrame, moment: Window) -> pl.DataFrame:

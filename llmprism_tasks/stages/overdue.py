@@ -57,6 +57,7 @@ class Silence:
     where : where the job stood
     replaced : the NICs that took part before and that others have taken the place of since, each with its host
     replacements : these others, sorted
+    stages : the pipeline stage that each member had, as far as it is known
     """
 
     gap: Gap
@@ -66,6 +67,7 @@ class Silence:
     where: CutOff
     replaced: Mapping[str, str] = field(default_factory=dict)
     replacements: tuple[str, ...] = ()
+    stages: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:

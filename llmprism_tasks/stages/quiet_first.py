@@ -108,33 +108,39 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     """Return which of two hosts went quiet first: who exchanged nothing with anybody for longer.
 
     Where that was with each other, a message between two stages waited for the one before: its input comes from where
-    nobody sees it, and the later stage has but to wait for it. Else it is who was due to send for longest.
+    nobody sees it, and the later stage has but to wait for it. Else it is who was due to send for longest, or has not
+    begun to while the other has; of two that are equally likely the first by name, lest another window names the other.
     """
     ends = sorted({*first["src_addr"], *first["dst_addr"]})
-    places = sorted({hosts[addr] for addr in ends})
-    seen = dict.fromkeys(places, where.ended_ns)
+    one, two = sorted({hosts[addr] for addr in ends})
+    seen = _last_seen(where, ends, hosts)
+    order = {place: min(stages.get(addr, 0) for addr in ends if hosts[addr] == place) for place in (one, two)}
+    late, sent = dict.fromkeys((one, two), float("-inf")), dict.fromkeys((one, two), 0)
+    for src, late_ns, bytes_ in first.select("src_addr", "late_ns", "sent").iter_rows():
+        late[hosts[src]] = max(late[hosts[src]], late_ns)
+        sent[hosts[src]] += bytes_
+    margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
+    if abs(seen[one] - seen[two]) > margin_ns:
+        waiting, why = min(one, two, key=seen.__getitem__), "was seen last before {}, with which it was due to exchange"
+    elif order[one] != order[two]:
+        waiting, why = min(one, two, key=order.__getitem__), "was due to send to {} first"
+    elif abs(late[one] - late[two]) > margin_ns:
+        waiting, why = max(one, two, key=late.__getitem__), "was due to send to {} first"
+    elif (sent[one] == 0) != (sent[two] == 0):
+        waiting, why = min(one, two, key=sent.__getitem__), "has sent nothing to {}, which has begun to send"
+    else:
+        waiting, why = one, "was due to exchange with {}, at the same time as that with it"
+    other = two if waiting == one else one
+    return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other))
+
+
+def _last_seen(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> dict[str, int]:
+    """Return when hosts of some NICs last exchanged anything with anybody over these."""
+    seen = {hosts[addr]: where.ended_ns for addr in ends}
     for src, dst, last_ns in where.pairs.select(*PAIR, "last_ns").drop_nulls("last_ns").iter_rows():
         for addr in {src, dst} & set(ends):
             seen[hosts[addr]] = max(seen[hosts[addr]], last_ns)
-    order = {place: min(stages.get(addr, 0) for addr in ends if hosts[addr] == place) for place in places}
-    margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
-    silent, stage = (sorted(places, key=of.__getitem__) for of in (seen, order))
-    if seen[silent[1]] - seen[silent[0]] > margin_ns:
-        waiting, other = silent
-        reason = "was due to exchange with it, and was seen last before it"
-    elif order[stage[0]] < order[stage[1]]:
-        waiting, other = stage
-        reason = "was due to send first"
-    else:
-        waiting = _sender(first, hosts)
-        other, reason = next(place for place in places if place != waiting), "was due to send first"
-    return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, reason)
-
-
-def _sender(first: pl.DataFrame, hosts: Mapping[str, str]) -> str:
-    """Return the host that had been due to send for longest."""
-    addr = first.sort("late_ns", "src_addr", "dst_addr", descending=[True, False, False])["src_addr"][0]
-    return hosts[addr]
+    return seen
 
 
 def _absent(

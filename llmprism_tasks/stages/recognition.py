@@ -20,6 +20,7 @@ from llmprism_tasks.stages.fallen_silent import with_fallen_silent
 from llmprism_tasks.stages.restarts import at_restarts
 from llmprism_tasks.stages.streams import PAIR, stream_rhythms
 from llmprism_tasks.stages.tenants import tenants
+from llmprism_tasks.stages.unlisted import with_unlisted
 from llmprism_tasks.windows import Window
 
 UNSURE = 0.5
@@ -48,9 +49,10 @@ def recognition(
     """
     bulk = traffic.bulk(traffic.between_gpus(flows, topology.select("addr")), settings.traffic)
     found = at_work(bulk, topology, window, settings)
-    return with_fallen_silent(
+    jobs, members = with_fallen_silent(
         found, bulk, flows, topology, window, settings, lambda then, moment: at_work(then, topology, moment, settings)
     )
+    return with_unlisted(jobs, members, flows, topology, window, settings), members
 
 
 def at_work(

@@ -21,5 +21,6 @@ CREATE TABLE IF NOT EXISTS jobs (
     explained_flows DOUBLE,           -- ratio: of the job's bulk flows, those in pairs of a known kind
     explained_bytes DOUBLE,           -- ratio: of their bytes
     explained_nics DOUBLE,            -- ratio: of the job's NICs, those with a step
-    recognition_confidence DOUBLE     -- ratio, 0 to 1: how sure members and kind are, whatever the layout
+    recognition_confidence DOUBLE,    -- ratio, 0 to 1: how sure members and kind are, whatever the layout
+    unlisted VARCHAR[]                -- addresses that train with its members, though the topology lacks them; NULL for none
 );

@@ -5,7 +5,10 @@
 -- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. A host that is slow
 -- while it, or for no known cause while its job, is known to stand still is one trouble with that. What a job suffers
 -- while something else is to blame is an effect of that.
--- Grain: incident_id.  From: diagnoses, windows, job_members.  Severity as ratio of time lost, costs in GPU-seconds.
+-- A silence is judged by the flows around its start, and each of its rows tells of all of it until then: what they cover
+-- together is what it costs, whichever windows show it, and who was named first had the most flows to go by.
+-- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps.  Severity as ratio of time lost, costs in
+-- GPU-seconds.
 CREATE OR REPLACE VIEW incidents AS
 WITH clock AS (  -- how many windows were finished so far
     SELECT
@@ -99,8 +102,18 @@ numbered AS (
     FROM begun
 ),
 
+named AS (  -- since when the incident has had this subject
+    SELECT
+        *,
+        min(window_start_ns) OVER (
+            PARTITION BY family, place, tenant, number_of_incident, kind, subject_type, subject
+        ) AS named_since_ns
+    FROM numbered
+),
+
 -- Tells of the incident: a known cause tells more than an unknown one, and that more than an effect; of a silence, which
--- is as bad in each window and longer in each, the surest, such as who was replaced once it ended.
+-- is as bad in each window and longer in each, the surest, such as who was replaced once it ended, and then who was
+-- named first of those that hang.
 worst AS (
     SELECT
         family,
@@ -118,12 +131,14 @@ worst AS (
         explanation,
         evidence_sql,
         window_start_ns
-    FROM numbered
+    FROM named
     QUALIFY row_number() OVER (
         PARTITION BY family, place, tenant, number_of_incident
         ORDER BY
             vagueness,
             CASE WHEN family = 'silent' THEN confidence END DESC NULLS LAST,
+            family = 'silent' AND kind = 'stopped',
+            CASE WHEN family = 'silent' THEN named_since_ns END,
             severity DESC,
             window_start_ns,
             job_id,
@@ -144,6 +159,33 @@ costs AS (  -- what several subjects cost a job in one window is the same loss
         max(lost_gpu_s) AS lost_gpu_s,
         max(recoverable_gpu_s) AS recoverable_gpu_s
     FROM numbered
+    WHERE family <> 'silent'
+    GROUP BY ALL
+),
+
+covered AS (  -- up to when the rows before this one cover a silence, of those that cost something
+    SELECT
+        numbered.*,
+        jobs.endpoints,
+        max(numbered.end_ns) OVER (
+            PARTITION BY numbered.place, numbered.tenant, numbered.number_of_incident
+            ORDER BY numbered.start_ns, numbered.window_start_ns, numbered.kind, numbered.subject_type, numbered.subject
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS covered_until_ns
+    FROM numbered
+    INNER JOIN jobs ON numbered.window_start_ns = jobs.window_start_ns AND numbered.job_id = jobs.job_id
+    WHERE numbered.family = 'silent' AND numbered.lost_gpu_s IS NOT NULL
+),
+
+silent_costs AS (
+    SELECT
+        family,
+        place,
+        tenant,
+        number_of_incident,
+        sum(endpoints * greatest(end_ns - greatest(start_ns, coalesce(covered_until_ns, 0)), 0)) / 1e9 AS lost_gpu_s,
+        bool_or(kind = 'hang') AS hung
+    FROM covered
     GROUP BY ALL
 ),
 
@@ -157,6 +199,26 @@ sums AS (
         sum(recoverable_gpu_s) AS recoverable_gpu_s
     FROM costs
     GROUP BY ALL
+    UNION ALL
+    SELECT
+        family,
+        place,
+        tenant,
+        number_of_incident,
+        lost_gpu_s,
+        CASE WHEN hung THEN lost_gpu_s END AS recoverable_gpu_s
+    FROM silent_costs
+),
+
+last_steps AS (
+    SELECT
+        job_id,
+        max(end_ns) AS last_step_ns
+    FROM steps
+    WHERE
+        addr IS NULL
+        AND window_start_ns >= (SELECT min(window_start_ns) FROM placed WHERE family = 'silent')
+    GROUP BY job_id
 ),
 
 spans AS (
@@ -195,11 +257,13 @@ told AS (
                 diagnoses.kind = 'stopped'
                 AND list_contains(spans.jobs, diagnoses.job_id)
                 AND diagnoses.window_start_ns >= spans.last_window_start_ns
-        )) AS is_over
+        )) AS is_over,
+        spans.family = 'silent' AND coalesce(last_steps.last_step_ns > spans.last_seen_ns, FALSE) AS went_on
     FROM spans
     INNER JOIN worst USING (family, place, tenant, number_of_incident)
-    INNER JOIN sums USING (family, place, tenant, number_of_incident)
+    LEFT JOIN sums USING (family, place, tenant, number_of_incident)
     INNER JOIN clock ON spans.last_window_start_ns = clock.window_start_ns
+    LEFT JOIN last_steps ON spans.place = last_steps.job_id
 ),
 
 blamed AS (
@@ -246,6 +310,7 @@ SELECT
     CASE WHEN told.is_over THEN told.last_seen_ns END AS end_ns,
     told.first_window_start_ns,
     told.last_window_start_ns,
-    told.worst_window_start_ns
+    told.worst_window_start_ns,
+    told.went_on  -- whether steps have ended since, of a job that was silent
 FROM told
 LEFT JOIN blamed USING (incident_id);

@@ -20,6 +20,15 @@ host_names AS (
     GROUP BY window_start_ns, job_id
 ),
 
+strangers AS (  -- addresses that train with it, though the topology lacks them
+    SELECT
+        job_id,
+        list_sort(list_distinct(flatten(list(unlisted)))) AS unlisted
+    FROM jobs
+    WHERE unlisted IS NOT NULL
+    GROUP BY job_id
+),
+
 job_steps AS (  -- a job's own steps have no addr
     SELECT
         job_id,
@@ -55,10 +64,12 @@ SELECT
     make_timestamp(spans.first_window_start_ns // 1000) AS first_window_start,
     make_timestamp(spans.last_window_start_ns // 1000) AS last_window_start,
     host_names.host_names,
+    strangers.unlisted,
     spans.first_window_start_ns,
     spans.last_window_start_ns
 FROM spans
 INNER JOIN jobs ON spans.job_id = jobs.job_id AND spans.last_window_start_ns = jobs.window_start_ns
 LEFT JOIN host_names
     ON spans.job_id = host_names.job_id AND spans.last_window_start_ns = host_names.window_start_ns
+LEFT JOIN strangers ON spans.job_id = strangers.job_id
 LEFT JOIN job_steps ON spans.job_id = job_steps.job_id;

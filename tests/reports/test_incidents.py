@@ -189,12 +189,70 @@ def test_the_stop_of_its_job_ends_it(warehouse: Warehouse, minute: Minute) -> No
     assert found == {"slow_host": "closed", "slow_switch": "open", "silent": "open"}
 
 
+def silent(number: int, until: float, kind: str = "hang", since: float = 30, **given_: Any) -> dict[str, Any]:
+    """Return what a window tells of `gpt`, silent between these seconds after the first window's start."""
+    span = {"start_ns": FIRST.start_ns + round(since * SECOND), "end_ns": FIRST.start_ns + round(until * SECOND)}
+    return diagnosis(
+        number, kind=kind, **{"confidence": 0.5, "severity": until - since, "lost_gpu_s": 1.0} | span | given_
+    )
+
+
+STOPPED: dict[str, Any] = {"kind": "stopped", "subject_type": "job", "subject": "gpt", "severity": 0.0}
+
+
 def test_a_hang_that_ends_in_a_restart_is_one_incident(warehouse: Warehouse, minute: Minute) -> None:
-    minute(0, [diagnosis(0, kind="hang", lost_gpu_s=30.0)])
-    minute(1, [diagnosis(1, kind="stopped", subject_type="job", subject="gpt", severity=0.0, lost_gpu_s=20.0)])
+    minute(0, [silent(0, 55)])
+    minute(1, [silent(1, 130, **STOPPED)])
     (incident,) = incidents(warehouse).to_dicts()
     assert (incident["kind"], incident["kinds"]) == ("hang", ["hang", "stopped"])
-    assert (incident["subject"], incident["lost_gpu_s"], incident["state"]) == ("10.3.1.5", 50.0, "open")
+    assert (incident["subject"], incident["state"]) == ("10.3.1.5", "open")
+
+
+def test_a_silence_costs_all_of_it_whichever_windows_show_it(warehouse: Warehouse, minute: Minute) -> None:
+    """32 GPUs from 30 to 130 s, and from 150 to 170 s; what was said of it in between begins a little later."""
+    minute(0, [silent(0, 58.5)])
+    minute(1, [silent(1, 119, since=30.5)])
+    minute(2, [silent(2, 130), silent(2, 170, since=150, **STOPPED)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["lost_gpu_s"], incident["recoverable_gpu_s"]) == (32 * 120, 32 * 120)
+    assert incident["last_seen_ns"] == FIRST.start_ns + 170 * SECOND
+
+
+@pytest.mark.parametrize(("back", "lost"), [({"lost_gpu_s": 9.0}, 32 * 100.0), ({"lost_gpu_s": None}, None)])
+def test_a_job_that_was_stopped_costs_what_it_lost_until_it_came_back(
+    warehouse: Warehouse, minute: Minute, back: dict[str, Any], lost: float | None
+) -> None:
+    minute(0, [silent(0, 58, **STOPPED | {"lost_gpu_s": None})])
+    minute(2, [silent(2, 130, **STOPPED | back)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["lost_gpu_s"], incident["recoverable_gpu_s"]) == (lost, None)
+
+
+def test_of_who_is_as_likely_the_first_that_was_named_stays_it(warehouse: Warehouse, minute: Minute) -> None:
+    """With what was said of it last."""
+    minute(0, [silent(0, 58, explanation="58")])
+    minute(1, [silent(1, 119, subject="10.3.2.5", explanation="other")])
+    minute(2, [silent(2, 179, explanation="179")])
+    minute(3, [silent(3, 239, subject="10.3.2.5", explanation="other")])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["subject"], incident["explanation"]) == ("10.3.1.5", "179")
+
+
+def test_who_goes_on_by_itself_had_not_stopped(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0, [silent(0, 58, **STOPPED | {"lost_gpu_s": None})])
+    minute(1, [silent(1, 90, subject_type="job", subject="gpt", severity=9.0)])
+    (incident,) = incidents(warehouse).to_dicts()
+    assert (incident["kind"], incident["lost_gpu_s"]) == ("hang", 32 * 60)
+
+
+@pytest.mark.parametrize(("until", "went_on"), [(57, True), (59, False)])
+def test_a_silence_after_which_steps_end_is_told_to_have_gone_on(
+    warehouse: Warehouse, minute: Minute, until: float, *, went_on: bool
+) -> None:
+    """The last step of the window ends in its second 58."""
+    minute(0, [silent(0, until), diagnosis(0)])
+    found = {one["family"]: one["went_on"] for one in incidents(warehouse).to_dicts()}
+    assert found == {"silent": went_on, "slow_host": False}
 
 
 @pytest.mark.parametrize(("sure", "kind"), [(0.4, "hang"), (0.9, "stopped")])
@@ -205,7 +263,9 @@ def test_a_silence_is_told_by_whoever_is_surest(warehouse: Warehouse, minute: Mi
 
 
 SHOWN = st.lists(
-    st.lists(st.sampled_from(["gpu", "host", "leaf", "leaf of bert", "steps"]), unique=True, max_size=3),
+    st.lists(
+        st.sampled_from(["gpu", "host", "leaf", "leaf of bert", "steps", "quiet", "stopped"]), unique=True, max_size=3
+    ),
     min_size=3,
     max_size=5,
 )
@@ -215,6 +275,8 @@ TOLD: dict[str, dict[str, Any]] = {
     "leaf": LEAF,
     "leaf of bert": LEAF | {"job_id": "bert"},
     "steps": SLOW_STEPS,
+    "quiet": {"kind": "hang", "confidence": 0.5},
+    "stopped": STOPPED,
 }
 
 

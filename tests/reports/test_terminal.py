@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from small_windows import Minute, diagnosis, frame, training
+from small_windows import FIRST, SECOND, Minute, diagnosis, frame, training
 
 from llmprism_tasks.reports.picture import save_svg
 from llmprism_tasks.reports.summary import summarise
@@ -43,6 +43,27 @@ def test_a_healthy_warehouse_says_that_nothing_is_wrong(warehouse: Warehouse, mi
     assert "2 windows (2 done) in 1.50 s each; 2,000 records: 2,000 landed, 0 quarantined." in text
 
 
+@pytest.mark.parametrize(
+    ("addrs", "said"),
+    [
+        (["10.9.0.1"], "training with gpt: 1 address (10.9.0.1). What"),
+        (
+            [f"10.9.0.{i}" for i in range(1, 7)],
+            "training with gpt: 6 addresses (10.9.0.1, 10.9.0.2, 10.9.0.3, 10.9.0.4, 10.9.0.5, …). What",
+        ),
+    ],
+)
+def test_who_trains_without_being_in_the_topology_is_told(
+    warehouse: Warehouse, minute: Minute, addrs: list[str], said: str
+) -> None:
+    window = minute(0)
+    rows = [training("bert", endpoints=16, hosts=2), training("gpt", endpoints=32, hosts=4) | {"unlisted": addrs}]
+    replace(warehouse, window, {"jobs": frame("jobs", window, rows)})
+    text = words(shown(warehouse))
+    assert "No trouble was found in 1 window; not all could be seen." in text
+    assert f"Warning: not in the topology, but {said}" in text
+
+
 def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, status="stopped", reason="flows.unique broken by 7 rows")
     text = words(shown(warehouse))
@@ -69,7 +90,13 @@ def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute:
     ("found", "told"),
     [
         (
-            {"kind": "hang", "subject_type": "job", "subject": "gpt", "severity": 50.0},
+            {
+                "kind": "hang",
+                "subject_type": "job",
+                "subject": "gpt",
+                "severity": 50.0,
+                "end_ns": FIRST.shifted(3).end_ns,
+            },
             "Job gpt has gone quiet: no step ends",
         ),
         ({"subject_type": "job", "subject": "gpt"}, "Next: look at what changed when it began"),
@@ -115,9 +142,9 @@ def test_what_is_over_needs_no_hurry(warehouse: Warehouse, minute: Minute) -> No
 
 
 def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Minute) -> None:
-    minute(0, [diagnosis(0, kind="hang")])
+    minute(0, [diagnosis(0, kind="hang", end_ns=FIRST.end_ns)])
     assert "Next: look at its processes" in words(shown(warehouse))
-    minute(1, [diagnosis(1, kind="stopped", severity=0.0)])
+    minute(1, [diagnosis(1, kind="stopped", severity=0.0, end_ns=FIRST.shifted(4).end_ns)])
     minute(2)
     minute(3)
     text = words(shown(warehouse))
@@ -125,6 +152,25 @@ def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Min
     assert "no step ends" in text
     assert "Next: it is over; look at its logs" in text
     assert "% sure" in text
+
+
+@pytest.mark.parametrize(
+    ("until", "said", "not_said"),
+    [
+        (50, ["had stopped: no step ended meanwhile", "until 00:00:50 UTC", "hosts' logs of that time"], "still at"),
+        (60, ["has stopped: no step ends", "still at 00:01:00 UTC", "look at its hosts' logs."], "ended"),
+    ],
+)
+def test_what_goes_on_after_a_silence_is_not_told_to_stand_still(
+    warehouse: Warehouse, minute: Minute, until: int, said: list[str], not_said: str
+) -> None:
+    """Steps end until second 58."""
+    window = minute(0)
+    job = {"kind": "stopped", "subject_type": "job", "subject": "gpt", "severity": 0.0}
+    minute(0, [diagnosis(0, **job, end_ns=window.start_ns + until * SECOND)])
+    text = words(shown(warehouse))
+    assert all(words_ in text for words_ in said)
+    assert not_said not in text
 
 
 @pytest.mark.parametrize(("lost", "said"), [(1234.0, "1,234 GPU-seconds lost"), (36_000.0, "10.0 GPU-hours lost")])

@@ -81,6 +81,21 @@ def test_a_job_one_of_whose_nics_works_again_is_what_works_now(back: list[Row]) 
     assert [job for job, _ in jobs] == sorted(["".join(sorted(nics)), "efgh"])
 
 
+@pytest.mark.parametrize(
+    ("back", "nics"),
+    [
+        (burst("a", "b", 119_000) + burst("b", "c", 119_000), "abcd"),
+        (burst("a", "b", 119_000) + burst("b", "d2", 119_000), "abd2"),
+        (burst("a", "b", 119_000, size=400 * MB) + burst("b", "c", 119_000), "abc"),
+    ],
+    ids=["where it stood", "with another", "anew"],
+)
+def test_a_job_that_goes_on_just_before_the_window_ends_is_what_it_was(back: list[Row], nics: str) -> None:
+    """Two of its four have sent, for less than a step."""
+    assert [job for job, _ in members(whole(), begun(), back, other(), after=1)] == [nics, "efgh"]
+    assert [job for job, _ in members(whole(), begun(), back, other(), after=0)] == ["abcd", "efgh"]
+
+
 def test_two_that_hang_on_the_same_hosts_are_two() -> None:
     rails = [f"{addr}2" for addr in "abcd"]
     second = [*ring(rails, every(3000, count=10)), *begun(rails, 30_000)]

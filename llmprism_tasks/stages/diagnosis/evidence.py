@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import polars as pl
 
+from llmprism_tasks import frames
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages import completion, layout, traffic
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.groups import gradient_groups
 from llmprism_tasks.stages.overdue import Silence, overdue
 from llmprism_tasks.stages.own_work import own_work
+from llmprism_tasks.stages.parallelism import parallelism
 from llmprism_tasks.stages.placement import NIC
 from llmprism_tasks.stages.restarts import since_restart
 from llmprism_tasks.windows import Window
@@ -116,7 +119,10 @@ def gather(
 ) -> Evidence | None:
     """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
     every = traffic.bulk(traffic.inside_jobs(flows, job_members), settings.traffic)
-    silences = overdue(every, flows, topology, window, settings)
+    silences = [
+        dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
+        for silence in overdue(every, flows, topology, window, settings)
+    ]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None
     synchronising = layout.ending(pairs)
@@ -136,6 +142,23 @@ def gather(
         storage=_written(flows, topology, job_members),
         paths=flows["switch_path"],
     )
+
+
+def _stages(
+    silence: Silence, bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
+) -> dict[str, int]:
+    """Return the pipeline stages of a silent job's members as they were, for in later windows it shows none."""
+    moment = Window(silence.gap.since_ns + 1 - settings.window.length_ns, settings.window.length_ns)
+    of_job = pl.col("job_id") == silence.gap.job_id
+    _, members, _ = parallelism(
+        flows=bulk.filter(of_job, pl.col("flow_start_ns") <= silence.gap.since_ns).drop("job_id"),
+        topology=topology,
+        jobs=frames.empty("jobs"),
+        job_members=job_members.filter(of_job).drop("pp_stage"),
+        window=moment,
+        settings=settings,
+    )
+    return dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
 
 
 def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.stages.breakdown import account
+from llmprism_tasks.stages.diagnosis.assembly import EFFECTS
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.repair import Trouble, repaired
 from llmprism_tasks.stages.step_graph import step_graph
@@ -50,6 +51,8 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost: tuple[float | None, float | None] = (_silent(trouble, evidence),) * 2
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
+        elif kind in EFFECTS:  # nobody is named whose repair would give any of it back
+            cost = (_lost(trouble, evidence), None)
         elif kind == "pipeline_imbalance":
             cost = (_ever_since(trouble, evidence, severity),) * 2
         else:

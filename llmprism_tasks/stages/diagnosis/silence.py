@@ -19,19 +19,19 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `hang` has as its subject who went quiet first, where that can be told, else the job; `severity` is the ratio by
     which the step is longer than typical, `score` the silence over the longest before. A job whose members all stopped
     at once, or that has begun anew since, is `stopped`, at no severity: it crashed or was cancelled, and its GPUs are
-    free. If it came back with others in the place of NICs of one host, those are the subject. Where all have come
-    equally far it may have ended there, and where nobody else is seen any more it may be the collector that is silent:
-    that is not told.
+    free. If it came back with others in the place of NICs of one host, those are the subject. Where nobody went quiet
+    before the others and all have come equally far it may have ended there, and where nobody else is seen any more it
+    may be the collector that is silent: that is not told.
     """
     rows = []
     for silence in evidence.silences:
         members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
         at = dict(members.select("addr", "host").rows())
-        stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
         late = late_pairs(silence.where, at, settings).height > 0
-        quiet = _replaced(silence, at) if silence.restarted else first_quiet(silence.where, at, stages, late=late)
-        hangs = not silence.restarted and (silence.over or late or quiet is not None)
-        if late or quiet is not None or not (silence.where.even or silence.alone):
+        first = first_quiet(silence.where, at, silence.stages, late=late)
+        quiet = _replaced(silence, at) if silence.restarted else first
+        hangs = not silence.restarted and (silence.over or late or first is not None)
+        if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
             rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
     return pl.DataFrame(rows, schema=ROW)
 
@@ -54,10 +54,10 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
     if silence.over:
         stood += f"was silent for {silent_s:.0f} s until it {'began anew' if silence.restarted else 'went on'}"
     else:
-        stood += f"is silent for {silent_s:.0f} s"
+        stood += f"had been silent for {silent_s:.0f} s when the window ended"
     if quiet is not None:
         who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
-        who += f", unless {quiet.other} did not take it" if quiet.other else ""
+        who += f"; it may as well have been {quiet.other}" if quiet.other else ""
     elif silence.restarted:
         who = ""
     else:

@@ -66,6 +66,7 @@ def test_a_repair_of_what_is_healthy_gives_next_to_nothing_back(healthy: Evidenc
 def test_nobody_is_priced_whose_work_is_not_seen(healthy: Evidence) -> None:
     assert diagnosed(healthy, subject="10.9.9.9")["recoverable_gpu_s"] is None
     assert diagnosed(healthy, kind="cross_step", subject_type="job", subject="j")["recoverable_gpu_s"] is None
+    assert diagnosed(healthy, kind="cross_group", subject_type="dp_group", subject="a")["recoverable_gpu_s"] is None
 
 
 def test_silence_costs_all_of_its_time_and_a_repair_gives_it_back(healthy: Evidence) -> None:
