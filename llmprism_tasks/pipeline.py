@@ -132,15 +132,25 @@ def run_stage(
     return rows
 
 
-def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> None:
+def derive_tables(
+    window: Window,
+    settings: Settings,
+    *,
+    warehouse: Warehouse | None = None,
+    landed: Mapping[int, pl.DataFrame] | None = None,
+) -> None:
     """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again.
 
     Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
+
+    Parameters
+    ----------
+    warehouse : when it was opened already
+    landed : rows of `flows` by their window's start, which need not be read
     """
     warehouse = warehouse or _open(settings)
     parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once)
-    every = dict.fromkeys(column for stage in STAGES for column in stage.flow_columns)
-    held = _read(warehouse, ["flows"], window, settings, None, list(every)) if parts <= 1 else {}
+    held = _every_flow(warehouse, window, settings, landed or {}) if parts <= 1 else {}
     for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
         stages = list(neighbours)
         batches: list[list[str] | None] = [None]
@@ -151,6 +161,18 @@ def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | 
             tables = held if jobs is None else {}
             for stage in stages:
                 run_stage(stage.name, window, settings, jobs=jobs, warehouse=warehouse, held=tables)
+
+
+def _every_flow(
+    warehouse: Warehouse, window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame]
+) -> dict[str, pl.DataFrame]:
+    """Return the flows that stages see, unread if all of them were landed just now."""
+    columns = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))
+    span = window.lookback(settings.window.lookback_windows)
+    starts = store.read(warehouse, "windows", span, columns=["window_start_ns"])["window_start_ns"]
+    if not set(starts) <= set(landed):
+        return _read(warehouse, ["flows"], window, settings, None, columns)
+    return {"flows": pl.concat([landed[start_ns].select(columns) for start_ns in starts])}
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
@@ -250,11 +272,13 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     """
     warehouse = _ready(settings)
     threading.Thread(target=_import_the_rest, args=(settings,)).start()
+    landed: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
+        held=landed,
     )
     _say_if_strangers(windows, settings)
     stopped: list[ContractError] = []
@@ -262,7 +286,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
         if on_window is not None:
             on_window(window, number, len(windows))
         try:
-            _derive(window, settings)
+            _derive(window, settings, landed)
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
@@ -303,11 +327,11 @@ def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
         )
 
 
-def _derive(window: Window, settings: Settings) -> None:
-    """Take a landed window to its end."""
+def _derive(window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame] | None = None) -> None:
+    """Take a landed window to its end; `landed` as of `derive_tables`."""
     warehouse = _open(settings)
     validate_landed(window, settings, warehouse=warehouse)
-    derive_tables(window, settings, warehouse=warehouse)
+    derive_tables(window, settings, warehouse=warehouse, landed=landed)
     validate_results(window, settings, warehouse=warehouse)
     finish(window, settings, warehouse=warehouse)
     call_out(window, settings, now_ns=time.time_ns())
