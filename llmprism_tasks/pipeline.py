@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from llmprism_tasks import notifications
+from llmprism_tasks.aside import Work, aside, at_once
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
@@ -96,6 +97,7 @@ def run_stage(
     jobs: Sequence[str] | None = None,
     warehouse: Warehouse | None = None,
     held: dict[str, pl.DataFrame] | None = None,
+    writing: Callable[[Work], None] = at_once,
 ) -> dict[str, int]:
     """Run one stage of the plan for a window: read its tables, derive, replace the window's rows.
 
@@ -104,6 +106,7 @@ def run_stage(
     jobs : only these jobs of the window, if the plan has the stage `per_job`; the others' rows stay as they are
     warehouse : when it was opened already
     held : tables that need not be read, as `derive_tables` keeps them; what the stage writes is added
+    writing : given the work of writing, does it or sees to it that it is done
 
     Returns
     -------
@@ -125,7 +128,11 @@ def run_stage(
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
     clears = tables_after(name)
-    store.replace(warehouse, window, written, clears=clears, jobs=jobs, ordered=True, stage=name, began_ns=began_ns)
+    writing(
+        lambda: store.replace(
+            warehouse, window, written, clears=clears, jobs=jobs, ordered=True, stage=name, began_ns=began_ns
+        )
+    )
     held |= {table: conform(frame, table, ordered=True) for table, frame in written.items() if table in READ}
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
@@ -142,6 +149,7 @@ def derive_tables(
     """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again.
 
     Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
+    Otherwise a stage's tables are written while the next one works.
 
     Parameters
     ----------
@@ -150,15 +158,17 @@ def derive_tables(
     """
     warehouse = warehouse or _open(settings)
     parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once)
-    held = _every_flow(warehouse, window, settings, landed or {}) if parts <= 1 else {}
+    if parts <= 1:
+        held = _every_flow(warehouse, window, settings, landed or {})
+        with aside() as writing:
+            for stage in STAGES:
+                run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writing)
+        return
     for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
         stages = list(neighbours)
-        batches: list[list[str] | None] = [None]
-        if per_job and parts > 1:
-            held.clear()
-            batches = [*_dealt(store.read(warehouse, "jobs", window), parts)]
+        batches = [*_dealt(store.read(warehouse, "jobs", window), parts)] if per_job else [None]
         for jobs in batches:
-            tables = held if jobs is None else {}
+            tables: dict[str, pl.DataFrame] = {}
             for stage in stages:
                 run_stage(stage.name, window, settings, jobs=jobs, warehouse=warehouse, held=tables)
 
@@ -172,7 +182,7 @@ def _every_flow(
     starts = store.read(warehouse, "windows", span, columns=["window_start_ns"])["window_start_ns"]
     if not set(starts) <= set(landed):
         return _read(warehouse, ["flows"], window, settings, None, columns)
-    return {"flows": pl.concat([landed[start_ns].select(columns) for start_ns in starts])}
+    return {"flows": pl.concat([landed[start_ns].select(columns) for start_ns in starts], rechunk=True)}
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
