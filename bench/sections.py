@@ -82,8 +82,9 @@ def parts(results: Sequence[Result]) -> Iterator[str]:
         yield table((f"{gpus:,} GPUs", *mixes), rows)
     yield (
         "Wall / processor seconds, of them reading and writing tables, and the greatest memory while it ran. *Imports* "
-        "are those of the pipeline; what the checks and the stages need is imported during landing. *The rest* is the "
-        "interpreter's start and end, and what lies between the parts."
+        "are those of the pipeline; what the checks and the stages need is imported during landing. What a stage "
+        "writes is written while the next one works, and counts there as processor seconds. *The rest* is the "
+        "interpreter's start and end, what lies between the parts, and the last stages' writing."
     )
 
 

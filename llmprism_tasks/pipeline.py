@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from llmprism_tasks import notifications
+from llmprism_tasks.aside import Work, aside, at_once
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
@@ -99,6 +100,7 @@ def run_stage(
     jobs: Sequence[str] | None = None,
     warehouse: Warehouse | None = None,
     held: dict[str, pl.DataFrame] | None = None,
+    writing: Callable[[Work], None] = at_once,
 ) -> dict[str, int]:
     """Run one stage of the plan for a window: read its tables, derive, replace the window's rows.
 
@@ -107,6 +109,7 @@ def run_stage(
     jobs : only these jobs of the window, if the plan has the stage `per_job`; the others' rows stay as they are
     warehouse : when it was opened already
     held : tables that need not be read, as `derive_tables` keeps them; what the stage writes is added
+    writing : given the work of writing, does it or sees to it that it is done
 
     Returns
     -------
@@ -128,32 +131,61 @@ def run_stage(
     results = _function(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
     clears = tables_after(name)
-    store.replace(warehouse, window, written, clears=clears, jobs=jobs, ordered=True, stage=name, began_ns=began_ns)
+    writing(
+        lambda: store.replace(
+            warehouse, window, written, clears=clears, jobs=jobs, ordered=True, stage=name, began_ns=began_ns
+        )
+    )
     held |= {table: conform(frame, table, ordered=True) for table, frame in written.items() if table in READ}
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows
 
 
-def derive_tables(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> None:
+def derive_tables(
+    window: Window,
+    settings: Settings,
+    *,
+    warehouse: Warehouse | None = None,
+    landed: Mapping[int, pl.DataFrame] | None = None,
+) -> None:
     """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again.
 
     Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
+    Otherwise a stage's tables are written while the next one works.
+
+    Parameters
+    ----------
+    warehouse : when it was opened already
+    landed : rows of `flows` by their window's start, which need not be read
     """
     warehouse = warehouse or _open(settings)
     parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once)
-    every = dict.fromkeys(column for stage in STAGES for column in stage.flow_columns)
-    held = _read(warehouse, ["flows"], window, settings, None, list(every)) if parts <= 1 else {}
+    if parts <= 1:
+        held = _every_flow(warehouse, window, settings, landed or {})
+        with aside() as writing:
+            for stage in STAGES:
+                run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writing)
+        return
     for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
         stages = list(neighbours)
-        batches: list[list[str] | None] = [None]
-        if per_job and parts > 1:
-            held.clear()
-            batches = [*_dealt(store.read(warehouse, "jobs", window), parts)]
+        batches = [*_dealt(store.read(warehouse, "jobs", window), parts)] if per_job else [None]
         for jobs in batches:
-            tables = held if jobs is None else {}
+            tables: dict[str, pl.DataFrame] = {}
             for stage in stages:
                 run_stage(stage.name, window, settings, jobs=jobs, warehouse=warehouse, held=tables)
+
+
+def _every_flow(
+    warehouse: Warehouse, window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame]
+) -> dict[str, pl.DataFrame]:
+    """Return the flows that stages see, unread if all of them were landed just now."""
+    columns = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))
+    span = window.lookback(settings.window.lookback_windows)
+    starts = store.read(warehouse, "windows", span, columns=["window_start_ns"])["window_start_ns"]
+    if not set(starts) <= set(landed):
+        return _read(warehouse, ["flows"], window, settings, None, columns)
+    return {"flows": pl.concat([landed[start_ns].select(columns) for start_ns in starts], rechunk=True)}
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
@@ -253,11 +285,13 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     """
     warehouse = _ready(settings)
     threading.Thread(target=_import_the_rest, args=(settings,)).start()
+    landed: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
+        held=landed,
     )
     _say_if_strangers(windows, settings)
     stopped: list[ContractError] = []
@@ -265,7 +299,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
         if on_window is not None:
             on_window(window, number, len(windows))
         try:
-            _derive(window, settings)
+            _derive(window, settings, landed)
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
@@ -326,11 +360,11 @@ def _say_if_unlisted(windows: Sequence[Window], settings: Settings) -> None:
         )
 
 
-def _derive(window: Window, settings: Settings) -> None:
-    """Take a landed window to its end."""
+def _derive(window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame] | None = None) -> None:
+    """Take a landed window to its end; `landed` as of `derive_tables`."""
     warehouse = _open(settings)
     validate_landed(window, settings, warehouse=warehouse)
-    derive_tables(window, settings, warehouse=warehouse)
+    derive_tables(window, settings, warehouse=warehouse, landed=landed)
     validate_results(window, settings, warehouse=warehouse)
     finish(window, settings, warehouse=warehouse)
     call_out(window, settings, now_ns=time.time_ns())

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import ast
+import importlib
 import sys
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec, resolve_name
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,23 +16,65 @@ from typing import Any
 def postpone(name: str) -> None:
     """Let a module be empty until somebody asks for something in it; do nothing where it was imported already.
 
-    For a module that a library imports on its way in, at great cost, and needs only for what we do not do. Python's own
-    `importlib.util.LazyLoader` does not help: to it, another import is a use.
+    For a module that a library imports on its way in, at great cost, and needs only for what we do not do. Of a package
+    that gathers names from modules of its own, who asks for such a name gets it from where it is defined, and the
+    package's other modules are not run. Python's own `importlib.util.LazyLoader` does not help: to it, another import
+    is a use.
     """
-    try:
-        spec = None if name in sys.modules else importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # nor is the package there that it would be in
-        return
+    spec = None if name in sys.modules else _found(name)
     if spec is not None:
-        sys.modules[name] = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module_from_spec(spec)
         sys.modules[name].__class__ = _Postponed
+
+
+def run(name: str) -> None:
+    """Run a postponed module now, whole; do nothing where it has run."""
+    module = sys.modules.get(name)
+    if isinstance(module, _Postponed):
+        _run(module)
+
+
+def _found(name: str) -> ModuleSpec | None:
+    """Find a module without running the packages that it is in."""
+    spec, path = None, None
+    for end, sign in enumerate(name + "."):
+        if sign == ".":
+            spec = PathFinder.find_spec(name[:end], path)
+            if spec is None:
+                return None
+            path = spec.submodule_search_locations
+    return spec
 
 
 class _Postponed(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        """Run the module; it is asked here only for what it does not have yet."""
-        if name.startswith("__") or self.__spec__ is None or self.__spec__.loader is None:
+        """Find what the module does not have yet, and run it if need be."""
+        if name.startswith("__"):
             raise AttributeError(name)
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        self.__spec__.loader.exec_module(self)
+        gathered, part = _gathered(self.__name__, self.__file__ or ""), f"{self.__name__}.{name}"
+        if name in gathered:
+            return getattr(importlib.import_module(gathered[name]), name)
+        if part in sys.modules or _found(part) is not None:
+            return importlib.import_module(part)
+        _run(self)
         return getattr(self, name)
+
+
+def _run(module: ModuleType) -> None:
+    module.__class__ = ModuleType
+    if module.__spec__ is not None and module.__spec__.loader is not None:
+        module.__spec__.loader.exec_module(module)
+
+
+@cache
+def _gathered(package: str, file: str) -> dict[str, str]:
+    """Return the names that a package imports from modules of its own, each with its module."""
+    if Path(file).name != "__init__.py":
+        return {}
+    gathered: dict[str, str] = {}
+    for statement in ast.parse(Path(file).read_bytes()).body:
+        if isinstance(statement, ast.ImportFrom):
+            module = resolve_name("." * statement.level + (statement.module or ""), package)
+            names = [alias.name for alias in statement.names if alias.asname is None]
+            gathered |= dict.fromkeys(names, module) if module.startswith(f"{package}.") else {}
+    return gathered

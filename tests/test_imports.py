@@ -17,6 +17,7 @@ FOUNDATION = {"errors", "frames", "kinds", "plan", "postponed", "resources", "se
 
 ALLOWED: dict[str, set[str]] = {
     "__init__": set(),
+    "aside": set(),
     "errors": set(),
     "windows": set(),
     "tables": set(),
@@ -34,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "validation": FOUNDATION | {"warehouse"},
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},
-    "pipeline": FOUNDATION | {"notifications", "sources", "warehouse", "validation"},
+    "pipeline": FOUNDATION | {"aside", "notifications", "sources", "warehouse", "validation"},
     "reports": FOUNDATION | {"warehouse"},
     "evaluation": FOUNDATION,
     "simulate": FOUNDATION,

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +17,7 @@ import pytest
 from llmprism_tasks import __version__, frames, validation
 from llmprism_tasks.errors import ContractError, WarehouseBusy
 from llmprism_tasks.plan import DERIVED
-from llmprism_tasks.postponed import postpone
+from llmprism_tasks.postponed import postpone, run
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
@@ -346,11 +346,78 @@ def test_a_postponed_module_runs_when_something_in_it_is_used(tmp_path: Path, mo
     del sys.modules["slow_to_come"], sys.slow_has_come
 
 
+@pytest.fixture
+def gathering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A package, postponed, that gathers names from modules of its own."""
+    package = tmp_path / "around_it" / "gathering"
+    package.mkdir(parents=True)
+    (tmp_path / "around_it" / "__init__.py").touch()
+    (package / "__init__.py").write_text(
+        "from .first import one\nfrom around_it.gathering.second import two\nthree = 3"
+    )
+    (package / "first.py").write_text("one = 1")
+    (package / "second.py").write_text("two = 2")
+    monkeypatch.syspath_prepend(tmp_path)
+    postpone("around_it.gathering")
+    for name in ("around_it", *(f"around_it.gathering.{part}" for part in ("first", "second"))):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield "around_it.gathering"
+    for name in [name for name in sys.modules if name.startswith("around_it")]:
+        del sys.modules[name]
+
+
+def test_of_a_postponed_package_a_name_comes_from_where_it_is_defined(gathering: str) -> None:
+    from around_it.gathering import one
+
+    assert one == 1
+    assert f"{gathering}.first" in sys.modules
+    assert f"{gathering}.second" not in sys.modules
+
+
+def test_of_a_postponed_package_a_module_can_be_imported(gathering: str) -> None:
+    from around_it import gathering as package
+    from around_it.gathering import second
+
+    assert second.two == package.second.two == 2
+    assert f"{gathering}.first" not in sys.modules
+
+
+def test_a_postponed_package_is_run_for_what_it_defines_itself(gathering: str) -> None:
+    from around_it.gathering import three
+
+    assert three == 3
+    assert sys.modules[gathering].one == 1
+
+
+def test_a_postponed_package_can_be_run(gathering: str) -> None:
+    run(gathering)
+    run(gathering)
+    run("nobody_has_written_this")
+    assert vars(sys.modules[gathering])["two"] == 2
+
+
+def test_expectations_of_great_expectations_itself_are_at_hand(file: Warehouse) -> None:
+    from llmprism_tasks.validation import engine
+
+    store.replace(file, WINDOW, sound())
+    one = {
+        "type": "expect_column_values_to_be_between",
+        "kwargs": {"column": "bytes", "min_value": 1},
+        "severity": "critical",
+        "meta": {"name": "some"},
+    }
+    with file.reading() as connection:
+        (result,) = engine.hold(connection, {"flows": [one]})["flows"]
+    assert result.success
+
+
 def test_great_expectations_comes_without_what_is_not_needed() -> None:
     code = "import sys; from llmprism_tasks import validation; validation._engine(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "great_expectations" in loaded
-    assert not {"altair.vegalite", "scipy.linalg"} & set(loaded)
+    core, sources = "great_expectations.expectations.core", "great_expectations.datasource.fluent"
+    not_needed = {f"{core}.expect_column_to_exist", f"{sources}.pandas_datasource"}
+    assert not {"altair.vegalite", "scipy.linalg", *not_needed} & set(loaded)
 
 
 HOLD = """

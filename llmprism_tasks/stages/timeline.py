@@ -149,7 +149,7 @@ def phases(found: Placed) -> pl.DataFrame:
     """Return the rows of the timeline, in their order: what moved, and what the NIC did in between."""
     moved, channels = _moved(found)
     place, part, start_ns, end_ns = with_gaps(moved, found.parts["step_start_ns"].to_numpy())
-    did = pl.concat([channels, pl.DataFrame({"phase": STILL})], how="diagonal")
+    did = pl.concat([channels, pl.DataFrame({"phase": STILL})], how="diagonal", rechunk=True)
     moves, row = place >= 0, np.maximum(place, 0)
     what = np.where(moves, moved.kinds[row], channels.height + (place == MARKED_GAP))
     numbers = {"start_ns": start_ns, "end_ns": end_ns, "bytes": np.where(moves, moved.sizes[row], 0)}

@@ -26,18 +26,23 @@ from great_expectations.data_context import EphemeralDataContext
 from great_expectations.data_context.types import base
 from great_expectations.execution_engine import SqlAlchemyExecutionEngine
 from great_expectations.execution_engine.sqlalchemy_batch_data import SqlAlchemyBatchData
+from great_expectations.expectations.core.expect_table_row_count_to_equal import ExpectTableRowCountToEqual
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 from great_expectations.expectations.metrics.metric_provider import metric_partial
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from great_expectations.expectations.metrics.table_metrics import table_row_count  # noqa: F401 - registers itself
 from great_expectations.validator.validator import Validator
 
+from llmprism_tasks import postponed
 from llmprism_tasks.warehouse import dialect
 
 logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
 COUNT = "batch.rows_that_should_not_be"
 VALUES_TOLD = 20
+GATHERED = ("great_expectations.expectations.core", "great_expectations.expectations.metrics")
+"""Packages of all that Great Expectations has; `validation` postpones them."""
 
 
 class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
@@ -105,6 +110,10 @@ class RowsThatShouldNotBe(TableMetricProvider):  # type: ignore[misc]
         return dialect.expression(f"{{'count': {count}, 'values': {values}}}"), metric_domain_kwargs, {}
 
 
+KNOWN = {ExpectNoRows.expectation_type, ExpectTableRowCountToEqual.expectation_type}
+"""Expectations that are there, with their metrics, once this module is imported."""
+
+
 @cache
 def _context() -> EphemeralDataContext:
     """Return Great Expectations without usage reports, progress bars and folders for documents."""
@@ -130,6 +139,9 @@ def hold(
     -------
     for each view the results, in no particular order
     """
+    if any(one["type"] not in KNOWN for expectations in views.values() for one in expectations):
+        for package in GATHERED:
+            postponed.run(package)
     engine = SqlAlchemyExecutionEngine(engine=dialect.engine(connection))
     held = {}
     for view, expectations in views.items():

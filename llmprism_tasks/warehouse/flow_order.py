@@ -15,14 +15,16 @@ import pyarrow as pa
 ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
 FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets", "switch_path")
 
+PATH = pl.col("switch_path").list.join("|")
+Starts = np.ndarray[tuple[int], np.dtype[np.int64]]
+
 ORDER_BY = "ORDER BY " + ", ".join(f"{name} NULLS FIRST" for name in FLOW_ORDER)
 """The same in SQL."""
 
 
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     """Sort rows of `flows`."""
-    path = pl.col("switch_path").list.join("|")
-    return flows.sort(*FLOW_ORDER[:-1], path, nulls_last=False)
+    return flows.sort(*FLOW_ORDER[:-1], PATH, nulls_last=False)
 
 
 def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -45,12 +47,36 @@ def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield from _ties_sorted(rows, rows["flow_start_ns"].to_numpy())
 
 
-def _ties_sorted(rows: pa.Table, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[pa.RecordBatch]:
-    same = starts[1:] == starts[:-1]
-    places = np.flatnonzero(np.append(same, False) | np.append(False, same)) if starts.size else starts
+def by_start(flows: pl.DataFrame) -> pl.DataFrame | None:
+    """Sort rows of `flows` of which no two are equal in all columns; None if there are such.
+
+    As `in_order`, but for windows: rows are in the order of starts, so those of a window lie together.
+    """
+    if not flows["flow_start_ns"].is_sorted():
+        flows = flows.sort("flow_start_ns", maintain_order=True)
+    places = _tied(flows["flow_start_ns"].to_numpy())
+    tied = flows[places]
+    if tied.with_columns(PATH).is_duplicated().any():
+        return None
+    order = in_order(tied.with_columns(place=places))["place"].to_numpy()
+    if np.array_equal(order, places):
+        return flows
+    rows = np.arange(flows.height)
+    rows[places] = order
+    return flows.rechunk()[rows]  # to take rows out of chunks costs eight times as much
+
+
+def _ties_sorted(rows: pa.Table, starts: Starts) -> Iterator[pa.RecordBatch]:
+    places = _tied(starts)
     if places.size:
         tied = pl.DataFrame(pl.from_arrow(rows.take(places))).with_columns(place=places)
         order = np.arange(starts.size)
         order[places] = in_order(tied)["place"].to_numpy()
         rows = rows.take(order)
     yield from rows.to_batches()
+
+
+def _tied(starts: Starts) -> Starts:
+    """Return the places of ascending starts that are there more than once."""
+    same = starts[1:] == starts[:-1]
+    return np.flatnonzero(np.append(same, False) | np.append(False, same)) if starts.size else starts

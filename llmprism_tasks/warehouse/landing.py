@@ -6,6 +6,8 @@ A record belongs to the window in which it starts; `staging.py` says where one g
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,9 +18,9 @@ from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.plan import DERIVED
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import sound, store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.staging import Staging, staging, starts_after
+from llmprism_tasks.warehouse.staging import ALL_TIME, Staging, staging, starts_after, warn_of
 from llmprism_tasks.warehouse.statements import statement
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
@@ -48,7 +50,7 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
     WarehouseBusy : another process held the warehouse for too long; nothing was written
     """
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
-    with staging(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=window) as staged:
+    with _records(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=window) as staged:
         arrived = flows_arrived(window, flows)
         if not arrived:
             logger.info("window %s: %s", window, NOT_ARRIVED)
@@ -72,7 +74,7 @@ def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_
         return
     within = Window(absent[0].start_ns, absent[-1].end_ns - absent[0].start_ns)
     files = sources.find(flows, length_ns=window.length_ns, within=within, lateness_ns=lateness_ns)
-    with staging(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=within) as staged:
+    with _records(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=within) as staged:
         placed = staged.placed()
         for earlier in absent:
             if earlier.start_ns in placed:
@@ -98,19 +100,32 @@ def check_length(warehouse: Warehouse, length_ns: int) -> None:
         )
 
 
-def land_all(warehouse: Warehouse, flows: str, *, length_ns: int, lateness_ns: int) -> list[Window]:
+def land_all(
+    warehouse: Warehouse,
+    flows: str,
+    *,
+    length_ns: int,
+    lateness_ns: int,
+    held: dict[int, pl.DataFrame] | None = None,
+) -> list[Window]:
     """Land every window of a source of flows: the files are read once, each window is written in its own transaction.
+
+    Parameters
+    ----------
+    held : is given the rows of `flows` of each window by its start, if they are few enough to be held in memory
 
     Returns
     -------
     the windows in order, as `windows_in` gives them; each as if it had been landed alone
     """
     files = sources.find(flows, length_ns=length_ns)
-    with staging(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
+    with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
         windows = _windows(staged, length_ns)
         for window in windows:
             arrived = sources.arrived(window, flows)
             _write(warehouse, window, staged, arrived=window != windows[-1] if arrived is None else arrived)
+            if held is not None and isinstance(staged, sound.Sound):
+                held[window.start_ns] = staged.frame(window)
     return windows
 
 
@@ -121,7 +136,7 @@ def windows_in(_warehouse: Warehouse | None, flows: str, length_ns: int, *, late
     a finding. Only gaps of more than a day stay gaps.
     """
     files = sources.find(flows, length_ns=length_ns)
-    with staging(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
+    with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
         return _windows(staged, length_ns)
 
 
@@ -139,7 +154,21 @@ def flows_arrived(window: Window, flows: str) -> bool:
     return starts_after(sources.find(flows, length_ns=window.length_ns), window.end_ns)
 
 
-def _windows(staged: Staging, length_ns: int) -> list[Window]:
+@contextmanager
+def _records(
+    files: Sequence[sources.FlowFile], *, length_ns: int, lateness_ns: int, within: Window = ALL_TIME
+) -> Iterator[Staging | sound.Sound]:
+    """Read files and lend what they hold; as `staging` does, which is asked only where it has something to say."""
+    found = sound.read(files, length_ns=length_ns, lateness_ns=lateness_ns, within=within)
+    if found is not None:
+        warn_of(found.strangers)
+        yield found
+        return
+    with staging(files, length_ns=length_ns, lateness_ns=lateness_ns, within=within) as staged:
+        yield staged
+
+
+def _windows(staged: Staging | sound.Sound, length_ns: int) -> list[Window]:
     promised = {file.span.start_ns for file in staged.files if file.span and file.span.length_ns == length_ns}
     starts = sorted(staged.placed() | promised)
     windows: list[Window] = []
@@ -151,7 +180,12 @@ def _windows(staged: Staging, length_ns: int) -> list[Window]:
 
 
 def _write(
-    warehouse: Warehouse, window: Window, staged: Staging, *, arrived: bool, unless_landed: bool = False
+    warehouse: Warehouse,
+    window: Window,
+    staged: Staging | sound.Sound,
+    *,
+    arrived: bool,
+    unless_landed: bool = False,
 ) -> None:
     counts = staged.counts(window)
     row = {

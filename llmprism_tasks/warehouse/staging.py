@@ -122,6 +122,12 @@ def staging(
             connection.close()
 
 
+def warn_of(strangers: set[str]) -> None:
+    """Warn of columns that flows do not have."""
+    if strangers:
+        logger.warning("ignored columns that flows do not have: %s", ", ".join(sorted(strangers)))
+
+
 def starts_after(files: Sequence[FlowFile], time_ns: int) -> bool:
     """Tell whether any record of the files has a usable start at or after a time."""
     with duckdb.connect(":memory:") as connection:
@@ -154,8 +160,7 @@ def _read(
         _execute(connection, file, statement("check_records").replace("/* records */", records), values)
         if "header" in values:
             connection.execute(statement("name_fields"), {"file": number, "header": values["header"]})
-    if unknown:
-        logger.warning("ignored columns that flows do not have: %s", ", ".join(sorted(unknown)))
+    warn_of(unknown)
     _place_the_rest(connection, files, length_ns, within)
 
 
