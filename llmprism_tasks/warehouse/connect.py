@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 LAKE = "ducklake:"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read ends in milliseconds, a window's write in some tenths
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
+WRITING_THREADS = 1  # two took half as much processor time again for a minute of flows, and longer on the clock
 CONFLICT_RETRIES = 5  # a DuckLake's commit may meet a writer on another host, whom no lock file keeps out
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
@@ -145,7 +146,11 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not location.startswith(LAKE):
         if read_only:
             return _quiet(duckdb.connect(location, read_only=True))
-        return _quiet(duckdb.connect(location, config={"storage_compatibility_version": STORAGE_VERSION}))
+        return _quiet(
+            duckdb.connect(
+                location, config={"storage_compatibility_version": STORAGE_VERSION, "threads": WRITING_THREADS}
+            )
+        )
     catalog = location.removeprefix(LAKE)
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
