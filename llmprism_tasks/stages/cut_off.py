@@ -82,6 +82,7 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
+    midway &= not _is_last_answer(due, pairs, settings)
     due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
@@ -162,6 +163,18 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
     total = each.sum(axis=1)
     near = np.abs(each - last).sum(axis=1) <= np.maximum(alike, settings.rhythm.same_size * total)
     return bool((near & (total > 0)).any())
+
+
+def _is_last_answer(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether half of the pairs have sent nothing, to those who have sent them all of theirs: so a pipeline ends
+    whose micro-batches were taken for steps, for nothing answers its last gradients."""
+    sent = pairs.join(due.select(*PAIR, "sent"), on=PAIR, how="left").with_columns(
+        pl.col("sent").fill_null(pl.col("usual"))
+    )
+    silent = sent.filter(pl.col("sent") == 0)
+    whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual"))
+    back = silent.select(src_addr="dst_addr", dst_addr="src_addr")
+    return 0 < 2 * silent.height == sent.height and whole.join(back, on=PAIR).height == silent.height
 
 
 def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:

@@ -83,7 +83,7 @@ def late_at_first(settings: DiagnosisSettings, *, one: bool) -> pl.Expr:
 
     Replicas of a pipeline's stage show how long later work should be. Elsewhere steps do: where the beginning of one
     NIC varies and its later work does not, nothing that slows computing did it. And of others each time, whose work
-    were uneven, the later work would differ by what makes the latest of many so late.
+    were uneven, the later work would differ by what makes the latest of many so late, and as the beginning does.
 
     Parameters
     ----------
@@ -97,9 +97,11 @@ def late_at_first(settings: DiagnosisSettings, *, one: bool) -> pl.Expr:
         pl.col("later_excess").median()
         < MOST * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
     )
-    begins, later = spread("first_ns"), spread("later_ns")
+    begins, later = spread(pl.col("first_ns")), spread(pl.col("later_ns"))
     varies = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
-    by_steps = varies if one else later * EXTREME < MOST * pl.col("first_excess").median()
+    even = varies if one else later * EXTREME < MOST * pl.col("first_excess").median()
+    # Of samples that are longer all is longer, by the same ratio.
+    by_steps = even & (spread(pl.col("later_ns") / pl.col("first_ns")) >= MOST * later)
     seen = pl.col("later_ns").count()
     return (
         pl.when(pl.col("later_excess").count() >= settings.least_steps)
@@ -109,7 +111,7 @@ def late_at_first(settings: DiagnosisSettings, *, one: bool) -> pl.Expr:
     )
 
 
-def spread(column: str) -> pl.Expr:
-    """Return the robust deviation of a column, as a ratio of its median."""
-    middle = pl.col(column).median()
-    return SIGMA_PER_MAD * (pl.col(column) - middle).abs().median() / middle
+def spread(values: pl.Expr) -> pl.Expr:
+    """Return the robust deviation of some values, as a ratio of their median."""
+    middle = values.median()
+    return SIGMA_PER_MAD * (values - middle).abs().median() / middle

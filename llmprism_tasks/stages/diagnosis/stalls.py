@@ -115,7 +115,9 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
     host = _one_host(struck)
     mine = struck if host is None else struck.filter(pl.col("host") == host)
     known = mine.select(late_at_first(settings, one=host is not None)).item()
-    varies = host is not None and known is None and mine.select(spread("first_ns") >= settings.least_effect).item()
+    varies = (
+        host is not None and known is None and mine.select(spread(pl.col("first_ns")) >= settings.least_effect).item()
+    )
     span = _span(struck)
     if not (known or varies) or span["end_ns"] - span["start_ns"] < settings.least_lasting_s * 1e9:
         return None
@@ -143,7 +145,7 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings) -> bool:
     """Say whether the job pays for who is late, as far as steps in which it is later than in others can show it."""
     late = pl.col("behind_ns")
     told = paid(late > late.median(), cost_ns=late, length_ns=pl.col("length_ns"))
-    differs = spread("behind_ns") * late.median() >= settings.least_effect * pl.col("length_ns").median()
+    differs = spread(pl.col("behind_ns")) * late.median() >= settings.least_effect * pl.col("length_ns").median()
     return bool(steps.select(~differs | told.fill_null(value=False)).item())
 
 

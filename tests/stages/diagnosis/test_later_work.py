@@ -120,6 +120,14 @@ def test_others_each_time_stand_still_where_later_work_is_even(by: float, rows: 
     assert named(exchanging(ANY, (FIRST,), (LATER * (1 + by), LATER * (1 - by)))) == rows
 
 
+@pytest.mark.parametrize(("follows", "rows"), [(0.0, JOB), (0.1, JOB), (1.0, UNEVEN)])
+def test_later_work_that_follows_the_beginning_is_of_longer_samples(follows: float, rows: Rows) -> None:
+    """Beginnings differ by a twentieth, and later work by a part of that, too little to tell by its size."""
+    by = (0.95, 1.05, 0.96, 1.04)
+    later = [LATER * (1 + follows * (part - 1)) for part in by]
+    assert named(exchanging(ANY, [2 * FIRST * part - FIRST for part in by], later)) == rows
+
+
 @pytest.mark.parametrize(("by", "rows"), [(80.0, []), (86.0, JOB)])
 def test_a_beginning_late_by_less_than_a_tenth_of_the_step_is_jitter(by: float, rows: Rows) -> None:
     """A tenth of 833 ms."""
