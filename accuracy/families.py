@@ -78,6 +78,7 @@ class Family:
     bounds : what is expected of the joint method
     minutes : how long one is
     published : how many seeds are published
+    first : the first of them; later than others' where some have shown a fault that was mended since
     methods : those that are measured
     """
 
@@ -86,11 +87,12 @@ class Family:
     bounds: tuple[Bound, ...] = ()
     minutes: int = 3
     published: int = 4
+    first: int = FIRST_PUBLISHED_SEED
     methods: tuple[str, ...] = ("joint", "published")
 
     @property
     def seeds(self) -> range:
-        return range(FIRST_PUBLISHED_SEED, FIRST_PUBLISHED_SEED + self.published)
+        return range(self.first, self.first + self.published)
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -188,6 +190,7 @@ TROUBLES: Mapping[str, Family] = {
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
         published=56,  # of 1.8 job-hours each: a hundred in all
+        first=200,
         methods=("joint",),
     )
 }
