@@ -24,9 +24,6 @@ LEAST_LATER = 0.1
 """Ratio of the first silence below which all others may be the optimizer's, which no sample and hardly a slow GPU makes
 longer. Of four micro-batches, the last pass backward is a sixth."""
 
-EXTREME = 2.5
-"""Standard deviations by which the latest of some hundred replicas is later than most."""
-
 
 def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Add to the NICs' own work in the window's steps what each computed later in the step.
@@ -69,7 +66,7 @@ def at_first(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return (
         evidence.once(later_work, settings)
         .group_by(NIC)
-        .agg(at_first=late_at_first(settings, one=True), behind=(pl.col("behind_ns") / length_ns()).median())
+        .agg(at_first=late_at_first(settings), behind=(pl.col("behind_ns") / length_ns()).median())
     )
 
 
@@ -78,16 +75,11 @@ def length_ns() -> pl.Expr:
     return (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
 
 
-def late_at_first(settings: DiagnosisSettings, *, one: bool) -> pl.Expr:
-    """Say whether those who are late are so at the beginning alone: one value for all rows, or each group of them.
+def late_at_first(settings: DiagnosisSettings) -> pl.Expr:
+    """Say whether a NIC is late at the beginning alone: one value for all rows, or each group of them.
 
-    Replicas of a pipeline's stage show how long later work should be. Elsewhere steps do: where the beginning of one
-    NIC varies and its later work does not, nothing that slows computing did it. And of others each time, whose work
-    were uneven, the later work would differ by what makes the latest of many so late, and as the beginning does.
-
-    Parameters
-    ----------
-    one : whether the rows are of one culprit, not of whoever was latest in a step
+    Replicas of a pipeline's stage show how long later work should be. Elsewhere steps do: where the beginning varies
+    and later work does not, nothing that slows computing did it.
 
     Returns
     -------
@@ -98,10 +90,7 @@ def late_at_first(settings: DiagnosisSettings, *, one: bool) -> pl.Expr:
         < MOST * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
     )
     begins, later = spread(pl.col("first_ns")), spread(pl.col("later_ns"))
-    varies = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
-    even = varies if one else later * EXTREME < MOST * pl.col("first_excess").median()
-    # Of samples that are longer all is longer, by the same ratio.
-    by_steps = even & (spread(pl.col("later_ns") / pl.col("first_ns")) >= MOST * later)
+    by_steps = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
     seen = pl.col("later_ns").count()
     return (
         pl.when(pl.col("later_excess").count() >= settings.least_steps)

@@ -19,11 +19,15 @@ from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
 JOB = "job_id"
 
-WORK = ["first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
+WORK = ["own_ns", "first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
 
 USUAL = 0.9
 """Quantile of the other steps up to which somebody is as late now and then, by the length of its samples, and of stalls
 above which all but a few lie."""
+
+BEYOND = 10.0
+"""Standard deviations of the others' work by which a stall is later than they are. Of a thousand draws whose tail is
+exponential, which is as heavy as that of samples' lengths, the largest is nine above the median."""
 
 BY_CHANCE = 0.01
 """Probability below which so many stalls are not one host's by chance, while any host might have them."""
@@ -51,14 +55,17 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return who was latest in each step of the window.
 
     Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, its columns of `later_work`,
-    `hosts` (how many might have been), `whole` (whether all of the step's computing was measured).
+    `hosts` (how many might have been), `whole` (whether all of the step's computing was measured), `beyond` and
+    `beyond_at_first` (whether it is later than others ever are, in all it computes and at the beginning).
     """
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
-    return (
+    work = (
         evidence.once(later_work, settings)
-        .join(evidence.members.select("job_id", "addr", "host"), on=["job_id", "addr"])
+        .join(evidence.members.select("job_id", "addr", "host", "pp_stage"), on=["job_id", "addr"])
         .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
-        .sort(JOB, "step_index", "late_ns", "host", "addr")
+    )
+    latest = (
+        work.sort(JOB, "step_index", "late_ns", "host", "addr")
         .group_by(JOB, "step_index", maintain_order=True)
         .agg(
             pl.col("start_ns").min(),
@@ -69,6 +76,23 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .with_columns(length_ns=length_ns())
     )
+    beyond_at_first = pl.col("behind_ns") >= BEYOND * pl.col("first_spread") * (pl.col("first_ns") - pl.col("behind_ns"))
+    beyond = pl.col("late_ns") >= BEYOND * pl.col("own_spread") * (pl.col("own_ns") - pl.col("late_ns"))
+    return latest.join(_of_others(work, latest), on=JOB, how="left", maintain_order="left").with_columns(
+        beyond=(beyond | beyond_at_first).fill_null(value=True), beyond_at_first=beyond_at_first.fill_null(value=True)
+    )
+
+
+def _of_others(work: pl.DataFrame, latest: pl.DataFrame) -> pl.DataFrame:
+    """Return by how much the work of a stage varies among NICs and steps, but for the latest host's in each step:
+    `job_id`, `own_spread`, `first_spread`."""
+    usual_ns = pl.col("own_ns", "first_ns").median().over(JOB, "pp_stage")
+    return (
+        work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
+        .with_columns(pl.col("own_ns", "first_ns") / usual_ns)
+        .group_by(JOB)
+        .agg(own_spread=spread(pl.col("own_ns")), first_spread=spread(pl.col("first_ns")))
+    )
 
 
 def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
@@ -78,7 +102,7 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     later = pl.col("late_ns") - pl.lit(ordinary_ns)
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
     others = steps.join(long, on="step_index", how="anti")
-    explained = long.filter(later >= MOST * longer)
+    explained = long.filter((later >= MOST * longer) & pl.col("beyond"))
     if explained.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
         return None
     if not _apart(explained, others):
@@ -107,24 +131,23 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
 def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     """Return what is lost where somebody begins most steps late, but works as quickly afterwards; None if too little.
 
-    Of one host that is late by another amount each time, and whose later work nobody sees, the cause is not known.
+    Where it is another one each time, samples of uneven length do as much, unless all others are alike. Of one host
+    that is late by another amount each time, and whose later work nobody sees, the cause is not known.
     """
     struck = steps.filter(pl.col("behind_ns") > settings.least_stall * pl.col("length_ns"))
+    host = _one_host(struck) if struck.height else None
+    struck = struck if host else struck.filter("beyond_at_first")
     if struck.height < max(settings.least_steps, settings.persistence * steps.height) or not _pays(steps, settings):
         return None
-    host = _one_host(struck)
     mine = struck if host is None else struck.filter(pl.col("host") == host)
-    known = mine.select(late_at_first(settings, one=host is not None)).item()
-    varies = (
-        host is not None and known is None and mine.select(spread(pl.col("first_ns")) >= settings.least_effect).item()
-    )
+    known = host is None or mine.select(late_at_first(settings)).item()
+    varies = known is None and mine.select(spread(pl.col("first_ns")) >= settings.least_effect).item()
     span = _span(struck)
     if not (known or varies) or span["end_ns"] - span["start_ns"] < settings.least_lasting_s * 1e9:
         return None
     lost_ns = float(struck["behind_ns"].sum())
     loss = lost_ns / float(steps["length_ns"].sum())
     who = "some rank, another one each time," if host is None else f"host {host}"
-    then = "and then works as quickly as others: look at data loading, storage and garbage collection"
     return {
         "job_id": job_id,
         "kind": "stalls" if known else "straggler",
@@ -134,11 +157,18 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         "score": loss / settings.least_effect,
         "severity": loss / (1 - loss),
         "explanation": f"In {struck.height} of {steps.height} steps {who} begins late, by "
-        f"{lost_ns / struck.height / 1e6:.0f} ms on average, "
-        f"{then if known else 'by another time in each; what it works on later was not seen'}. "
+        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))}. "
         f"This costs {100 * loss:.0f} % of the window.",
         "confidence": struck.height / steps.height,
     }
+
+
+def _then(host: str | None, *, known: bool) -> str:
+    """Say what tells those who begin late from those who compute slowly."""
+    if not known:
+        return "by another time in each; what it works on later was not seen"
+    others = "while all others take equally long" if host is None else "and then works as quickly as others"
+    return f"{others}: look at data loading, storage and garbage collection"
 
 
 def _pays(steps: pl.DataFrame, settings: DiagnosisSettings) -> bool:
