@@ -76,10 +76,10 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .with_columns(length_ns=length_ns())
     )
-    beyond_at_first = pl.col("behind_ns") >= BEYOND * pl.col("first_spread") * (pl.col("first_ns") - pl.col("behind_ns"))
-    beyond = pl.col("late_ns") >= BEYOND * pl.col("own_spread") * (pl.col("own_ns") - pl.col("late_ns"))
+    at_first = pl.col("behind_ns") >= BEYOND * pl.col("first_spread") * (pl.col("first_ns") - pl.col("behind_ns"))
+    in_all = pl.col("late_ns") >= BEYOND * pl.col("own_spread") * (pl.col("own_ns") - pl.col("late_ns"))
     return latest.join(_of_others(work, latest), on=JOB, how="left", maintain_order="left").with_columns(
-        beyond=(beyond | beyond_at_first).fill_null(value=True), beyond_at_first=beyond_at_first.fill_null(value=True)
+        beyond=(in_all | at_first).fill_null(value=True), beyond_at_first=at_first.fill_null(value=True)
     )
 
 
