@@ -23,14 +23,12 @@ from llmprism_tasks.frames import conform
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
-
-UNLISTED_SHOWN = 5
-"""Addresses shown that the topology lacks: enough to see whose they are."""
 
 READ = {table for stage in STAGES for table in stage.reads}
 
@@ -284,7 +282,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ContractError : windows were stopped; the others are done
     """
     warehouse = _ready(settings)
-    threading.Thread(target=_import_the_rest, args=(settings,)).start()
+    threading.Thread(target=_import_the_rest, args=(settings,), daemon=True).start()
     landed: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
@@ -347,17 +345,8 @@ def _say_if_unlisted(windows: Sequence[Window], settings: Settings) -> None:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
     jobs = store.read_each(_open(settings), {"jobs": span})["jobs"].drop_nulls("unlisted")
-    addrs = jobs["unlisted"].explode().unique().sort()
-    if len(addrs):
-        logger.warning(
-            "%d addresses train with %s, but are not in %s: %s%s. What is said of these jobs may be wrong. "
-            "Add the addresses, with their hosts, and run the windows again.",
-            len(addrs),
-            ", ".join(jobs["job_id"].unique().sort()),
-            settings.places.topology,
-            ", ".join(addrs.head(UNLISTED_SHOWN)),
-            ", …" if len(addrs) > UNLISTED_SHOWN else "",
-        )
+    if jobs.height:
+        logger.warning("%s", unlisted_warning(dict(jobs.select("job_id", "unlisted").iter_rows())))
 
 
 def _derive(window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame] | None = None) -> None:

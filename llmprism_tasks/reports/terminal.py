@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprism_tasks.kinds import KINDS
+from llmprism_tasks.unlisted import unlisted_warning
 
 Row = dict[str, Any]
 
@@ -31,9 +32,6 @@ MOST = 12
 
 LASTS = 2
 """Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
-
-SHOWN = 5
-"""Addresses shown that the topology lacks: enough to see whose they are."""
 
 WAIT = "wait for a second window, one may be chance."
 CHANCE = "nothing, it was one window: that may be chance."
@@ -189,16 +187,8 @@ def _jobs(jobs: list[Row]) -> RenderableType:
 
 def _unlisted(jobs: list[Row]) -> list[RenderableType]:
     """Say who trains without being in the topology, if anybody does."""
-    addrs = sorted({addr for job in jobs for addr in job["unlisted"]})
-    if not addrs:
-        return []
-    jobs_of = ", ".join(job["job_id"] for job in jobs if job["unlisted"])
-    shown = ", ".join(addrs[:SHOWN]) + (", …" if len(addrs) > SHOWN else "")
-    text = (
-        f"not in the topology, but training with {jobs_of}: {_count(len(addrs), 'address')} ({shown}). What is said of "
-        "these jobs may be wrong. Add the addresses to the topology, with their hosts, and run the windows again."
-    )
-    return [Text(), _label("Warning", text)]
+    unlisted = {job["job_id"]: job["unlisted"] for job in jobs if job["unlisted"]}
+    return [Text(), _label("Warning", unlisted_warning(unlisted))] if unlisted else []
 
 
 def _layout(job: Row) -> str:

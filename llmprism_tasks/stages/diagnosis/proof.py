@@ -27,16 +27,14 @@ class Traffic:
     ----------
     kinds : kinds of their pairs; empty for all
     past : whether those of the look-back count, or only those of the diagnosis's own time
-    timed : whether only those count that last long enough to tell a rate
     """
 
     kinds: tuple[str, ...] = ()
     past: bool = False
-    timed: bool = False
 
 
 WORK = Traffic(("dp", "pp"))
-RATES = Traffic(("dp", "pp", "ep", "cp"), past=True, timed=True)
+RATES = Traffic(("dp", "pp", "ep", "cp"), past=True)
 
 TRAFFIC: dict[str, Traffic] = {
     "slow_compute": WORK,
@@ -214,8 +212,6 @@ def _conditions(found: Row, traffic: Traffic, since_ns: int, window: Window, set
     ]
     if traffic.kinds:
         conditions.append(f"pairs.kind IN ({', '.join(map(_literal, traffic.kinds))})")
-    if traffic.timed:
-        conditions += [f"flows.bytes >= {settings.diagnosis.least_bytes}", "flows.flow_end_ns > flows.flow_start_ns"]
     return conditions
 
 

@@ -13,7 +13,6 @@ from handmade import MB, WINDOW, flows, settings
 from job_evidence import moving, together, working
 
 from llmprism_tasks import frames
-from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.proof import query
@@ -87,9 +86,8 @@ def same(found: pl.DataFrame, expected: pl.DataFrame) -> bool:
     return found.height > 0 and found.select(names).sort(names).equals(expected.select(names).sort(names))
 
 
-def looked_at(evidence: Evidence, *, kinds: tuple[str, ...], timed: bool = False) -> pl.DataFrame:
-    long = (pl.col("bytes") >= DiagnosisSettings().least_bytes) & (pl.col("flow_end_ns") > pl.col("flow_start_ns"))
-    return evidence.flows.filter(pl.col("kind").is_in(kinds), long if timed else pl.lit(value=True))
+def looked_at(evidence: Evidence, *, kinds: tuple[str, ...]) -> pl.DataFrame:
+    return evidence.flows.filter(pl.col("kind").is_in(kinds))
 
 
 def diagnosed(kind: str, subject_type: str, subject: str, **given: Any) -> pl.DataFrame:
@@ -131,17 +129,17 @@ def test_a_switch_is_proven_by_all_that_crosses_it_and_by_its_job_s_rates_then_a
     evidence = together(tenant(str, "j"), tenant(str.upper, "k"))
     found = [diagnosed("degraded_switch", "switch", "l1", job_id=job) for job in "jk"]
     of_j, of_k = proven(warehouse, evidence, pl.concat(found))
-    timed = looked_at(evidence, kinds=("dp", "pp"), timed=True)
+    transfers = looked_at(evidence, kinds=("dp", "pp"))
     crossing = pl.col("switch_path").list.contains("l1")
     for proof, job in ((of_j, "j"), (of_k, "k")):
-        assert same(proof, timed.filter((pl.col("job_id") == job) | crossing))
-        assert same(proof.filter("of_subject"), timed.filter(crossing))
+        assert same(proof, transfers.filter((pl.col("job_id") == job) | crossing))
+        assert same(proof.filter("of_subject"), transfers.filter(crossing))
 
 
 def test_a_group_is_proven_by_its_transfers_and_those_of_its_peers(warehouse: Warehouse) -> None:
     evidence = moving(LETTERS, {"ad": 100.0})
     (proof,) = proven(warehouse, evidence, diagnosed("cross_group", "dp_group", "j", peers=["a", "g"]))
-    transfers = looked_at(evidence, kinds=("dp", "pp"), timed=True)
+    transfers = looked_at(evidence, kinds=("dp", "pp"))
     assert same(proof, transfers.filter(pl.any_horizontal(pl.col("src_addr", "dst_addr").is_in(list("abcghijkl")))))
     assert same(proof.filter("of_subject"), transfers.filter(pl.col("src_addr").is_in(list("jkl"))))
 
