@@ -82,7 +82,7 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
-    midway &= not _is_last_answer(due, pairs, settings)
+    midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
@@ -165,16 +165,39 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
     return bool((near & (total > 0)).any())
 
 
-def _is_last_answer(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether half of the pairs have sent nothing, to those who have sent them all of theirs: so a pipeline ends
-    whose micro-batches were taken for steps, for nothing answers its last gradients."""
+def _is_last_answer(
+    due: pl.DataFrame, begun: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+) -> bool:
+    """Say whether half of the pairs have sent nothing, to those who have answered all that they were sent.
+
+    So a pipeline ends whose micro-batches were taken for steps, or whose steps begin amid them: nothing answers its
+    last gradients. They are whole, or, where samples and so messages differ in size, as large as what they answer.
+    """
     sent = pairs.join(due.select(*PAIR, "sent"), on=PAIR, how="left").with_columns(
         pl.col("sent").fill_null(pl.col("usual"))
     )
-    silent = sent.filter(pl.col("sent") == 0)
-    whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual"))
+    silent = sent.filter(pl.col("sent") == 0).select(PAIR)
+    whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual")).select(PAIR)
+    answered = pl.concat([whole, _answers(begun, steps, settings)]).unique()
     back = silent.select(src_addr="dst_addr", dst_addr="src_addr")
-    return 0 < 2 * silent.height == sent.height and whole.join(back, on=PAIR).height == silent.height
+    return 0 < 2 * silent.height == sent.height and answered.join(back, on=PAIR).height == silent.height
+
+
+def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Return the pairs that have sent, since the last step, as much as they were sent last, and not what they were sent
+    before that: an activation and its gradient are of one size."""
+    answers = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), records=pl.len())
+    left = pl.int_range(pl.len()).reverse().over(PAIR)
+    asked = steps.select(src_addr="dst_addr", dst_addr="src_addr", asked="bytes", left=left)
+    before = pl.col("left") // pl.col("records")
+    sizes = (
+        answers.join(asked, on=PAIR)
+        .group_by(*PAIR, "sent")
+        .agg(last=pl.col("asked").filter(before == 0).sum(), other=pl.col("asked").filter(before == 1).sum())
+    )
+    near = settings.rhythm.same_size * pl.col("sent")
+    last, other = ((pl.col(name) - pl.col("sent")).abs() <= near for name in ("last", "other"))
+    return sizes.filter(last, ~other).select(PAIR)
 
 
 def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from handmade import every, flows, messages, settings
+from handmade import Row, every, flows, messages, settings
 
 from llmprism_tasks.stages.cut_off import cut_off
 
@@ -16,8 +16,12 @@ LAST = 1000 * STEPS
 def midway(*last: tuple[str, str, int]) -> bool:
     """Twelve steps of a second in which `a` sends 8 MB to `b` and gets 8 MB back, and then what is told."""
     there, back = (messages(*ends, every(1000, count=STEPS, start=at), 8 * MB) for ends, at in (("ab", 0), ("ba", 300)))
-    sent = flows(there, back, *(messages(src, dst, [LAST + 20 * at], size) for at, (src, dst, size) in enumerate(last)))
-    bulk = sent.with_columns(job_id=pl.lit("j"))
+    then = (messages(src, dst, [LAST + 20 * at], size) for at, (src, dst, size) in enumerate(last))
+    return cut_off_midway(there, back, *then)
+
+
+def cut_off_midway(*rows: list[Row]) -> bool:
+    bulk = flows(*rows).with_columns(job_id=pl.lit("j"))
     where = cut_off(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
     assert where is not None
     return where.midway
@@ -36,3 +40,23 @@ def midway(*last: tuple[str, str, int]) -> bool:
 )
 def test_a_whole_message_that_nobody_answers_may_be_the_last(last: list[tuple[str, str, int]], expected: bool) -> None:
     assert midway(*last) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "answer", "expected"),
+    [
+        (7.9, 7.0, False),
+        (7.9, 6.9, False),
+        (7.9, 6.8, True),
+        (7.9, 7.9, False),  # a whole one
+        (7.1, 7.0, True),  # which of them it answers cannot be told
+    ],
+)
+def test_of_messages_of_different_sizes_the_answer_to_the_last_is_the_end(
+    before: float, answer: float, expected: bool
+) -> None:
+    """Gradients come back while the next activation is on its way."""
+    sizes = (7.9, 8.1, 8.0, 8.2, 7.0, 7.0, 7.9, 8.0, 8.1, 8.0, before, 7.0)
+    there = [messages("a", "b", [1000 * step], round(size * MB)) for step, size in enumerate(sizes)]
+    back = [messages("b", "a", [1000 * step], round(size * MB)) for step, size in enumerate(sizes[:-1], 1)]
+    assert cut_off_midway(*there, *back, messages("b", "a", [LAST], round(answer * MB))) == expected
