@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.noise import spread
 from llmprism_tasks.stages.diagnosis.passes import answers
 from llmprism_tasks.stages.own_work import usual
 from llmprism_tasks.stages.placement import NIC, STEP
@@ -98,9 +98,3 @@ def late_at_first(settings: DiagnosisSettings) -> pl.Expr:
         .when(pl.col("last_stage").is_null().all() & (seen >= MOST * pl.len()) & (seen >= settings.least_steps))
         .then(by_steps)
     )
-
-
-def spread(values: pl.Expr) -> pl.Expr:
-    """Return the robust deviation of some values, as a ratio of their median."""
-    middle = values.median()
-    return SIGMA_PER_MAD * (values - middle).abs().median() / middle

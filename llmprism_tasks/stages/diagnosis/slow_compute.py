@@ -12,6 +12,7 @@ from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.later_work import at_first
+from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread_of_work
 from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.waiting import not_waiting
 from llmprism_tasks.stages.own_work import OUTVOTING
@@ -56,7 +57,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     if work.is_empty():
         return work
     work = work.with_columns(noise=pl.max_horizontal(_noise(), settings.least_noise))
-    found = _persistent(work, settings)
+    found = _outstanding(_persistent(work, settings), work)
     nics = work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
     few = found.join(nics, on="job_id").filter(pl.len().over("job_id") <= MOST * pl.col("nics")).drop("nics")
     told = few.join(evidence.once(at_first, settings), on=NIC, how="left").with_columns(
@@ -123,6 +124,17 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("score") >= settings.sigmas,
         )
     )
+
+
+def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Keep the NICs that are slower than samples are long, one after another, by chance: over more steps, less will do.
+
+    Who waits begins with whom it waits for, so that NICs of a ring seem more alike than what they work on.
+    """
+    others = work.join(found.select(NIC), on=NIC, how="anti")
+    noise = spread_of_work(others, "own_ns").select("job_id", varies="own_ns")
+    beyond = pl.col("excess") * pl.col("slow").sqrt() >= BEYOND * pl.col("varies")
+    return found.join(noise, on="job_id", how="left").filter(beyond.fill_null(value=True)).drop("varies")
 
 
 def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:

@@ -13,7 +13,8 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
-from llmprism_tasks.stages.diagnosis.later_work import late_at_first, later_work, length_ns, spread
+from llmprism_tasks.stages.diagnosis.later_work import late_at_first, later_work, length_ns
+from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread, spread_of_work
 from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
@@ -24,10 +25,6 @@ WORK = ["own_ns", "first_ns", "first_excess", "behind_ns", "later_ns", "later_ex
 USUAL = 0.9
 """Quantile of the other steps up to which somebody is as late now and then, by the length of its samples, and of stalls
 above which all but a few lie."""
-
-BEYOND = 10.0
-"""Standard deviations of the others' work by which a stall is later than they are. Of a thousand draws whose tail is
-exponential, which is as heavy as that of samples' lengths, the largest is nine above the median."""
 
 BY_CHANCE = 0.01
 """Probability below which so many stalls are not one host's by chance, while any host might have them."""
@@ -61,7 +58,7 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
     work = (
         evidence.once(later_work, settings)
-        .join(evidence.members.select("job_id", "addr", "host", "pp_stage"), on=["job_id", "addr"])
+        .join(evidence.members.select("job_id", "addr", "host"), on=["job_id", "addr"])
         .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
     )
     latest = (
@@ -76,22 +73,12 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .with_columns(length_ns=length_ns())
     )
-    at_first = pl.col("behind_ns") >= BEYOND * pl.col("first_spread") * (pl.col("first_ns") - pl.col("behind_ns"))
-    in_all = pl.col("late_ns") >= BEYOND * pl.col("own_spread") * (pl.col("own_ns") - pl.col("late_ns"))
-    return latest.join(_of_others(work, latest), on=JOB, how="left", maintain_order="left").with_columns(
+    others = work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
+    noise = spread_of_work(others, "own_ns", "first_ns").select(JOB, own_noise="own_ns", first_noise="first_ns")
+    in_all = pl.col("late_ns") >= BEYOND * pl.col("own_noise") * (pl.col("own_ns") - pl.col("late_ns"))
+    at_first = pl.col("behind_ns") >= BEYOND * pl.col("first_noise") * (pl.col("first_ns") - pl.col("behind_ns"))
+    return latest.join(noise, on=JOB, how="left", maintain_order="left").with_columns(
         beyond=(in_all | at_first).fill_null(value=True), beyond_at_first=at_first.fill_null(value=True)
-    )
-
-
-def _of_others(work: pl.DataFrame, latest: pl.DataFrame) -> pl.DataFrame:
-    """Return by how much the work of a stage varies among NICs and steps, but for the latest host's in each step:
-    `job_id`, `own_spread`, `first_spread`."""
-    usual_ns = pl.col("own_ns", "first_ns").median().over(JOB, "pp_stage")
-    return (
-        work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
-        .with_columns(pl.col("own_ns", "first_ns") / usual_ns)
-        .group_by(JOB)
-        .agg(own_spread=spread(pl.col("own_ns")), first_spread=spread(pl.col("first_ns")))
     )
 
 

@@ -123,7 +123,7 @@ def test_short_silences_may_be_the_optimizer_s(later: float, kind: str) -> None:
 def test_others_each_time_stand_still_where_nobody_else_is_ever_as_late(by: float, rows: Rows) -> None:
     """A stall of as much as most work is ten deviations of a tenth, which are differences of 6.7 %: samples of uneven
     length are hardly ever so long."""
-    assert named(exchanging(ANY, (FIRST,), first=(FIRST * (1 + by), FIRST * (1 - by)))) == rows
+    assert named(exchanging(ANY, (FIRST,), first=(FIRST, FIRST * (1 + by), FIRST * (1 - by)))) == rows
 
 
 @pytest.mark.parametrize(("by", "rows"), [(80.0, []), (86.0, JOB)])

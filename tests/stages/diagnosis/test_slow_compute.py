@@ -145,6 +145,20 @@ def test_a_step_counts_as_slow_beyond_the_job_s_noise(by: float, names: list[tup
     assert named(working([noisy]), sigmas=1, noise_margin=2) == [("addr", "b")]
 
 
+@pytest.mark.parametrize(
+    ("steps", "by", "names"),
+    [(16, 0.052, [("addr", "b")]), (16, 0.056, []), (64, 0.105, [("addr", "b")]), (64, 0.11, [])],
+)
+def test_where_work_differs_from_step_to_step_more_or_slower_steps_are_asked_for(
+    steps: int, by: float, names: list[tuple[str, str]]
+) -> None:
+    """A fifth more in sixteen steps is ten deviations of 8 %, which are differences of 5.4 %; in four times as many, of
+    twice as much."""
+    usual = [500.0 * (1 + by * (0, 1, -1)[step % 3]) for step in range(steps)]
+    longer = [1.2 * ready for ready in usual]
+    assert named(working([{"a": usual, "b": longer, "c": usual, "d": usual, "e": usual}])) == names
+
+
 @pytest.mark.parametrize(("least", "names"), [(651, []), (499, [("addr", "b")])])
 def test_work_that_takes_next_to_no_time_tells_nothing(least: float, names: list[tuple[str, str]]) -> None:
     assert named(working([ring(late(150))]), least_work_ms=least) == names
