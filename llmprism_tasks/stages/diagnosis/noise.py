@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
@@ -18,8 +20,8 @@ def spread(values: pl.Expr) -> pl.Expr:
     return SIGMA_PER_MAD * (values - middle).abs().median() / middle
 
 
-def spread_of_work(work: pl.DataFrame, *names: str) -> pl.DataFrame:
+def spread_of_work(work: pl.DataFrame, *names: str, apart: Sequence[str] = ()) -> pl.DataFrame:
     """Return of each job by how much the work of one NIC differs from step to step, as a ratio: `job_id`, and a column
-    for each of those named."""
-    ratios = work.select("job_id", pl.col(names) / pl.col(names).median().over(NIC))
+    for each of those named. What lies between steps that are kept `apart` does not count."""
+    ratios = work.select("job_id", pl.col(names) / pl.col(names).median().over(*NIC, *apart))
     return ratios.group_by("job_id").agg(spread(pl.col(name)).alias(name) for name in names)

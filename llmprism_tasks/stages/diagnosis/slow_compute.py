@@ -129,10 +129,19 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Keep the NICs that are slower than samples are long, one after another, by chance: over more steps, less will do.
 
-    Who waits begins with whom it waits for, so that NICs of a ring seem more alike than what they work on.
+    Who waits begins with whom it waits for, so that NICs of a ring seem more alike than what they work on. Silences
+    that some steps have and others have not make work differ, too, but not that before the first exchange.
     """
-    others = work.join(found.select(NIC), on=NIC, how="anti")
-    noise = spread_of_work(others, "own_ns").select("job_id", varies="own_ns")
+    lasting = found.group_by("job_id").agg(since_ns=pl.col("start_ns").min(), until_ns=pl.col("end_ns").max())
+    slowed = (pl.col("start_ns") < pl.col("until_ns")) & (pl.col("end_ns") > pl.col("since_ns"))
+    others = (
+        work.join(found.select(NIC), on=NIC, how="anti")
+        .join(lasting, on="job_id")
+        .with_columns(slowed=slowed, first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0))
+    )
+    noise = spread_of_work(others, "own_ns", "first_ns", apart=["slowed"]).select(
+        "job_id", varies=pl.min_horizontal("own_ns", "first_ns")
+    )
     beyond = pl.col("excess") * pl.col("slow").sqrt() >= BEYOND * pl.col("varies")
     return found.join(noise, on="job_id", how="left").filter(beyond.fill_null(value=True)).drop("varies")
 
