@@ -30,6 +30,9 @@ SUBJECTS = {
 MOST = 12
 """Incidents shown: who has more has one cause that the report cannot name, or reads the JSON."""
 
+LEAST_WHERE = 18
+"""Columns in which a range of hosts has room: `node0008-node0011`."""
+
 LASTS = 2
 """Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
 
@@ -167,8 +170,9 @@ def _when(incident: Row) -> str:
 def _jobs(jobs: list[Row]) -> RenderableType:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), expand=True)
     for name in ("job", "GPUs", "hosts", "layout", "steps", "median", "95 %", "sure"):
-        table.add_column(name, justify="right" if name not in ("job", "layout") else "left", no_wrap=name != "job")
-    table.add_column("where", ratio=1, overflow="fold")
+        text = name in ("job", "layout")
+        table.add_column(name, justify="left" if text else "right", no_wrap=not text)
+    table.add_column("where", ratio=1, width=LEAST_WHERE, overflow="fold")
     for job in jobs:
         ended = "" if job["seen_last"] else f", last seen {job['last_window'][11:16]}"
         table.add_row(

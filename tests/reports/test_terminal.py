@@ -43,6 +43,17 @@ def test_a_healthy_warehouse_says_that_nothing_is_wrong(warehouse: Warehouse, mi
     assert "2 windows (2 done) in 1.50 s each; 2,000 records: 2,000 landed, 0 quarantined." in text
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_hosts_have_room_beside_a_long_layout(warehouse: Warehouse, minute: Minute, width: int) -> None:
+    window = minute(0)
+    long = {"sharded": True, "cp": 2, "ep": 16}
+    rows = [training("bert", endpoints=16, hosts=2), training("gpt-of-everybody", endpoints=2048, hosts=256) | long]
+    replace(warehouse, window, {"jobs": frame("jobs", window, rows)})
+    lines = shown(warehouse, width).splitlines()
+    (heading,) = (line for line in lines if line.startswith("job"))
+    assert width - heading.index("where") >= len("node0008-node0011")
+
+
 @pytest.mark.parametrize(
     ("addrs", "said"),
     [
