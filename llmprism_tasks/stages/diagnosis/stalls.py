@@ -73,6 +73,11 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .with_columns(length_ns=length_ns())
     )
+    return _beyond(latest, work)
+
+
+def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Add whether who was latest in a step was later than others ever are, as `beyond` and `beyond_at_first`."""
     others = work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
     noise = spread_of_work(others, "own_ns", "first_ns").select(JOB, own_noise="own_ns", first_noise="first_ns")
     in_all = pl.col("late_ns") >= BEYOND * pl.col("own_noise") * (pl.col("own_ns") - pl.col("late_ns"))
