@@ -4,7 +4,7 @@
 -- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
 -- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. A host that is slow
 -- while it, or for no known cause while its job, is known to stand still is one trouble with that. What a job suffers
--- while something else is to blame is an effect of that.
+-- while something else is to blame is an effect of that, unless it goes on for two finished windows more.
 -- A silence is judged by the flows around its start, and each of its rows tells of all of it until then: what they cover
 -- together is what it costs, whichever windows show it, and who was named first had the most flows to go by.
 -- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps.  Severity as ratio of time lost, costs in
@@ -250,6 +250,7 @@ told AS (
         worst.window_start_ns AS worst_window_start_ns,
         sums.lost_gpu_s,
         sums.recoverable_gpu_s,
+        clock.finished_so_far,
         (SELECT max(finished_so_far) FROM clock) - clock.finished_so_far >= 2
         OR (spans.family <> 'silent' AND EXISTS (
             SELECT 1 FROM diagnoses
@@ -276,6 +277,7 @@ blamed AS (
             list_contains(cause.jobs, effect.job_id)
             AND effect.first_window_start_ns <= cause.last_window_start_ns
             AND cause.first_window_start_ns <= effect.last_window_start_ns
+            AND effect.finished_so_far - cause.finished_so_far < 2
     WHERE effect.family = 'slow_job' AND cause.family <> 'slow_job'
     GROUP BY effect.incident_id
 )

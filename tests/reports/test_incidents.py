@@ -127,6 +127,21 @@ def test_what_a_job_suffers_while_something_is_to_blame_is_its_effect(warehouse:
     assert found["slow_host", "gpt"]["effect_of"] is None
 
 
+@pytest.mark.parametrize(("after", "own"), [(1, False), (2, True)])
+def test_what_outlasts_what_is_to_blame_for_it_is_a_trouble_of_its_own(
+    warehouse: Warehouse, minute: Minute, after: int, own: bool
+) -> None:
+    """And stays so once it is over, as who was told of it must be told of its end."""
+    minute(0, [diagnosis(0, **SLOW_STEPS), diagnosis(0)])
+    for number in range(1, after + 1):
+        minute(number, [diagnosis(number, **SLOW_STEPS)])
+    for number in range(3):
+        found = {one["family"]: one for one in incidents(warehouse).to_dicts()}
+        assert (found["slow_job"]["effect_of"] is None) == own
+        minute(after + 1 + number)
+    assert found["slow_job"]["state"] == "closed"
+
+
 def test_a_job_that_is_held_up_by_nobody_known_is_one_trouble_with_its_slow_steps(
     warehouse: Warehouse, minute: Minute
 ) -> None:
