@@ -29,6 +29,7 @@ WRITTEN = 1_000_000
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that lose more to pauses between their steps than saving may cost.
 
+    What pauses after each few seconds of work does not save then: it computes, and its bursts were taken for steps.
     `severity` is the ratio by which the pauses make the window's steps longer, `score` the median pause in robust
     deviations of the job's steps, `confidence` the share of the window's loss that the pauses are.
     """
@@ -57,7 +58,7 @@ def _stalls(
     if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
         return None
     written = _written(job_id, pauses, steps, evidence)
-    if written is None and not _periodic(steps, pauses):
+    if written is None and not (_periodic(steps, pauses) and every * usual_ns >= settings.least_lasting_s * 1e9):
         return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     told = "" if written is None else f", while its members write {written / 1e6:,.0f} MB to storage"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 USUAL = 0.9
 """Quantile of the other steps up to which a job is as slow now and then, by itself."""
+BY_CHANCE = 0.0005
+"""Probability below which a window has so many slow steps in a row by chance: a job has 1,440 windows a day."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that had a run of slow steps in the window, against the typical step of look-back and window.
 
-    A change counts when it exceeds the least effect and the job's own noise, and lasts. `score` is the excess in
-    robust deviations of the job's step times, which few steps tell less surely; `severity` the ratio by which the run's
-    steps are longer than typical.
+    A change counts when it exceeds the least effect and the job's own noise, lasts, and is not made of what steps are
+    now and then, by chance. `score` is the excess in robust deviations of the job's step times, which few steps tell
+    less surely; `severity` the ratio by which the run's steps are longer than typical.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
@@ -48,13 +51,16 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         return None
     estimated = max(_spread(others), _spread(run)) * few(others.size, settings.sigmas)
     noise = max(estimated, settings.least_noise)
-    slow = int((run > max(settings.least_effect, settings.noise_margin * noise)).sum())
+    least = max(settings.least_effect, settings.noise_margin * noise)
+    slow = int((run > least).sum())
     severity = float(np.median(run))
     score = severity / noise
     lasting_s = float(length[first : last + 1].sum()) / 1e9
     if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
         return None
-    if lasting_s < settings.least_lasting_s:
+    # Wherever in the window it might have begun: steps that are slow now and then follow each other now and then.
+    chance = int(steps["current"].sum()) * _at_least(slow, run.size, float((others > least).mean()))
+    if lasting_s < settings.least_lasting_s or chance > BY_CHANCE:
         return None
     return {
         "job_id": job_id,
@@ -68,6 +74,12 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
         f"{slow} of {run.size} in a row.",
     }
+
+
+def _at_least(count: int, among: int, probability: float) -> float:
+    """Return how probable it is that as many of some happen, each by itself."""
+    each = range(count, among + 1)
+    return sum(math.comb(among, n) * probability**n * (1 - probability) ** (among - n) for n in each)
 
 
 def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:

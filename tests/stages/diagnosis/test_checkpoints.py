@@ -117,6 +117,12 @@ def test_two_pauses_tell_if_they_are_equally_long(more: float, told: int) -> Non
     assert len(found(job(3000, (13, 23), written=0, more=more))) == told
 
 
+@pytest.mark.parametrize(("seconds", "written", "told"), [(10.0, 0, 1), (10.1, 0, 0), (10.1, STORED, 1)])
+def test_what_pauses_after_each_few_seconds_computes_unless_it_writes(seconds: float, written: int, told: int) -> None:
+    """Ten steps of a second."""
+    assert len(found(job(3000, (3, 13, 23), written=written), least_lasting_s=seconds)) == told
+
+
 def test_pauses_at_any_time_are_no_checkpoints() -> None:
     assert found(job(3000, (3, 9, 24, 31), written=0)) == []
 

@@ -146,6 +146,14 @@ def test_what_the_job_does_now_and_then_by_itself_is_no_news(before: int, news: 
     assert is_news(lengths, current=6) == news
 
 
+@pytest.mark.parametrize(("slow", "news"), [(2, True), (4, False)])
+def test_slow_steps_that_follow_each_other_by_chance_are_no_news(slow: int, news: bool) -> None:
+    """Three in a row somewhere among twelve: where 2 of 89 others are as slow, in one window of seven thousand; where 4
+    are, in one of nine hundred."""
+    paused = [1300.0 if step % (80 // slow) == 40 // slow else 1000.0 for step in range(80)]
+    assert is_news([*paused, *WELL[:5], 1300, 1300, 1300, *WELL[:4]], current=12) == news
+
+
 def test_each_job_is_told_from_its_own_past() -> None:
     jobs = [
         evidence([*WELL, *[1300] * 6], 6, "slow"),
