@@ -10,7 +10,7 @@ from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.breakdown import Account
 from llmprism_tasks.stages.step_graph import MESSAGE, ROUND, WORK, StepGraph
 
-COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance", "stalls")
+COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
 """Kinds of trouble with a subject's own work; all others with what it carries."""
 
 
@@ -82,9 +82,9 @@ def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
     peers, place = ~pl.col("mine"), ["kind", "place"]
     now, past = of(peers).over(*place, "step_index"), of(pl.col("mine") & pl.col("past")).over(place)
     ever = of(peers).over(place)
+    known = marked.with_columns(past_ns=past, others_ns=pl.coalesce(now, ever), usual_ns=pl.coalesce(now, past, ever))
     # Work has its place by what is exchanged after it. Where neighbours are late that may be another pass, never less.
-    passes = pl.min_horizontal(pl.coalesce(now, past, ever), "duration_ns")
-    known = marked.with_columns(past_ns=past, others_ns=pl.coalesce(now, ever), healthy_ns=passes)
+    known = known.with_columns(healthy_ns=pl.col("usual_ns").clip(upper_bound=pl.col("duration_ns")))
     free = (pl.col("kind") == WORK) & pl.col("first_ns").is_null() & pl.col("healthy_ns").is_not_null()
     healthy, took = (
         pl.col(name).filter(free).sum().over("nic", "step_index") for name in ("healthy_ns", "duration_ns")
@@ -93,9 +93,8 @@ def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
     first = pl.when(pl.col("first_ns") > 0).then("first_ns")
     by_first = pl.col("duration_ns") * of(peers, "first_ns").over(*place, "step_index") / first
     before_rounds = pl.min_horizontal(pl.coalesce("past_ns", by_pace, by_first, "others_ns"), "duration_ns")
-    return known.with_columns(
-        healthy_ns=pl.when(pl.col("first_ns").is_null()).then("healthy_ns").otherwise(before_rounds)
-    )
+    elsewhere = pl.coalesce("healthy_ns", by_pace)
+    return known.with_columns(healthy_ns=pl.when(pl.col("first_ns").is_null()).then(elsewhere).otherwise(before_rounds))
 
 
 def _carried_as_usual() -> pl.Expr:
