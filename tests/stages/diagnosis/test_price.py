@@ -30,7 +30,7 @@ SLOW_NIC = {"kind": "slow_nic", "job": "priced", "rank": 1, "factor": 1 / 6}
         ("replicas", SLOW_GPU),
         ("replicas", FAULTS["degraded_switch", 1 / 1.3]),
         ("pipelines", SLOW_NIC),
-        ("pipelines", FAULTS["slow_stage", 1.3] | {"factor": 2.0}),
+        ("pipelines", {**FAULTS["slow_stage", 1.3], "factor": 2.0}),
         ("tensors", FAULTS["data_loader_stalls", None]),
     ],
     ids=lambda value: value if isinstance(value, str) else value["kind"],
