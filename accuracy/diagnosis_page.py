@@ -139,9 +139,10 @@ def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
 
 
 def _price(row: Mapping[str, Any]) -> list[str]:
-    said = row["recoverable_gpu_s"]
-    told = ["-", "not priced"] if said is None else [f"{said:,.1f}", f"{100 * row['error']:+.1f} %"]
-    what = [row["job"], f"{row['fault']}, {row['slower']:.1f} times", f"{100 * row['share']:.1f} %"]
+    said, error = row["recoverable_gpu_s"], row["error"]
+    told = ["-", "not priced"] if said is None else [f"{said:,.1f}", "-" if error is None else f"{100 * error:+.1f} %"]
+    slower = f", {row['slower']:.1f} times" if row["slower"] else ""
+    what = [row["job"], row["fault"] + slower, f"{100 * row['share']:.1f} %"]
     return [*what, f"{row['true_gpu_s']:,.1f}", *told]
 
 

@@ -13,6 +13,7 @@ from llmprism_tasks.plan import STAGES
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario import build_scenario
+from llmprism_tasks.stages.diagnosis import checkpoints, stalls
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.price import price
 from llmprism_tasks.windows import Window
@@ -28,7 +29,11 @@ PUBLISHED_SEEDS = (100, 101, 102)
 WITHIN = 0.05
 """Ratio of the true loss by which a price may be off."""
 
-KINDS = {"slow_gpu": "slow_compute", "degraded_switch": "degraded_switch"}
+KINDS = {"slow_gpu": "slow_compute", "slow_stage": "pipeline_imbalance", "data_loader_stalls": "stalls"}
+"""What a fault is diagnosed as, where that is called otherwise."""
+
+ADDING_UP = {"stalls": stalls.find, "checkpoint_stall": checkpoints.find}
+"""Who finds, and adds up, what comes now and then."""
 
 JOBS: Mapping[str, Mapping[str, Any]] = {
     "replicas": {"gpus_per_host": 1, "hosts": "0-7", "tp": 1, "pp": 1, "dp": 8, "layers": 24, "micro_batches": 2},
@@ -38,30 +43,40 @@ JOBS: Mapping[str, Mapping[str, Any]] = {
 FAULTS: tuple[Mapping[str, Any], ...] = (
     *({"kind": "slow_gpu", "job": "priced", "rank": 1, "factor": factor} for factor in (1.1, 1.3, 2.0)),
     *({"kind": "degraded_switch", "switch": "leaf-000", "factor": 1 / factor} for factor in (1.1, 1.3, 2.0)),
+    *({"kind": "slow_nic", "job": "priced", "rank": 1, "factor": 1 / factor} for factor in (2, 3)),
+    {"kind": "degraded_switch", "switch": "spine-00", "factor": 1 / 3},
+    {"kind": "degraded_link", "switch": "leaf-000", "neighbour": "spine-00", "factor": 1 / 3},
+    {"kind": "link_flap", "job": "priced", "rank": 1, "factor": 1 / 20, "every_s": 15, "down_s": 5},
+    {"kind": "slow_stage", "job": "priced", "pp_stage": 1, "factor": 1.3},
+    {"kind": "checkpoint_stall", "job": "priced", "steps": 6, "pause_s": 2.5},
+    {"kind": "data_loader_stalls", "job": "priced", "steps": 3, "pause_s": 1.5},
 )
 
 
 def prices(
     names: Sequence[str] = tuple(JOBS), faults: Sequence[Mapping[str, Any]] = FAULTS, *, seed: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each job and fault: `job`, `fault`, `slower` (times), `true_gpu_s`, `share` (by which ratio the
-    window's steps are longer), `lost_gpu_s`, `recoverable_gpu_s`, and `error`, the ratio by which the last is off."""
+    """Yield a row for each job and fault that strikes it: `job`, `fault`, `slower` (times; NULL for stalls),
+    `true_gpu_s`, `share` (by which ratio the window's steps are longer), `lost_gpu_s`, `recoverable_gpu_s`, and
+    `error`, the ratio by which the last is off (NULL where nothing is known, or was lost)."""
     for name in names:
         healthy = simulated(name, seed)
         for fault in faults:
+            if fault.get("pp_stage", 0) >= JOBS[name]["pp"]:
+                continue
             broken = simulated(name, seed, fault)
             told = priced(broken, fault)
             true = true_loss(broken, healthy)
-            factor = fault["factor"]
+            given_back, factor = told["recoverable_gpu_s"], fault.get("factor")
             yield {
                 "job": name,
                 "fault": fault["kind"],
-                "slower": factor if factor > 1 else 1 / factor,
+                "slower": factor and max(factor, 1 / factor),
                 "true_gpu_s": true,
                 "share": true / (gpu_s(broken) - true),
                 "lost_gpu_s": told["lost_gpu_s"],
-                "recoverable_gpu_s": told["recoverable_gpu_s"],
-                "error": None if told["recoverable_gpu_s"] is None else told["recoverable_gpu_s"] / true - 1,
+                "recoverable_gpu_s": given_back,
+                "error": None if given_back is None or not true else given_back / true - 1,
             }
 
 
@@ -118,14 +133,20 @@ def priced(broken: Any, fault: Mapping[str, Any], *, severity: float = 0.0) -> d
     """Return the price that the second minute's diagnosis of the fault would have, were it as severe as that."""
     tables = tables_of(broken, LAST)
     evidence = evidence_of(tables)
+    nothing = {"lost_gpu_s": None, "recoverable_gpu_s": None}
     if evidence is None:
-        return {"lost_gpu_s": None, "recoverable_gpu_s": None}
-    (subject,) = broken.truth["truth_faults"]["subject"]
+        return nothing
+    (blamed,) = broken.truth["truth_faults"].select("subject_type", "subject").rows(named=True)
+    kind = KINDS.get(fault["kind"], fault["kind"])
+    if kind in ADDING_UP:
+        found = ADDING_UP[kind](evidence, Settings().diagnosis)["severity"]
+        if found.is_empty():
+            return nothing
+        severity = found[0]
     row = {
         "job_id": tables["jobs"]["job_id"][0],
-        "kind": KINDS[fault["kind"]],
-        "subject_type": "addr" if fault["kind"] == "slow_gpu" else "switch",
-        "subject": subject,
+        "kind": kind,
+        **blamed,
         "start_ns": LAST.start_ns,
         "end_ns": LAST.end_ns,
         "severity": severity,

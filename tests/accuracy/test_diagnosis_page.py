@@ -65,10 +65,12 @@ def test_the_page_has_prices_beside_the_truth(tmp_path: Path) -> None:
     row = {"job": "replicas", "fault": "slow_gpu", "slower": 1.3, "true_gpu_s": 100.0, "lost_gpu_s": 104.0}
     row |= {"share": 0.2, "recoverable_gpu_s": 98.0, "error": -0.02}
     none = {"recoverable_gpu_s": None, "error": None}
-    keep_prices(100, [row, row | none, row | {"error": 0.051}, row | none | {"share": 0.039}])
+    stalls = row | {"fault": "stalls", "slower": None, "share": 0.0, "true_gpu_s": 0.0, "error": None}
+    keep_prices(100, [row, row | none, row | {"error": 0.051}, row | none | {"share": 0.039}, stalls])
     text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
     assert "| replicas | slow_gpu, 1.3 times | 20.0 % | 100.0 | 98.0 | -2.0 % |" in text
     assert "| replicas | slow_gpu, 1.3 times | 20.0 % | 100.0 | - | not priced |" in text
+    assert "| replicas | stalls | 0.0 % | 0.0 | 98.0 | - |" in text
     assert "Within 5% of the truth: 1 of 3 that are diagnosed." in text
 
 

@@ -186,6 +186,9 @@ def test_limited_devices_are_named_and_two_troubles_at_once_both(
     assert set(devices.select("kind", "subject").rows()) == named
     if capture == "limited_uplink":
         assert devices["explanation"].str.contains("leaf0 - spine0").all()
+    if capture != "two_faults":
+        given_back = devices["recoverable_gpu_s"] / devices["lost_gpu_s"]
+        assert given_back.min() >= 0.95, "what is slow is all that the job loses time to"  # type: ignore[operator]
 
 
 def test_a_rank_that_is_killed_and_replaced_is_named_in_a_window_that_holds(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.stages.breakdown import account
 from llmprism_tasks.stages.diagnosis.assembly import EFFECTS
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence, slowdown
-from llmprism_tasks.stages.diagnosis.repair import Trouble, repaired
+from llmprism_tasks.stages.diagnosis.repair import COMPUTING, Trouble, repaired
 from llmprism_tasks.stages.step_graph import step_graph
 
 MOST_STEPS = 32
@@ -27,6 +27,9 @@ LEAST_STEPS = 2
 
 PAST_STEPS = 8
 """Healthy steps of the look-back that show what was usual: enough for a median that jitter does not move."""
+
+NOW_AND_THEN = ("checkpoint_stall", "stalls", "uneven_micro_batches")
+"""Kinds that add up what they cost themselves: no operation of the steps' graph takes longer each time."""
 
 SEEN = 0.5
 """Ratio of a trouble's severity that the job's own past must show to tell what is usual; else it is full of it."""
@@ -53,11 +56,10 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
         elif kind in EFFECTS:  # nobody is named whose repair would give any of it back
             cost = (_lost(trouble, evidence), None)
-        elif kind == "pipeline_imbalance":
-            cost = (_ever_since(trouble, evidence, severity),) * 2
+        elif kind in NOW_AND_THEN or (kind == "pipeline_imbalance" and _hides(trouble, evidence, severity)):
+            cost = _agreed(_lost(trouble, evidence), _share(trouble, evidence, severity), hides=True)
         else:
-            history = trouble.of_job(evidence.history)
-            hides = slowdown(history, trouble.start_ns, end_ns) < SEEN * severity
+            hides = _hides(trouble, evidence, severity)
             cost = _agreed(_lost(trouble, evidence), _recoverable(trouble, evidence, jobs, past=not hides), hides=hides)
         lost.append(cost[0])
         given_back.append(cost[1])
@@ -85,12 +87,20 @@ def _silent(trouble: Trouble, evidence: Evidence) -> float:
     return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
-def _ever_since(trouble: Trouble, evidence: Evidence, severity: float) -> float:
-    """Return what a long stage costs, whose peers are other stages: a share of each step. A replay has but the past to
-    compare it with, in which it may have been as long."""
-    steps = trouble.of_job(evidence.history).filter("current", trouble.hit)
+def _share(trouble: Trouble, evidence: Evidence, severity: float) -> float:
+    """Return what a trouble costs that lengthens the window's steps by so much, all in all."""
+    steps = trouble.of_job(evidence.history).filter("current")
     length = float(steps.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
     return severity / (1 + severity) * length / NANOSECONDS * trouble.of_job(evidence.members).height
+
+
+def _hides(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
+    """Say whether the trouble has lasted for so long that the look-back does not show the job's usual step any more.
+
+    What carries slowly was compared with healthy steps that it shows, be there quick ones now in between.
+    """
+    history = trouble.of_job(evidence.history)
+    return trouble.kind in COMPUTING and slowdown(history, trouble.start_ns, trouble.end_ns) < SEEN * severity
 
 
 def _came_back(trouble: Trouble, evidence: Evidence) -> bool:

@@ -10,7 +10,7 @@ from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.breakdown import Account
 from llmprism_tasks.stages.step_graph import MESSAGE, ROUND, WORK, StepGraph
 
-COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance", "stalls")
+COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
 """Kinds of trouble with a subject's own work; all others with what it carries."""
 
 
@@ -55,26 +55,25 @@ def repaired(
         mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_replica(theirs, found))
     else:
         carried = _carried(trouble, found, theirs)
-        on = ["kind", "flow", "group", "round"]
-        described = described.join(carried, on=on, how="left", nulls_equal=True)
+        on = ["kind", "flow", "group", "round", "before"]
+        before = pl.when(pl.col("first_ns").is_not_null()).then("part")
+        described = described.with_columns(before=before).join(carried, on=on, how="left", nulls_equal=True)
         mine = pl.col("carried").fill_null(value=False)
     past = pl.col("step_index") < since
     marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past)
     if not marked["troubled"].any():
         return None
-    # Work has its place by what is exchanged after it. Where neighbours are late that may be another pass, never less.
-    least = pl.min_horizontal(_healthy(), "duration_ns") if computing else _healthy()
-    healthy = marked.with_columns(healthy_ns=pl.when("troubled").then(least))
-    others = _not_held_up() if computing else pl.col("duration_ns")
-    return healthy.sort("position").select(pl.coalesce("healthy_ns", others).cast(pl.Float64)).to_series()
+    usual = _healthy(marked) if computing else marked.with_columns(healthy_ns=_carried_as_usual())
+    healthy = usual.with_columns(healthy_ns=pl.when("troubled").then("healthy_ns"))
+    return healthy.sort("position").select(pl.coalesce("healthy_ns", _not_held_up()).cast(pl.Float64)).to_series()
 
 
-def _healthy() -> pl.Expr:
-    """Return how long an operation takes for the subject's peers, or took the subject itself before.
+def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
+    """Add how long work takes for the subject's peers, or took the subject itself before (`healthy_ns`).
 
     Before gradients are reduced, peers may have waited for the subject unseen: there its own past counts first. Without
-    one, the time until the first round tells, before which nobody has waited: who computes slowly comes as much later
-    to it as to the last.
+    one, the pace of its other work in the step tells, and where there is none, the time until the first round, before
+    which nobody has waited: who computes slowly comes as much later to it as to the last.
     """
 
     def of(who: pl.Expr, duration: str = "duration_ns") -> pl.Expr:
@@ -82,24 +81,59 @@ def _healthy() -> pl.Expr:
 
     peers, place = ~pl.col("mine"), ["kind", "place"]
     now, past = of(peers).over(*place, "step_index"), of(pl.col("mine") & pl.col("past")).over(place)
-    before_rounds = pl.col("first_ns").is_not_null()
+    ever = of(peers).over(place)
+    known = marked.with_columns(past_ns=past, others_ns=pl.coalesce(now, ever), usual_ns=pl.coalesce(now, past, ever))
+    # Work has its place by what is exchanged after it. Where neighbours are late that may be another pass, never less.
+    known = known.with_columns(healthy_ns=pl.col("usual_ns").clip(upper_bound=pl.col("duration_ns")))
+    free = (pl.col("kind") == WORK) & pl.col("first_ns").is_null() & pl.col("healthy_ns").is_not_null()
+    healthy, took = (
+        pl.col(name).filter(free).sum().over("nic", "step_index") for name in ("healthy_ns", "duration_ns")
+    )
+    by_pace = pl.when(took > 0).then(pl.col("duration_ns") * healthy / took)
     first = pl.when(pl.col("first_ns") > 0).then("first_ns")
     by_first = pl.col("duration_ns") * of(peers, "first_ns").over(*place, "step_index") / first
-    ever = of(peers).over(place)
-    return pl.when(before_rounds).then(pl.coalesce(past, by_first, now, ever)).otherwise(pl.coalesce(now, past, ever))
+    before_rounds = pl.min_horizontal(pl.coalesce("past_ns", by_pace, by_first, "others_ns"), "duration_ns")
+    elsewhere = pl.coalesce("healthy_ns", by_pace)
+    return known.with_columns(healthy_ns=pl.when(pl.col("first_ns").is_null()).then(elsewhere).otherwise(before_rounds))
+
+
+def _carried_as_usual() -> pl.Expr:
+    """Return how long what the subject carries takes when it is carried as usual.
+
+    A slow network joins rounds that lie apart otherwise, or lets each part into many, and hides no more of them behind
+    work that goes on meanwhile. So what follows the first round, work and last round, is taken from the same steps. To
+    the first round nobody comes later than he did before, but for whom he waits there.
+    """
+
+    def of(who: pl.Expr, *over: str) -> pl.Expr:
+        return after.filter(who).median().over("kind", "place", *over)
+
+    first, peers = pl.col("first_ns"), ~pl.col("mine")
+    first = pl.min_horizontal(first, first.filter("past").median().over("kind", "place", "nic")).fill_null(0)
+    after = pl.col("duration_ns") - pl.col("first_ns").fill_null(0)
+    now, past, ever = of(peers, "step_index"), of(pl.col("mine") & pl.col("past")), of(peers)
+    usual = (
+        pl.when(pl.col("kind") == MESSAGE).then(pl.coalesce(now, past, ever)).otherwise(pl.coalesce(past, now, ever))
+    )
+    return (first + usual).clip(lower_bound=0)
 
 
 def _not_held_up() -> pl.Expr:
     """Return how long the others' work before their gradients would have taken, had they not been held up meanwhile.
 
     As long as it took them before, or whoever was as late to the round as they are now, or else as much of the
-    subject's as of its time until the first round.
+    subject's as of its time until the first round. Where they came no earlier to that, as in a ring of two, in which
+    nobody can push, they may have waited there for the subject: what they did after it is all that is known.
     """
     place = ["kind", "place"]
     past, anyone = (pl.col("duration_ns").filter("past").median().over(*place, *nic) for nic in (["nic"], []))
     first = pl.when(pl.col("first_ns") > 0).then("first_ns")
-    growth = (pl.col("duration_ns") / first).filter("troubled").median().over(*place, "step_index")
-    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, anyone, first * growth))
+    of_subject, growth = (
+        of.filter("troubled").median().over(*place, "step_index") for of in (first, pl.col("duration_ns") / first)
+    )
+    after = (pl.col("duration_ns") - pl.col("first_ns")).clip(lower_bound=0)
+    by_first = pl.when(first < of_subject).then(first * growth).otherwise(after)
+    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, anyone, by_first))
     # Rounds that part when their members are late are one when they are not, so that work and round go together.
     round_before = pl.col("duration_ns").filter("past").median().over(place)
     as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")
@@ -184,7 +218,8 @@ def _numbered(*facts: str | pl.Expr) -> pl.Expr:
 
 
 def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
-    """Return the messages and rounds that the subject carries: `kind`, `flow`, `group`, `round`, `carried`."""
+    """Return the messages and rounds that the subject carries, and the work before the latter: `kind`, `flow`, `group`,
+    `round`, `before` (the part that works), `carried`."""
     path = pl.col("switch_path")
     if trouble.subject_type == "switch":
         crosses = path.list.contains(trouble.subject)
@@ -198,6 +233,7 @@ def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFram
     messages = crossing.filter(pl.col("kind") != "dp").select("flow").unique()
     touched = crossing.filter(pl.col("kind") == "dp").select("part").unique()
     rounds = found.blocks.join(touched, on="part").select("group", "round").unique()
-    return pl.concat(
-        [messages.with_columns(kind=pl.lit(MESSAGE)), rounds.with_columns(kind=pl.lit(ROUND))], how="diagonal"
-    ).with_columns(carried=pl.lit(value=True))
+    before = found.blocks.join(rounds, on=["group", "round"]).select(before="part").unique()
+    kinds = {MESSAGE: messages, ROUND: rounds, WORK: before}
+    carried = [rows.with_columns(kind=pl.lit(kind), carried=pl.lit(value=True)) for kind, rows in kinds.items()]
+    return pl.concat(carried, how="diagonal")

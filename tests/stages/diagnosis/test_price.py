@@ -18,15 +18,48 @@ WITHIN = 0.05
 """Ratio by which a price may be off: half of the least slowdown that is diagnosed at all."""
 
 
-@pytest.mark.parametrize("fault", [prices.FAULTS[1], prices.FAULTS[4]], ids=lambda fault: fault["kind"])
-def test_the_price_of_a_fault_is_what_it_cost(fault: dict[str, object]) -> None:
-    (row,) = prices.prices(("replicas",), (fault,), seed=SEED)
+FAULTS = {(fault["kind"], fault.get("factor")): fault for fault in prices.FAULTS}
+SLOW_GPU = FAULTS["slow_gpu", 1.3]
+SLOW_NIC = {"kind": "slow_nic", "job": "priced", "rank": 1, "factor": 1 / 6}
+"""In pipelines a third of the rate costs less than what is diagnosed."""
+
+
+@pytest.mark.parametrize(
+    ("job", "fault"),
+    [
+        ("replicas", SLOW_GPU),
+        ("replicas", FAULTS["degraded_switch", 1 / 1.3]),
+        ("pipelines", SLOW_NIC),
+        ("pipelines", {**FAULTS["slow_stage", 1.3], "factor": 2.0}),
+        ("tensors", FAULTS["data_loader_stalls", None]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value["kind"],
+)
+def test_the_price_of_a_fault_is_what_it_cost(job: str, fault: dict[str, object]) -> None:
+    (row,) = prices.prices((job,), (fault,), seed=SEED)
     assert row["recoverable_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
     assert row["lost_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
 
 
+def test_a_flap_is_priced_by_the_healthy_steps_between_though_most_steps_are_healthy() -> None:
+    fault = FAULTS["link_flap", 1 / 20]
+    broken = prices.simulated("pipelines", SEED, fault)
+    true = prices.true_loss(broken, prices.simulated("pipelines", SEED))
+    told = prices.priced(broken, fault, severity=0.36)["recoverable_gpu_s"]
+    assert told == pytest.approx(true, rel=WITHIN)
+
+
+@pytest.mark.parametrize("job", ["pipelines", "tensors"])
+def test_what_is_older_than_the_look_back_is_priced_by_replicas(job: str) -> None:
+    """In rings of two, as in `tensors`, nobody sees who waits."""
+    broken = prices.simulated(job, SEED, SLOW_GPU, since_s=0.0)
+    true = prices.true_loss(broken, prices.simulated(job, SEED))
+    told = prices.priced(broken, SLOW_GPU, severity=0.2)["recoverable_gpu_s"]
+    assert told == pytest.approx(true, rel=WITHIN)
+
+
 def test_what_a_trouble_costs_is_known_though_nothing_else_was_ever_seen() -> None:
-    fault = prices.FAULTS[1]
+    fault = SLOW_GPU
     broken = prices.simulated("replicas", SEED, fault, since_s=0.0)
     true = prices.true_loss(broken, prices.simulated("replicas", SEED))
     row = prices.priced(broken, fault, severity=0.2)
@@ -56,8 +89,9 @@ def healthy() -> Evidence:
     return evidence
 
 
-def test_a_repair_of_what_is_healthy_gives_next_to_nothing_back(healthy: Evidence) -> None:
-    given_back = diagnosed(healthy)["recoverable_gpu_s"]
+@pytest.mark.parametrize("kind", ["slow_compute", "slow_nic"])
+def test_a_repair_of_what_is_healthy_gives_next_to_nothing_back(healthy: Evidence, kind: str) -> None:
+    given_back = diagnosed(healthy, kind=kind)["recoverable_gpu_s"]
     assert isinstance(given_back, float)
     seconds = healthy.window.length_ns / 1e9
     assert 0 <= given_back <= 0.02 * seconds * healthy.members.height
@@ -91,8 +125,13 @@ def test_a_stop_costs_what_it_lasted_if_the_job_came_back(healthy: Evidence, bac
     assert row["recoverable_gpu_s"] is None
 
 
-def test_a_stage_that_was_long_ever_since_costs_its_share_of_each_step(healthy: Evidence) -> None:
-    row = diagnosed(healthy, kind="pipeline_imbalance", subject_type="pp_stage", subject="0", severity=0.25)
+@pytest.mark.parametrize(
+    ("kind", "subject_type"), [("pipeline_imbalance", "pp_stage"), ("stalls", "job"), ("checkpoint_stall", "job")]
+)
+def test_long_stages_ever_since_and_stalls_cost_their_share_of_each_step(
+    healthy: Evidence, kind: str, subject_type: str
+) -> None:
+    row = diagnosed(healthy, kind=kind, subject_type=subject_type, subject="0", severity=0.25)
     steps = healthy.history.filter("current")
     gpu_s = (steps["end_ns"] - steps["start_ns"]).sum() / 1e9 * healthy.members.height
     assert row["lost_gpu_s"] == row["recoverable_gpu_s"] == pytest.approx(0.2 * gpu_s)
@@ -101,7 +140,7 @@ def test_a_stage_that_was_long_ever_since_costs_its_share_of_each_step(healthy: 
 @pytest.mark.parametrize("seed", [SEED, 22])
 def test_a_slow_gpu_of_tensors_is_priced_whoever_comes_last_to_a_round(seed: int) -> None:
     """In the steps before seed 22's fault, no replica was as late to its gradients as the healthy one is now."""
-    (row,) = prices.prices(("tensors",), (prices.FAULTS[1],), seed=seed)
+    (row,) = prices.prices(("tensors",), (SLOW_GPU,), seed=seed)
     assert row["recoverable_gpu_s"] == pytest.approx(row["true_gpu_s"], rel=WITHIN)
 
 
