@@ -38,16 +38,18 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
     few = evidence.work.group_by("job_id").agg(pl.col("members").max()).filter(pl.col("members") <= FEW)
     work = evidence.work.join(longer, on="job_id").join(few, on="job_id", how="semi")
     ratio = pl.col("pace") / pl.col("usual")
-    late = pl.col("ratio").filter(pl.col("start_ns") >= pl.col("since_ns")).median() >= 1 + settings.least_effect
+    slow = pl.col("start_ns") >= pl.col("since_ns")
+    late = pl.col("ratio").filter(slow).median() >= 1 + settings.least_effect
     least = pl.when(pl.col("members") > 1).then(pl.col("ratio").min().over(SAME)).otherwise(1.0)
-    of_stage = pl.when(pl.col("last_stage").is_not_null()).then(least).otherwise(1.0)
-    common = (pl.col("ratio") / least).median().over(NIC) < 1 + settings.least_effect
+    of_stage = pl.when(pl.col("last_stage").is_not_null()).then("least").otherwise(1.0)
+    more = (pl.col("ratio") / pl.col("least")).filter(slow).median().over(NIC)
     compared = work.join(_usual(evidence, settings), on=WORK, nulls_equal=True).with_columns(ratio=ratio)
     many = compared.group_by(NIC).agg(late=late).group_by("job_id").agg(pl.col("late").mean())
     return (
         compared.join(many.filter(pl.col("late") >= MOST), on="job_id", how="semi")
-        .with_columns(excess=pl.col("ratio") / of_stage - 1, common=common)
-        .drop("since_ns", "usual", "ratio")
+        .with_columns(least=least)
+        .with_columns(excess=pl.col("ratio") / of_stage - 1, common=more < 1 + settings.least_effect)
+        .drop("since_ns", "usual", "ratio", "least")
     )
 
 
