@@ -11,8 +11,9 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.noise import spread
+from llmprism_tasks.stages.diagnosis.own_past import against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.passes import answers
-from llmprism_tasks.stages.own_work import usual
+from llmprism_tasks.stages.own_work import SAME, usual
 from llmprism_tasks.stages.placement import NIC, STEP
 
 ANSWERED = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "answer_ns": pl.Int64}
@@ -36,28 +37,47 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     gradient, elsewhere all other silences), and `later_excess` (NULL outside pipelines: there all members wait for the
     slowest from one exchange to the next, so that silences are alike)
     """
-    del settings
     work = evidence.work.filter("current").drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     piped = work.filter(pl.col("last_stage").is_not_null()).join(stages, on=["job_id", "addr"], how="semi")
     answered = answers(evidence.flows, piped, stages) if piped.height else pl.DataFrame(schema=ANSWERED)
+    past = _past(evidence, stages, settings)
     # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
     silent = pl.when(pl.col("later_ns") >= LEAST_LATER * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
     piped_here = pl.col("last_stage").is_not_null()
+    # What a first stage sends may wait for a slow one that takes it, so of the middle ones the quicker counts.
+    least_later = pl.col("later_ns").quantile(0.5, "lower").over(SAME)
     return (
         work.join(answered, on=STEP, how="left")
+        .join(past, on=STEP, how="left")
         .with_columns(
             first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0.0),
             later_ns=pl.when(piped_here).then(answer).otherwise(silent),
         )
         .with_columns(
-            first_excess=pl.col("first_ns") / usual("first_ns") - 1,
-            behind_ns=(pl.col("first_ns") - usual("first_ns")).clip(lower_bound=0),
-            later_excess=pl.when(piped_here).then(pl.col("later_ns") / usual("later_ns") - 1),
+            usual_ns=pl.coalesce("usual_ns", usual("first_ns")),
+            usual_later_ns=pl.coalesce("usual_later_ns", least_later),
         )
-        .drop("answer_ns")
+        .with_columns(
+            first_excess=pl.col("first_ns") / pl.col("usual_ns") - 1,
+            behind_ns=(pl.col("first_ns") - pl.col("usual_ns")).clip(lower_bound=0),
+            later_excess=pl.when(piped_here).then(pl.col("later_ns") / pl.col("usual_later_ns") - 1),
+        )
+        .drop("answer_ns", "usual_ns", "usual_later_ns")
     )
+
+
+def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return what was usual in the pipelines whose NICs are compared with their own past: `STEP`, `usual_ns` of their
+    first pass and `usual_later_ns` of their answer.
+
+    Of two replicas, one may be slow itself, and the other one's answer wait for a slow one that takes it.
+    """
+    work = evidence.once(against_past, settings).filter(pl.col("last_stage").is_not_null())
+    quick = evidence.once(quick_steps, settings).join(work, on="job_id", how="semi")
+    before = answers(evidence.flows, quick, stages).group_by(NIC).agg(usual_later_ns=pl.col("answer_ns").median())
+    return work.select(*STEP, usual_ns=pl.col("own_ns") / (1 + pl.col("excess"))).join(before, on=NIC, how="left")
 
 
 def at_first(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:

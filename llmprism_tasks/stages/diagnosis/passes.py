@@ -31,10 +31,10 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
     inputs = hops.filter(pl.col("way") == -1).select("job_id", *TIMES, addr="dst_addr")
     next_way = pl.when(pl.col("src_stage") == 0).then(1).otherwise(-1)
     outputs = hops.filter(pl.col("way") == next_way).select("job_id", *TIMES, addr="src_addr")
-    first = _in_steps(inputs, steps).sort(TIMES).group_by(STEP, maintain_order=True)
+    first = in_steps(inputs, steps).sort(TIMES).group_by(STEP, maintain_order=True)
     # A message may be several records, side by side.
     whole = pl.col("flow_end_ns").filter(pl.col("flow_start_ns") <= pl.col("flow_end_ns").first()).max()
-    left = _in_steps(outputs, steps).select(*STEP, "flow_start_ns").join(first.agg(came_ns=whole), on=STEP)
+    left = in_steps(outputs, steps).select(*STEP, "flow_start_ns").join(first.agg(came_ns=whole), on=STEP)
     answer = pl.col("flow_start_ns") - pl.col("came_ns")
     return left.filter(answer > 0).group_by(STEP).agg(answer_ns=answer.min())
 
@@ -49,7 +49,7 @@ def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
     return ways.filter((pl.col("way").abs() == 1).all().over("job_id"))
 
 
-def _in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Add the step of the NIC in which a message starts; leave out those that start in none."""
     spans = steps.select(*STEP, "start_ns", "end_ns").sort("start_ns")
     placed = messages.sort("flow_start_ns").join_asof(

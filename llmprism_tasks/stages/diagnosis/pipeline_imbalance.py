@@ -15,7 +15,7 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.passes import answers
 from llmprism_tasks.stages.diagnosis.slow_compute import slow_nics
 from llmprism_tasks.stages.entries import FORWARD_AND_BACKWARD
-from llmprism_tasks.stages.placement import STEP
+from llmprism_tasks.stages.placement import NIC, STEP
 
 STAGE = ["job_id", "pp_stage"]
 
@@ -55,25 +55,31 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Compare the stages of each step, where all were seen: a row per job, step and stage.
 
-    The quickest replica stands for a stage: one slow replica is no imbalance. Left out are jobs of which a stage's
-    steps are cut within the first micro-batch, where parameters are gathered meanwhile.
+    The quickest replica stands for a stage: one slow replica is no imbalance. What the first stage sends may wait for
+    one, so it must take longer than the slowest as well. Left out are jobs of which a stage's steps are cut within the
+    first micro-batch, where parameters are gathered meanwhile.
     """
     passes = _passes(evidence, settings)
     first, step = pl.col("pp_stage") == 0, ["job_id", "step_index"]
     others = pl.col("pass_ns").filter(~first)
     # What the first stage sends may wait for the slowest of the others: only what takes longer than that is its own.
     usual = pl.when(first).then(others.max().over(step)).otherwise(others.quantile(0.5, "lower").over(step))
+    slowest = pl.col("slowest_ns").filter(~first).max().over(step)
+    waits = (1 + settings.uneven_stage) * slowest / pl.col("usual_ns") - 1
     return (
         passes.filter(pl.len().over(step) > 1, pl.len().over(step) == pl.col("pp_stage").n_unique().over("job_id"))
         .with_columns(usual_ns=usual)
-        .with_columns(excess=pl.col("pass_ns") / pl.col("usual_ns") - 1)
+        .with_columns(
+            excess=pl.col("pass_ns") / pl.col("usual_ns") - 1,
+            uneven=pl.when(first).then(pl.max_horizontal("uneven", waits)).otherwise("uneven"),
+        )
         .with_columns(loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share"))
     )
 
 
 def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return how long the stages work on a micro-batch: a row per job, step and stage, with `pass_ns`, `uneven` (the
-    excess that is ordinary), `share`, `start_ns` and `end_ns`.
+    """Return how long the stages work on a micro-batch: a row per job, step and stage, with `pass_ns`, `slowest_ns` (of
+    the replica that mostly takes longest), `uneven` (the excess that is ordinary), `share`, `start_ns` and `end_ns`.
 
     Where answers to gradients do not show all stages' passes backward, they are reckoned from those forward, and the
     first stage, whose pass forward begins with the optimizer and the next samples, is left out. Its answer must be
@@ -100,11 +106,12 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         timed.with_columns(seen=seen)
         .with_columns(pass_ns=pl.when("seen").then(measured).otherwise(reckoned))
         .drop_nulls("pass_ns")
-        .with_columns(off=off)
+        .with_columns(off=off, slowest_ns=pl.col("pass_ns").median().over(NIC))
         .with_columns(uneven=pl.when(last).then(longer).otherwise(settings.uneven_stage) + waits)
         .group_by("job_id", "step_index", "pp_stage")
         .agg(
             pl.col("pass_ns").min(),
+            pl.col("slowest_ns").max(),
             pl.col("share").median(),
             pl.col("uneven").first(),
             pl.col("start_ns").min(),

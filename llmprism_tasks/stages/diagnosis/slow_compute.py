@@ -13,6 +13,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.later_work import at_first
 from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread_of_work
+from llmprism_tasks.stages.diagnosis.own_past import against_past
 from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.waiting import not_waiting
 from llmprism_tasks.stages.own_work import OUTVOTING
@@ -28,16 +29,19 @@ MOST = 0.5
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes too long, step after step, by enough to slow the job.
 
-    They are compared with their replicas, and where there are none with their own past. `score` is the excess in robust
-    deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's steps are longer than its quick
-    ones, or, where that is more, the loss itself; `confidence` the share of it that the excess explains. The kind is
-    `straggler` where it explains less than half, or where a transfer that begins late has two ends to blame, and
-    `stalls` where only the beginning of its steps is late.
+    They are compared with their replicas, and where there are none, or half of them are slow, with their own past.
+    `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's
+    steps are longer than its quick ones, or, where that is more, the loss itself; `confidence` the share of it that the
+    excess explains. The kind is `straggler` where it explains less than half, or where a transfer that begins late has
+    two ends to blame, and `stalls` where only the beginning of its steps is late.
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
         return pl.DataFrame(schema=ROW)
-    suspects, undecided = not_waiting(suspects, evidence)
+    suspects, undecided = (
+        some.join(_most_slow(some, evidence), on="job_id", how="anti")
+        for some in not_waiting(suspects, evidence, settings)
+    )
     culprits = _worst(suspects, evidence)
     found = [_row(row, evidence) for row in culprits.iter_rows(named=True)]
     blamed = set(culprits["job_id"])
@@ -50,16 +54,20 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     `at_first` says whether they are late at the beginning of their steps alone: they lose that, and no more.
     """
-    work = _against_past(evidence.work).drop_nulls("excess")
+    past = evidence.once(against_past, settings)
+    work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
+    theirs = work.with_columns(noise=_noise(), common=False)
+    work = pl.concat([theirs, past.with_columns(by_past=True)], how="diagonal")
     work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
-        loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share")
+        loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share"),
+        noise=pl.max_horizontal("noise", settings.least_noise),
     )
     if work.is_empty():
         return work
-    work = work.with_columns(noise=pl.max_horizontal(_noise(), settings.least_noise))
     found = _outstanding(_persistent(work, settings), work)
-    nics = work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
-    few = found.join(nics, on="job_id").filter(pl.len().over("job_id") <= MOST * pl.col("nics")).drop("nics")
+    # Beside several slow ones all others wait, and are excused before they are counted.
+    crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
+    few = found.join(crowded, on="job_id", how="anti")
     told = few.join(evidence.once(at_first, settings), on=NIC, how="left").with_columns(
         pl.col("at_first").fill_null(value=False)
     )
@@ -78,7 +86,13 @@ def _noise() -> pl.Expr:
     return pl.when(pairs).then(of_pairs).otherwise(SIGMA_PER_MAD * excess.median().over("job_id"))
 
 
-def _against_past(work: pl.DataFrame) -> pl.DataFrame:
+def _most_slow(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return the jobs of which most NICs were found slow."""
+    nics = evidence.work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
+    return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MOST * pl.col("nics"))
+
+
+def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
     """Compare a NIC that has no peers with its own past."""
     usual = pl.col("pace").quantile(QUICK).over(NIC)
     past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
@@ -106,7 +120,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .agg(
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
-            pl.col("component", "by_past", "paid").first(),
+            pl.col("component", "by_past", "common", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
             score=pl.col("excess").median() / pl.col("noise").first(),
             steady=pl.col("excess").median() >= settings.noise_margin * pl.col("own_noise").first(),

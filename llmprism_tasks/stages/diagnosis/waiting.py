@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.placement import NIC
+from llmprism_tasks.stages.diagnosis.passes import in_steps
+from llmprism_tasks.stages.placement import NIC, STEP
 
 ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
 
@@ -13,16 +15,20 @@ SAME_TRANSFER = 0.98
 """Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
 
 
-def not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame]:
+def not_waiting(
+    suspects: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Excuse who may only have waited for its neighbours: a transfer can begin late because of either end.
 
-    Whose neighbours are all as late waited for them. Where they waited for it as well, nobody can tell.
+    Whose neighbours are all as late waited for them, and who is no later than all of its ring for what they have in
+    common, unless it begins with all its neighbours at one moment and they do not: then they waited for it. Where they
+    waited for it as well, nobody can tell.
 
     Returns
     -------
     those to blame, and those of whom nobody can tell
     """
-    late = suspects.filter("ringed").select(*NIC, "own_ns")
+    late = suspects.filter("ringed").select(*NIC, "own_ns", "common")
     sent = evidence.flows.filter(pl.col("kind") != "pp")
     neighbour = ["job_id", "neighbour"]
     hops = (
@@ -32,8 +38,37 @@ def not_waiting(suspects: pl.DataFrame, evidence: Evidence) -> tuple[pl.DataFram
         .join(late.select("job_id", neighbour="addr", theirs_ns="own_ns"), on=neighbour, how="left")
     )
     as_late = (pl.col("theirs_ns") >= pl.col("own_ns") * SAME_TRANSFER).fill_null(value=False)
-    excused = hops.filter(as_late.all().over(NIC))
+    waits = hops.filter(as_late.all().over(NIC) | pl.col("common"))
+    excused = waits.join(_in_between(suspects, waits, evidence, settings), on=NIC, how="anti")
     waiting = excused.join(excused.select("job_id", neighbour="addr").unique(), on=neighbour, how="anti")
     mutual = excused.join(waiting.select(NIC).unique(), on=NIC, how="anti")
     blamed = suspects.join(excused.select(NIC).unique(), on=NIC, how="anti")
     return blamed, suspects.join(mutual.select(NIC).unique(), on=NIC, how="semi")
+
+
+def _in_between(
+    suspects: pl.DataFrame, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
+) -> pl.DataFrame:
+    """Return whose hops begin together, step after step, while those of its neighbours do not: that end was late.
+
+    Between two that are late, hops begin one after the other: each when its own late end comes.
+    """
+    names = hops.select("job_id", "neighbour").rename({"neighbour": "addr"})
+    mine = pl.concat([hops.select(NIC), names]).unique()
+    runs = suspects.join(mine, on=NIC, how="semi").select(*NIC, since_ns="start_ns", until_ns="end_ns")
+    steps = evidence.steps.join(runs, on=NIC).filter(
+        pl.col("start_ns") >= pl.col("since_ns"), pl.col("end_ns") <= pl.col("until_ns")
+    )
+    sent = evidence.flows.filter(pl.col("kind") != "pp").join(mine.select("job_id").unique(), on="job_id", how="semi")
+    ends = (sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in ENDS)
+    begins = in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
+    apart_ns = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
+    at_once = (
+        begins.group_by(STEP)
+        .agg(at_once=(apart_ns < settings.least_work_ms * 1e6) & (pl.len() > 1))
+        .group_by(NIC)
+        .agg(at_once=pl.col("at_once").mean() >= settings.persistence)
+        .filter("at_once")
+    )
+    others = hops.join(at_once.select("job_id", neighbour="addr"), on=["job_id", "neighbour"], how="semi")
+    return at_once.join(hops, on=NIC, how="semi").join(others, on=NIC, how="anti").select(NIC)

@@ -135,6 +135,13 @@ def test_the_first_stage_is_not_blamed_where_it_waits_for_the_slowest() -> None:
     assert named(evenly(last=180, answer=181)) == ["3"]
 
 
+@pytest.mark.parametrize(("answer", "names"), [(205, []), (209, ["0"])])
+def test_the_first_stage_is_not_blamed_where_it_waits_for_a_slow_replica(answer: float, names: list[str]) -> None:
+    """15 % more than the 180 ms of one replica of the last stage are 207 ms."""
+    slow = staged((40, 40), (40, 40), (40, 40), (120, 180), answer=answer)
+    assert named(slow, least_effect=0.01) == names
+
+
 def test_the_first_stage_is_not_judged_for_it_begins_with_the_optimizer_and_the_next_samples() -> None:
     assert named(staged((90, 90), (40, 40), (40, 40), (120, 120))) == []
 
