@@ -13,9 +13,21 @@ postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run 
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
+from numba.core.caching import FunctionCache  # noqa: E402
+from numba.core.runtime import rtsys  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Kept(FunctionCache):  # type: ignore[misc]
+    """Machine code that was compiled before, on disk."""
+
+    def load_overload(self, sig: object, target_context: Any) -> Any:
+        """Load it, without all that Numba would learn first of what it could compile, which takes as long as all
+        kernels: that is done when something is compiled."""
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
 
 
 class Kernel:
@@ -27,9 +39,8 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], **options: object) -> None:
-        self._dispatcher = numba.njit(cache=True, nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(
-            function
-        )
+        self._dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(function)
+        self._dispatcher._cache = _Kept(function)
         # Numba would compile it again for each number that a kernel's variable begins with, for want of its type.
         resolve = self._dispatcher.get_call_template
         self._dispatcher.get_call_template = lambda given, named: resolve(

@@ -19,6 +19,8 @@ R = TypeVar("R")
 KEPT = 2
 """Results of a function that are kept: stages come one after another, and most want what the one before them did."""
 
+_kept_of_all: list[list[Any]] = []
+
 
 def remembered(function: Callable[Concatenate[pl.DataFrame, P], R]) -> Callable[Concatenate[pl.DataFrame, P], R]:
     """Keep the latest results of a pure function of flows.
@@ -26,6 +28,7 @@ def remembered(function: Callable[Concatenate[pl.DataFrame, P], R]) -> Callable[
     Calls are alike when their flows are the same object, and all other arguments are equal.
     """
     kept: list[tuple[weakref.ref[pl.DataFrame], tuple[object, ...], R]] = []
+    _kept_of_all.append(kept)
 
     @functools.wraps(function)
     def call(flows: pl.DataFrame, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -39,6 +42,12 @@ def remembered(function: Callable[Concatenate[pl.DataFrame, P], R]) -> Callable[
         return result
 
     return call
+
+
+def forget() -> None:
+    """Forget all results: for the last stage, once it needs them no more, since of many flows they are gibibytes."""
+    for kept in _kept_of_all:
+        kept.clear()
 
 
 def _forget(kept: list[Any], gone: object) -> None:

@@ -117,7 +117,20 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     if begins.size == first.size:
         return flows
     whole = {"flow_end_ns": np.maximum.reduceat(ends, begins), "bytes": np.add.reduceat(sizes, begins)}
-    return flows[begins].with_columns(**whole)
+    del starts, ends, sizes
+    return _taken(flows, begins, whole)
+
+
+def _taken(flows: pl.DataFrame, rows: Integers, changed: dict[str, Integers]) -> pl.DataFrame:
+    """Take rows out of flows, column by column, some of which are others now; nothing is left of the flows.
+
+    Both at once, millions of flows would take as much memory again.
+    """
+    columns = {}
+    for name in flows.columns:
+        column = flows.drop_in_place(name)
+        columns[name] = pl.Series(name, changed[name]) if name in changed else column.gather(rows)
+    return pl.DataFrame(columns)
 
 
 def _coming_back(flows: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:

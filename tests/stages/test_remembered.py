@@ -6,7 +6,7 @@ import gc
 
 import polars as pl
 
-from llmprism_tasks.stages.remembered import KEPT, remembered
+from llmprism_tasks.stages.remembered import KEPT, forget, remembered
 
 CALLS: list[int] = []
 
@@ -56,3 +56,10 @@ def test_nothing_is_kept_of_flows_that_are_gone() -> None:
     gc.collect()
     (kept,) = (cell.cell_contents for cell in total.__closure__ or () if isinstance(cell.cell_contents, list))
     assert kept == []
+
+
+def test_what_is_forgotten_is_worked_out_again() -> None:
+    flows = frame(1, 2)
+    calls_of((flows, None, 1))
+    forget()
+    assert calls_of((flows, None, 1)) == 1

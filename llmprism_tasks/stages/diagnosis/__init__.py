@@ -24,6 +24,7 @@ from llmprism_tasks.stages.diagnosis import (
 from llmprism_tasks.stages.diagnosis.assembly import assembled
 from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.stages.diagnosis.price import price
+from llmprism_tasks.stages.remembered import forget
 from llmprism_tasks.windows import Window
 
 TROUBLES = (
@@ -63,6 +64,7 @@ def diagnosis(
     diagnoses : empty when nothing is worth waking anybody for
     """
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
+    forget()
     if evidence is None:
         return (frames.empty("diagnoses"),)
     found = [evidence.once(find, settings.diagnosis) for find in TROUBLES]

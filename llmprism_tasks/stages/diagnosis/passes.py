@@ -7,11 +7,13 @@ after one pass backward and one forward, unless whoever takes it is busy for lon
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from llmprism_tasks.stages.placement import STEP
-
-TIMES = ["flow_start_ns", "flow_end_ns"]
+from llmprism_tasks.methods import replies
+from llmprism_tasks.methods.placing import Series
+from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.placement import NIC, STEP
 
 
 def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
@@ -27,21 +29,27 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
     -------
     `job_id`, `addr`, `step_index`, `answer_ns`; nothing of interleaved pipelines, in which stages are no line
     """
-    hops = _hops(flows, stages)
-    inputs = hops.filter(pl.col("way") == -1).select("job_id", *TIMES, addr="dst_addr")
-    next_way = pl.when(pl.col("src_stage") == 0).then(1).otherwise(-1)
-    outputs = hops.filter(pl.col("way") == next_way).select("job_id", *TIMES, addr="src_addr")
-    first = in_steps(inputs, steps).sort(TIMES).group_by(STEP, maintain_order=True)
-    # A message may be several records, side by side.
-    whole = pl.col("flow_end_ns").filter(pl.col("flow_start_ns") <= pl.col("flow_end_ns").first()).max()
-    left = in_steps(outputs, steps).select(*STEP, "flow_start_ns").join(first.agg(came_ns=whole), on=STEP)
-    answer = pl.col("flow_start_ns") - pl.col("came_ns")
-    return left.filter(answer > 0).group_by(STEP).agg(answer_ns=answer.min())
+    flows = traffic.in_order(flows)
+    hops, backward = _hops(flows, stages), pl.col("way") == -1
+    spans = steps.select(*STEP, "start_ns", "end_ns").sort(*NIC, "start_ns")
+    nics = spans.select(NIC).unique(maintain_order=True).with_row_index("nic")
+    first = spans.select(pl.struct(NIC).is_first_distinct().arg_true()).to_series().to_numpy()
+    came, left = (
+        _series(hops.filter(some), nics, end)
+        for some, end in ((backward, "dst_addr"), (backward | (pl.col("src_stage") == 0), "src_addr"))
+    )
+    starts, ends = (flows[name].to_numpy() for name in traffic.TIMES[:2])
+    bounds = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
+    took = replies.first_replies(starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64))
+    return spans.select(STEP).with_columns(answer_ns=took).filter(pl.col("answer_ns") != replies.NONE)
 
 
 def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
-    """Return the messages of the jobs whose stages are a line, with `src_stage` and `way` (1 is forward)."""
-    hops = flows.filter(pl.col("kind") == "pp").select("job_id", "src_addr", "dst_addr", *TIMES)
+    """Return the pairs of the jobs whose stages are a line: the rows of their flows (`begin`, `until`), `src_stage` and
+    `way` (1 is forward)."""
+    offsets = traffic.starts_of_pairs(flows)
+    pairs = traffic.pairs_of(flows, ["job_id", "kind", *traffic.PAIR])
+    hops = pairs.with_columns(begin=offsets[:-1], until=offsets[1:]).filter(pl.col("kind") == "pp")
     for end in ("src", "dst"):
         names = {"addr": f"{end}_addr", "pp_stage": f"{end}_stage"}
         hops = hops.join(stages.select("job_id", *names).rename(names), on=["job_id", f"{end}_addr"])
@@ -49,10 +57,7 @@ def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
     return ways.filter((pl.col("way").abs() == 1).all().over("job_id"))
 
 
-def in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Add the step of the NIC in which a message starts; leave out those that start in none."""
-    spans = steps.select(*STEP, "start_ns", "end_ns").sort("start_ns")
-    placed = messages.sort("flow_start_ns").join_asof(
-        spans, left_on="flow_start_ns", right_on="start_ns", by=["job_id", "addr"], check_sortedness=False
-    )
-    return placed.filter(pl.col("flow_start_ns") < pl.col("end_ns"))
+def _series(hops: pl.DataFrame, nics: pl.DataFrame, end: str) -> Series:
+    """Return the flows of each hop as a series that the NIC at one end owns."""
+    owned = hops.join(nics, left_on=["job_id", end], right_on=NIC)
+    return Series(*(owned[name].cast(pl.Int64).to_numpy() for name in ("begin", "until", "nic")))

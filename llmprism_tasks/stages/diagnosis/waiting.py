@@ -6,7 +6,6 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
-from llmprism_tasks.stages.diagnosis.passes import in_steps
 from llmprism_tasks.stages.placement import NIC, STEP
 
 ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
@@ -61,7 +60,7 @@ def _in_between(
     )
     sent = evidence.flows.filter(pl.col("kind") != "pp").join(mine.select("job_id").unique(), on="job_id", how="semi")
     ends = (sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in ENDS)
-    begins = in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
+    begins = _in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
     apart_ns = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
     at_once = (
         begins.group_by(STEP)
@@ -72,3 +71,12 @@ def _in_between(
     )
     others = hops.join(at_once.select("job_id", neighbour="addr"), on=["job_id", "neighbour"], how="semi")
     return at_once.join(hops, on=NIC, how="semi").join(others, on=NIC, how="anti").select(NIC)
+
+
+def _in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Add the step of the NIC in which a message starts; leave out those that start in none."""
+    spans = steps.select(*STEP, "start_ns", "end_ns").sort("start_ns")
+    placed = messages.sort("flow_start_ns").join_asof(
+        spans, left_on="flow_start_ns", right_on="start_ns", by=["job_id", "addr"], check_sortedness=False
+    )
+    return placed.filter(pl.col("flow_start_ns") < pl.col("end_ns"))
