@@ -190,7 +190,7 @@ TROUBLES: Mapping[str, Family] = {
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
         published=56,  # of 1.8 job-hours each: a hundred in all
-        first=300,
+        first=400,
         methods=("joint",),
     )
 }
