@@ -121,7 +121,8 @@ def _captures(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
 
 
 def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
-    rows = [row for seed in seeds or PUBLISHED_SEEDS for row in kept_prices(seed)]
+    every = {seed: kept_prices(seed) for seed in seeds or PUBLISHED_SEEDS}
+    rows = [row for _, of_seed in every.values() for row in of_seed]
     yield "## What it costs"
     yield (
         "What the replay says a repair would give back, against what the fault truly cost: the same job and seed with "
@@ -134,6 +135,8 @@ def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
     if diagnosed:
         within = sum(error is not None and abs(error) <= WITHIN for error in diagnosed)
         yield f"Within {WITHIN:.0%} of the truth: {within} of {len(diagnosed)} that are diagnosed."
+    if others := [str(seed) for seed, (by, _) in every.items() if by not in (None, version())]:
+        yield f"Measured by other code than the present {version()}: seeds {', '.join(others)}."
     heads = ("job", "fault", "steps are longer by", "true GPU-s", "by replay", "error")
     yield table(heads, map(_price, rows)) if rows else "Not measured."
 

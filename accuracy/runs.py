@@ -114,11 +114,13 @@ def keep_prices(seed: int, rows: Sequence[Mapping[str, Any]]) -> None:
     file.write_text(json.dumps(list(rows)), encoding="utf-8")
 
 
-def kept_prices(seed: int) -> list[dict[str, Any]]:
-    """Return what was kept last of a seed's prices; empty if nothing was."""
+def kept_prices(seed: int) -> tuple[str | None, list[dict[str, Any]]]:
+    """Return what was kept last of a seed's prices, and the version of the code; None and no rows if nothing was."""
     files = sorted(KEPT.glob(f"*/prices-{seed}.json"), key=lambda file: file.stat().st_mtime)
-    rows: list[dict[str, Any]] = json.loads(files[-1].read_text(encoding="utf-8")) if files else []
-    return rows
+    if not files:
+        return None, []
+    rows: list[dict[str, Any]] = json.loads(files[-1].read_text(encoding="utf-8"))
+    return files[-1].parent.name, rows
 
 
 def keep(source: Source, method: str, result: Result) -> None:

@@ -72,6 +72,10 @@ def test_the_page_has_prices_beside_the_truth(tmp_path: Path) -> None:
     assert "| replicas | slow_gpu, 1.3 times | 20.0 % | 100.0 | - | not priced |" in text
     assert "| replicas | stalls | 0.0 % | 0.0 | 98.0 | - |" in text
     assert "Within 5% of the truth: 1 of 3 that are diagnosed." in text
+    assert "Measured by other code" not in text
+    (runs.KEPT / runs.version()).rename(runs.KEPT / "older")
+    text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
+    assert f"Measured by other code than the present {runs.version()}: seeds 100." in text
 
 
 @pytest.mark.parametrize("name", TROUBLES)
