@@ -76,6 +76,13 @@ def test_peers_tell_as_long_as_most_of_them_work_as_they_used_to(late: str, comp
     assert named(evidence) == list(late)
 
 
+@pytest.mark.parametrize(("members", "compared"), [("abcd", True), ("abcde", False), ("abcdef", False)])
+def test_more_than_four_replicas_are_peers_enough(members: str, compared: bool) -> None:
+    """Half of them, or more, are late."""
+    evidence = ring(dict.fromkeys("abc" if len(members) > 4 else "ab", 300.0), members)
+    assert against_past(evidence, SETTINGS).is_empty() != compared
+
+
 def test_quick_steps_are_those_before_it_began() -> None:
     steps = quick_steps(ring({"a": 300, "c": 200}), SETTINGS)
     assert sorted(steps["step_index"].unique()) == list(range(ONSET))
