@@ -136,6 +136,22 @@ def _composite(starts: Integers, ends: Integers, low: int, high: int, numbers: I
 
 
 @compiled
+def _steady(burst_ends: Floats, count: int, pace_tolerance: float) -> float:
+    """Return the time, in ns, in which a period is about as long as one beside it.
+
+    Of steps that have become twice as long the median period is that of one half, and tells little of the other.
+    """
+    steady, last = 0.0, count - 2
+    for i in range(last + 1):
+        pace = burst_ends[i + 1] - burst_ends[i]
+        before = abs(burst_ends[i] - burst_ends[i - 1] - pace) if i > 0 else np.inf
+        after = abs(burst_ends[i + 2] - burst_ends[i + 1] - pace) if i < last else np.inf
+        if min(before, after) <= pace_tolerance * pace:
+            steady += pace
+    return steady
+
+
+@compiled
 def _between(
     cuts: Integers,
     parts: int,
@@ -199,7 +215,7 @@ def _quiet_gaps(
         long = long_gaps(starts, latest, low, high, shortest_gap, places, gaps)
         others = long < high - low - 1
         ways = ways_to_cut(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
-        filled = 0.0
+        filled, best_steady = 0.0, 0.0
         for way in range(ways):
             cuts[0], parts = low, 1
             for i in range(long):
@@ -218,7 +234,8 @@ def _quiet_gaps(
                 pace_tolerance,
                 few_ratio,
             )
-            covered = period / mean * count / max(count - 1, 1)
+            steady, periods_seen = _steady(burst_ends, count, pace_tolerance), max(count - 1, 1)
+            covered = max(period * count, steady) / (mean * periods_seen)
             if np.isnan(period) or covered < persistence:
                 continue
             inside = duration >= periods[s] and count - 2 > FEW
@@ -227,8 +244,10 @@ def _quiet_gaps(
             if nested:
                 _number(starts, ends, sizes, low, high, thresholds[way], numbers)
                 nested = _composite(starts, ends, low, high, numbers)
-            if counts[s] == 0 or nested or of_parts:
-                filled = covered
+            same = abs(period - periods[s]) <= pace_tolerance * periods[s]
+            goes_on = same and steady - best_steady >= (FEW + 1) * period
+            if counts[s] == 0 or nested or of_parts or goes_on:
+                filled, best_steady = covered, steady
                 best_thresholds[s], best_clarities[s], counts[s] = thresholds[way], clarities[way], count
                 periods[s], means[s], durations[s] = period, mean, duration
     return best_thresholds, periods, means, durations, best_clarities, counts

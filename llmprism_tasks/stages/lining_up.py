@@ -15,6 +15,9 @@ a fifth of it, the forward pass ends a third of it from either end."""
 BRIEF = 0.05
 """Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
 
+FAR_SHORTER = 1.5
+"""Ratio of the period to that of steps which had another pace: before somebody became slow. Jitter is far below."""
+
 DIGITS = 9
 """Digits of a sum of ratios that do not depend on their order."""
 
@@ -42,10 +45,10 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     delayed = (
         delayed.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
         .pipe(_in_one_turn)
-        .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("period_ns"))
+        .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("pace_ns"))
         .sort("group", "moment", "stream")
     )
-    apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("period_ns") / 4
+    apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("pace_ns") / 4
     return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
 
 
@@ -93,12 +96,21 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
 
 def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:
-    """Add to bursts what is `typical` of their stream: by how much of a period it ends after its group's leader."""
-    leading = table.join(leaders, on="stream", how="semi").select("group", "end_ns", leader_ns="end_ns")
+    """Add to bursts what is `typical` of their stream: by how much of a period it ends after its group's leader.
+
+    `pace_ns` is that period: the group's, or, among steps that were far shorter, the longer one beside the leader.
+    """
+    leading = table.join(leaders, on="stream", how="semi").sort("end_ns")
+    since = (pl.col("end_ns") - pl.col("end_ns").shift()).over("group")
+    leading = leading.select("group", "end_ns", leader_ns="end_ns", since_ns=since).with_columns(
+        beside_ns=pl.max_horizontal("since_ns", pl.col("since_ns").shift(-1).over("group"))
+    )
+    far_shorter = FAR_SHORTER * pl.col("beside_ns") < pl.col("period_ns")
     return (
         table.sort("end_ns")
-        .join_asof(leading.sort("end_ns"), on="end_ns", by="group", strategy="nearest", check_sortedness=False)
-        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("period_ns"))
+        .join_asof(leading, on="end_ns", by="group", strategy="nearest", check_sortedness=False)
+        .with_columns(pace_ns=pl.when(far_shorter).then("beside_ns").otherwise("period_ns"))
+        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("pace_ns"))
         .with_columns(typical=_typical_phase().over("stream"))
     )
 

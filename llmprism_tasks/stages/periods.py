@@ -42,7 +42,7 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = rhythms.filter(~_interrupted())
+    rhythms = rhythms.filter(~_interrupted(), ~_of_some_steps(settings))
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -75,6 +75,23 @@ def _interrupted() -> pl.Expr:
     )
 
 
+def _of_some_steps(settings: RhythmSettings) -> pl.Expr:
+    """Tell which sizes of a pair repeat with a longer period only because they are there in its slower steps.
+
+    Where somebody is slow, the others push early, and the collector has records of sizes that were none before. In the
+    time without the size the pair's bursts then come with the pair's own period, each as often as the size does.
+    """
+    whole = pl.col("size_class") == WHOLE
+    lasts = pl.col("last_ns") - pl.col("first_ns")
+    bursts, time, period = (
+        value.filter(whole).max().over(PAIR) for value in (pl.col("bursts").cast(pl.Int64), lasts, pl.col("period_ns"))
+    )
+    without, others = time - lasts, bursts - pl.col("bursts").cast(pl.Int64)
+    absent = (pl.col("size_class") >= 0) & (pl.col("period_ns") > period) & (without >= OVER * pl.col("period_ns"))
+    each = (without / others / period).log().abs() <= float(np.log1p(settings.same_period))
+    return (absent & (others > FEW) & each).fill_null(value=False)
+
+
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
 
@@ -87,8 +104,9 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     )
     kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
     part = pl.col("size_class") >= 0
-    # Records of one size that the collector merged or split in some steps are not there in all of them.
-    complete = ~part | (pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR))
+    # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
+    # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
+    complete = pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR)
     portions = pl.col("size_class") <= PORTIONS
     compact = portions | (pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns"))
     return (
