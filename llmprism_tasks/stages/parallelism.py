@@ -122,7 +122,9 @@ def pair_kinds(
     flows = division.in_steps("job_id", "pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *streams.PAIR)
     if not told.is_empty():
         others = ~pl.col("job_id").is_in(told["job_id"].unique().implode())
-        of_told = flows.select("job_id", "step").join(told.with_columns(told=True), on=told.columns, how="left", maintain_order="left")
+        of_told = flows.select("job_id", "step").join(
+            told.with_columns(told=True), on=told.columns, how="left", maintain_order="left"
+        )
         flows = flows.filter(others | of_told["told"].fill_null(value=False))
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     steps = stream_steps(flows, pairs, periods, settings)

@@ -22,6 +22,10 @@ INNOCENT = 0.25
 """Ratio of the steps that tell in which a hop that is quick by itself is not the slow one: who comes last to its ring
 has nothing to push, and a link that flaps may go down after a push."""
 
+PUSHED = 0.5
+"""Ratio of a hop's largest record of a step up to which its first one was pushed before the ring was complete: what
+goes round with the ring lasts as long as the ring, or is cut into many that are alike."""
+
 PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines, and each path has its own pace."""
 
@@ -95,14 +99,16 @@ def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
 def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace`
     (ns per byte) and `own`, that of its first large record: what was pushed before its ring was complete waited for
-    nobody. NULL without one."""
+    nobody. NULL without one; `pushed` says whether it surely was pushed."""
     took, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*PLACE, "switch_path", "slow").first()
-    pace, own = (
-        took.sum() / pl.col("bytes").sum(),
-        pl.when(large).then(took / pl.col("bytes")).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first(),
+    pace = took.sum() / pl.col("bytes").sum()
+    own, size = (
+        pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
+        for value in (took / pl.col("bytes"), pl.col("bytes"))
     )
-    return records.group_by("place", "step_ns").agg(first, pace=pace, own=own)
+    pushed = (size <= PUSHED * pl.col("bytes").max()).fill_null(value=False)
+    return records.group_by("place", "step_ns").agg(first, pace=pace, own=own, pushed=pushed)
 
 
 def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -116,7 +122,8 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     -------
     sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow steps and in healthy ones), `ratio`,
     and `slow`. A ring's hops all wait for its slowest one; where some of them are slower than others, be it but in what
-    they push before the ring is complete, they alone are `slow`.
+    they push before the ring is complete, they alone are `slow`: the others are `innocent`. Those that were slow in what
+    they pushed are `proven`; who never comes early to its ring is neither.
     Paths that were too seldom seen, in slow steps or in healthy ones, are absent.
     """
     seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
@@ -127,6 +134,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
     held_up = ring & slow & (pl.col("own_ratio") < settings.slow_rate).fill_null(value=False)
     by_itself = (slow & ~held_up).any().over(unit)
+    shown = (pl.col("pushes") >= settings.least_steps) & (pl.col("pushed") >= settings.slow_rate)
     return (
         _with_own_ratio(by_step, settings)
         .group_by("place")
@@ -135,12 +143,15 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             now=pl.col("pace").filter("slow").median(),
             usual=pl.col("pace").filter(~pl.col("slow")).median(),
             own_ratio=pl.col("own_ratio").quantile(INNOCENT, "lower"),
+            pushes=pl.col("own_ratio").filter("pushed").count(),
+            pushed=pl.col("own_ratio").filter("pushed").median(),
             enough=pl.all_horizontal(seen),
         )
         .filter("enough")
         .with_columns(ratio=ratio)
-        .with_columns(slow=slow & ~(held_up & by_itself))
-        .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow")
+        .with_columns(slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself)
+        .with_columns(proven=(pl.col("slow") & ring & shown).fill_null(value=False))
+        .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "innocent", "proven")
         .sort(PLACE)
     )
 

@@ -67,7 +67,7 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
 
     A link is named by its two switches in the order of their names, a direction by them in the order of the path.
     """
-    facts = ["hop", *PLACE, "now", "usual", "ratio", "slow"]
+    facts = ["hop", *PLACE, "now", "usual", "ratio", "slow", "innocent", "proven"]
     switches = (
         hops.explode("switch_path", empty_as_null=True)
         .drop_nulls("switch_path")
@@ -122,7 +122,8 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     """Count for each device what accuses it and what clears it.
 
     A hop of its usual pace clears the device, unless its pace is no better than that of the slow ones of its kind:
-    something else keeps it there, and more would not be noticed.
+    something else keeps it there, and more would not be noticed. So does one that pushes at its usual pace. Where hops
+    of a ring are proven slow, what crosses none of them is not what slows the ring.
 
     Returns
     -------
@@ -135,10 +136,13 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     same = [*DEVICE, "job_id", "kind"]
     slow_units = pl.col("unit").filter("slow").n_unique().over("job_id")
     pace = pl.when("slow").then("now").median().over(same)
+    quicker = pace.is_null() | (pl.col("now") * slow_rate <= pace)
+    proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     told = crossings.with_columns(
         slow_units=slow_units,
-        own=pl.col("slow") & ~paced,
-        clears=~pl.col("slow") & (pace.is_null() | (pl.col("now") * slow_rate <= pace)),
+        slow=pl.col("slow") & (crossed | ~proven),
+        own=pl.col("slow") & ~paced & (crossed | ~proven),
+        clears=~pl.col("slow") & (pl.col("innocent") | quicker),
         named=pl.concat_str("job_id", "unit", separator=" "),
         by_itself=pl.col("kind") != "dp",
     )

@@ -16,6 +16,9 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 MESSAGE_MS = 50
 """How long a message lasts in a healthy step; each hop has two in a step, one after the other."""
 
+PUSH = 4_000_000
+"""Bytes that an early sender pushes before its ring is complete."""
+
 HEALTHY, SLOW = 8, 4
 """Steps of a job, the slow ones last, all in the window."""
 
@@ -27,7 +30,8 @@ COSTS = 2 * MESSAGE_MS
 class Hop:
     """A hop of a ring or a pair: its path, its rate in healthy steps, and how many times longer it takes in slow ones.
 
-    Where `factors` is given, it has one for each step instead.
+    Where `factors` is given, it has one for each step instead. Where `pushes` is, the sender comes early in slow steps,
+    and pushes 4 MB by itself that take as many times longer.
     """
 
     src: str
@@ -37,6 +41,7 @@ class Hop:
     gbps: float = 100
     kind: str = "pp"
     factors: tuple[float, ...] = ()
+    pushes: float | None = None
 
 
 def ring(addrs: str, factor: float = 1, *paths: str, gbps: float = 100) -> list[Hop]:
@@ -94,6 +99,13 @@ def _records(hop: Hop, slow: list[bool], begins: list[float]) -> pl.DataFrame:
         for begin, factor in zip(begins, factors, strict=True)
         for i in range(2)
     ]
+    if hop.pushes:
+        took = hop.pushes * 8 * PUSH / hop.gbps / MS
+        rows += [
+            (begin, begin + took, hop.src, hop.dst, PUSH)
+            for begin, is_slow in zip(begins, slow, strict=True)
+            if is_slow
+        ]
     frame: pl.DataFrame = flows(rows)
     return frame.with_columns(kind=pl.lit(hop.kind), switch_path=pl.lit(hop.path, dtype=pl.List(pl.String)))
 

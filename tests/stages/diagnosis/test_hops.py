@@ -117,6 +117,17 @@ def test_a_small_push_tells_nothing_of_its_sender(size: int, slow: list[str]) ->
     assert found.filter("slow")["src_addr"].to_list() == slow
 
 
+@pytest.mark.parametrize(("size", "times", "proven"), [(4, 3, ["b"]), (4.1, 3, []), (4, 2, [])])
+def test_who_pushes_slowly_is_proven_slow(size: float, times: int, proven: list[str]) -> None:
+    """In slow steps `b` pushes up to half of the 8 MB that then go round, three times as long as usual."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 200, at + 200 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + 37.5 * size, "b", "a", round(size * MB)) for at, _ in begins[9 - times :]]
+    found = hops.compared(hops.paces(placed(*ring, *pushed, kind="dp"), DEFAULT), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == ["a", "b"]
+    assert found.filter("proven")["src_addr"].to_list() == proven
+
+
 def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() -> None:
     """In five slow steps both hops are slow, also by themselves; in three their ring is not, and `a` stumbles once."""
     paces = [(1.0, 1.0, 1.0, False)] * 6 + [(1.0, 1.3, 1.0, True)] * 3 + [(3.0, 3.0, 3.0, True)] * 5
@@ -124,7 +135,7 @@ def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() ->
     by_step = pl.DataFrame(
         [
             {**columns, "src_addr": src, "dst_addr": dst, "place": place, "step_ns": step, "slow": slow}
-            | {"pace": pace, "own": own[place]}
+            | {"pace": pace, "own": own[place], "pushed": False}
             for step, (pace, *own, slow) in enumerate(paces)
             for place, (src, dst) in enumerate(("ab", "ba"))
         ]

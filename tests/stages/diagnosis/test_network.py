@@ -101,6 +101,23 @@ def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, name
     assert named(job(slower)) == names
 
 
+@pytest.mark.parametrize(
+    ("pushes", "names"),
+    [
+        ({"b": 6, "c": 1, "d": 1, "e": 1}, [("slow_nic", "b")]),
+        ({"b": 6, "c": 6, "d": 6, "e": 1, "f": 1, "g": 1}, [("degraded_switch", "leaf-0")]),
+        ({"c": 1, "d": 1, "e": 1}, []),
+    ],
+)
+def test_in_a_ring_who_pushes_slowly_accuses_and_who_pushes_quickly_clears(
+    pushes: dict[str, float], names: Named
+) -> None:
+    """Half of the ring is on either leaf; who never comes early to it might be slow, or not."""
+    around = ["leaf-0"] * 3 + ["leaf-0 s leaf-1"] + ["leaf-1"] * 3 + ["leaf-1 s leaf-0"]
+    hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcdefgh", 6, *around)]
+    assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
+
+
 def test_a_leaf_slows_all_its_nics() -> None:
     """Three of the pairs' ends are on it; the rings inside each leaf go along."""
     slow = [both(a, b, 2, "leaf-0 s leaf-1") for a, b in ("ad", "be", "cf")]
