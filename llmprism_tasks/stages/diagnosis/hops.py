@@ -122,8 +122,8 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     -------
     sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow steps and in healthy ones), `ratio`,
     and `slow`. A ring's hops all wait for its slowest one; where some of them are slower than others, be it but in what
-    they push before the ring is complete, they alone are `slow`: the others are `innocent`. Those that were slow in what
-    they pushed are `proven`; who never comes early to its ring is neither.
+    they push before the ring is complete, they alone are `slow`, and the others are `innocent`. Those that were slow in
+    what they pushed are `proven`; who never comes early to its ring is neither.
     Paths that were too seldom seen, in slow steps or in healthy ones, are absent.
     """
     seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
