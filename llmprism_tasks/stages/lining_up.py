@@ -15,8 +15,9 @@ a fifth of it, the forward pass ends a third of it from either end."""
 BRIEF = 0.05
 """Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
 
-FAR_SHORTER = 1.5
-"""Ratio of the period to that of steps which had another pace: before somebody became slow. Jitter is far below."""
+FAR_OFF = 1.5
+"""Ratio of periods, one way or the other, of steps that have another pace, since somebody became slow or before that;
+jitter is far below."""
 
 DIGITS = 9
 """Digits of a sum of ratios that do not depend on their order."""
@@ -98,18 +99,22 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:
     """Add to bursts what is `typical` of their stream: by how much of a period it ends after its group's leader.
 
-    `pace_ns` is that period: the group's, or, among steps that were far shorter, the longer one beside the leader.
+    `pace_ns` is that period: the group's, or, among steps that are far shorter or far longer, what the leader's are
+    there: the longer of the two beside it, or the shorter, for it may show part of a step, or lack one.
     """
     leading = table.join(leaders, on="stream", how="semi").sort("end_ns")
     since = (pl.col("end_ns") - pl.col("end_ns").shift()).over("group")
+    beside = ("since_ns", pl.col("since_ns").shift(-1).over("group"))
     leading = leading.select("group", "end_ns", leader_ns="end_ns", since_ns=since).with_columns(
-        beside_ns=pl.max_horizontal("since_ns", pl.col("since_ns").shift(-1).over("group"))
+        longer_ns=pl.max_horizontal(beside), shorter_ns=pl.min_horizontal(beside)
     )
-    far_shorter = FAR_SHORTER * pl.col("beside_ns") < pl.col("period_ns")
+    far_shorter = FAR_OFF * pl.col("longer_ns") < pl.col("period_ns")
+    far_longer = pl.col("shorter_ns") > FAR_OFF * pl.col("period_ns")
+    pace = pl.when(far_shorter).then("longer_ns").when(far_longer).then("shorter_ns").otherwise("period_ns")
     return (
         table.sort("end_ns")
         .join_asof(leading, on="end_ns", by="group", strategy="nearest", check_sortedness=False)
-        .with_columns(pace_ns=pl.when(far_shorter).then("beside_ns").otherwise("period_ns"))
+        .with_columns(pace_ns=pace)
         .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("pace_ns"))
         .with_columns(typical=_typical_phase().over("stream"))
     )
