@@ -132,9 +132,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     unit = ["job_id", "kind", "unit"]
     worst = pl.when(ring).then(pl.col("ratio").max().over(unit)).otherwise("ratio")
     slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
-    held_up = ring & slow & (pl.col("own_ratio") < settings.slow_rate).fill_null(value=False)
+    told = pl.col("pushes") >= settings.least_steps
+    own_ratio = pl.when(told).then("pushed").otherwise("own_ratio")
+    held_up = ring & slow & (own_ratio < settings.slow_rate).fill_null(value=False)
     by_itself = (slow & ~held_up).any().over(unit)
-    shown = (pl.col("pushes") >= settings.least_steps) & (pl.col("pushed") >= settings.slow_rate)
     return (
         _with_own_ratio(by_step, settings)
         .group_by("place")
@@ -150,7 +151,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .filter("enough")
         .with_columns(ratio=ratio)
         .with_columns(slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself)
-        .with_columns(proven=(pl.col("slow") & ring & shown).fill_null(value=False))
+        .with_columns(proven=pl.col("slow") & ring & told)
         .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "innocent", "proven")
         .sort(PLACE)
     )
