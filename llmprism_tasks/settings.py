@@ -662,7 +662,6 @@ class DiagnosisSettings:
         high=10**12,
         reason="for the pace of the first record of a step: queues that are empty take some hundred kB at any rate",
     )
-    least_peers: int = number(3, unit="transfers", low=2, high=1000, reason="two cannot outvote each other")
     least_transfers: int = number(
         2,
         unit="transfers",

@@ -56,22 +56,36 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Join beats that are parts of one step, drop those that are none, and number the rest.
 
-    A beat has the share of a step that its bytes are of a typical one's, or that its streams have on average of what is
-    typical of each: where the collector splits records, sizes that most steps have are not there in some.
+    A beat has the share of a step that its streams have on average of what is typical of each, each as often as it is
+    there. Where some are of one size only, it is at least that of its bytes in a typical beat's: where the collector
+    splits records, sizes that most steps have are not there in some. Of whole pairs, half may come apart from the other
+    half in most steps, since one ring became slow; then that is no step.
     """
     streams = table.group_by("group", "stream", "beat").agg(
-        pl.col("bytes").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min()
+        pl.col("bytes").sum(),
+        pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
+        part=pl.col("size_class").first() >= 0,
     )
-    typical, of_group = pl.col("bytes").median().over("stream"), pl.col("stream").n_unique().over("group")
+    typical = pl.col("bytes").median().over("stream")
+    often = streams.group_by("group", "stream").agg(often=pl.len())
+    present = often.group_by("group").agg(present=pl.col("often").sum() / pl.col("often").max())
     beats = (
-        streams.with_columns(carried=(pl.col("bytes") / typical).clip(upper_bound=1) / of_group)
+        streams.join(present, on="group", maintain_order="left")
+        .with_columns(carried=(pl.col("bytes") / typical).clip(upper_bound=1) / pl.col("present"))
         .group_by("group", "beat")
-        .agg(pl.col("bytes", "carried").sum(), pl.col("start_ns", "threshold_ns", "window_start_ns").min())
+        .agg(
+            pl.col("bytes", "carried").sum(),
+            pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
+            pl.col("part").any(),
+        )
         .sort("group", "beat")
         .with_columns(
-            share=pl.max_horizontal(
-                pl.col("bytes") / pl.col("bytes").median().over("group"), pl.col("carried").round(DIGITS)
-            ),
+            pl.col("carried").round(DIGITS), of_bytes=pl.col("bytes") / pl.col("bytes").median().over("group")
+        )
+        .with_columns(
+            share=pl.when(pl.col("part").any().over("group"))
+            .then(pl.max_horizontal("carried", "of_bytes"))
+            .otherwise("carried"),
             quiet_ns=pl.col("threshold_ns").min().over("group"),
             since_ns=pl.col("window_start_ns").min().over("group"),
         )

@@ -76,17 +76,16 @@ def _interrupted() -> pl.Expr:
 
 
 def _of_some_steps(settings: RhythmSettings) -> pl.Expr:
-    """Tell which sizes of a pair repeat with a longer period only because they are there in its slower steps.
+    """Tell which sizes of a pair repeat with a longer period only in its slower steps.
 
-    Where somebody is slow, the others push early, and the collector has records of sizes that were none before. In the
-    time without the size the pair's bursts then come with the pair's own period, each as often as the size does.
+    Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
+    pauses within a step have become longer than a whole step was. In all other time the pair's bursts then come with
+    the pair's own period.
     """
-    whole = pl.col("size_class") == WHOLE
-    lasts = pl.col("last_ns") - pl.col("first_ns")
-    bursts, time, period = (
-        value.filter(whole).max().over(PAIR) for value in (pl.col("bursts").cast(pl.Int64), lasts, pl.col("period_ns"))
-    )
-    without, others = time - lasts, bursts - pl.col("bursts").cast(pl.Int64)
+    whole, times = pl.col("size_class") == WHOLE, pl.col("bursts").cast(pl.Int64) - 1
+    lasts = times * pl.col("mean_period_ns")
+    of_pair = [value.filter(whole).max().over(PAIR) for value in (times, lasts, pl.col("period_ns"))]
+    others, without, period = of_pair[0] - times, of_pair[1] - lasts, of_pair[2]
     absent = (pl.col("size_class") >= 0) & (pl.col("period_ns") > period) & (without >= OVER * pl.col("period_ns"))
     each = (without / others / period).log().abs() <= float(np.log1p(settings.same_period))
     return (absent & (others > FEW) & each).fill_null(value=False)

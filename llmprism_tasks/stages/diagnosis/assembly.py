@@ -71,12 +71,12 @@ def one_cause_each(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[
 def unexplained(found: list[Row]) -> list[Row]:
     """Leave out who is slow without a known cause while a known one takes most of what their job loses.
 
-    A switch that what is slow has in common is no cause, but more than to say that somebody holds the job up.
+    A switch that all that is slow has in common is no cause, but more than to say that somebody holds the job up.
     """
     surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MOST]
 
     def explains(cause: Row, row: Row) -> bool:
-        more = cause["kind"] == "switch_level" and row["subject_type"] == "job"
+        more = cause["kind"] == "switch_level" and row["kind"] == "straggler"
         known = cause["kind"] not in CAUSE_UNKNOWN  # unknown is no explanation
         return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
 

@@ -90,7 +90,13 @@ def test_a_ring_that_is_slow_alike_names_nobody_but_its_group() -> None:
     assert (row["kind"], row["subject_type"], row["subject"]) == ("cross_group", "dp_group", "a")
     assert (row["confidence"], row["peers"]) == (None, ["d", "g"])
     assert "The data-parallel group of a takes 2.00 times" in row["explanation"]
-    assert "2 other groups of 3 are not slower" in row["explanation"]
+    assert "2 of 3 groups are not slower" in row["explanation"]
+
+
+@pytest.mark.parametrize(("slow", "well", "names"), [("abcdef", "ghi", []), ("abc", "def", ["a"])])
+def test_of_two_groups_the_slow_one_is_told_and_of_three_not_two(slow: str, well: str, names: list[str]) -> None:
+    rings = [ring(slow[at : at + 3], 2) for at in range(0, len(slow), 3)]
+    assert found(job(*rings, ring(well)))["subject"].to_list() == names
 
 
 @pytest.mark.parametrize(("others", "names"), [(2.3, [("slow_nic", "c")]), (2.5, [])])
