@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from empty_warehouse import empty_warehouse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from receiver import Receiver, receiving
@@ -34,7 +35,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    return open_warehouse(str(tmp_path / "warehouse.duckdb"), lock_wait_s=20)
+    return empty_warehouse(tmp_path / "warehouse.duckdb")
 
 
 def runner(warehouse: Warehouse, receiver: Receiver) -> Run:
@@ -259,7 +260,7 @@ def test_in_any_order_each_change_is_told_once(
 ) -> None:
     """Between two messages the state has changed, and in the end the last message is the state."""
     order = data.draw(st.permutations(range(len(shown))))
-    warehouse = open_warehouse(str(tmp_path_factory.mktemp("told") / "warehouse"), lock_wait_s=20)
+    warehouse = empty_warehouse(tmp_path_factory.mktemp("told") / "warehouse")
     with receiving() as receiver:
         run = runner(warehouse, receiver)
         for number in [*order, *order]:

@@ -86,10 +86,11 @@ def opened(settings: Settings) -> Warehouse:
 def tables(settings: Settings, window: Window | None = None) -> Tables:
     """Return everything in the warehouse, or a window's part of it, but for run times."""
     where = "" if window is None else f"WHERE window_start_ns = {window.start_ns}"
-    found = {
-        table.name: store.query(opened(settings), f"SELECT * FROM {table.name} {where} ORDER BY ALL")
-        for table in TABLES
-    }
+    with opened(settings).reading() as connection:
+        found = {
+            table.name: store.frame(connection.execute(f"SELECT * FROM {table.name} {where} ORDER BY ALL"))
+            for table in TABLES
+        }
     return found | {"windows": found["windows"].drop("stage_ns")}
 
 

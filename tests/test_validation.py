@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from empty_warehouse import empty_warehouse
 
 from llmprism_tasks import __version__, frames, validation
 from llmprism_tasks.errors import ContractError, WarehouseBusy
@@ -91,7 +92,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def file(tmp_path: Path) -> Warehouse:
-    return open_warehouse(str(tmp_path / "w.duckdb"), lock_wait_s=20)
+    return empty_warehouse(tmp_path / "w.duckdb")
 
 
 def failed(results: pl.DataFrame) -> list[str]:
@@ -223,7 +224,7 @@ def test_an_empty_window_holds(file: Warehouse) -> None:
 
 @pytest.fixture(scope="module")
 def one_file(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return open_warehouse(str(tmp_path_factory.mktemp("breaking") / "w.duckdb"), lock_wait_s=20)
+    return empty_warehouse(tmp_path_factory.mktemp("breaking") / "w.duckdb")
 
 
 @pytest.mark.parametrize("expectation", BREAKING)

@@ -52,7 +52,7 @@ def warehouse_in(folder: Path, name: str = "llmprism.duckdb") -> Warehouse:
 def rows(warehouse: Warehouse) -> dict[str, pl.DataFrame]:
     """All tables over the capture's windows, run times left out, in an order that depends on the rows alone."""
     span = WINDOWS[-1].lookback(len(WINDOWS) - 1)
-    found = {table.name: store.read(warehouse, table.name, span) for table in TABLES}
+    found = store.read_each(warehouse, {table.name: span for table in TABLES})
     return {
         name: frame.drop("stage_ns", strict=False).sort(pl.all(), nulls_last=False) for name, frame in found.items()
     }

@@ -27,21 +27,16 @@ def states(run_of_dag: Any) -> dict[str, str]:
     return {task.task_id: task.state for task in run_of_dag.get_task_instances()}
 
 
-def test_one_window_from_flows_to_diagnoses(minute: Any, capture: Path) -> None:
-    done = run(minute, WINDOWS[0])
-
-    assert done.state == "success", states(done)
-    assert (done.data_interval_start, done.data_interval_end) == (WINDOWS[0].start, WINDOWS[0].start + MINUTE)
-    assert set(states(done).values()) == {"success"}
-    (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[0]).to_dicts()
-    assert (row["status"], row["reason"]) == ("done", None)
-    assert row["rows_landed"] > 0
-    assert store.read(warehouse_in(capture), "jobs", WINDOWS[0]).height == 1
-
-
 def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture: Path) -> None:
     for window in reversed(WINDOWS):
-        assert run(minute, window).state == "success"
+        done = run(minute, window)
+        assert done.state == "success", states(done)
+        assert set(states(done).values()) == {"success"}
+        assert (done.data_interval_start, done.data_interval_end) == (window.start, window.start + MINUTE)
+        (row,) = store.read(warehouse_in(capture), "windows", window).to_dicts()
+        assert (row["status"], row["reason"]) == ("done", None)
+        assert row["rows_landed"] > 0
+        assert store.read(warehouse_in(capture), "jobs", window).height == 1
     straight = str(capture / "straight.duckdb")
     assert pipeline.analyze(settings_in(capture, LLMPRISM_PLACES__WAREHOUSE=straight)) == WINDOWS
 
@@ -49,13 +44,6 @@ def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture
     for table, found in rows(warehouse_in(capture)).items():
         assert found.equals(expected[table]), table
     assert all(expected[table].height for table in ("flows", "windows", "jobs", "job_members", "steps", "timeline"))
-
-
-def test_a_run_by_hand_takes_its_window_from_its_parameter(minute: Any, capture: Path) -> None:
-    done = minute.test(logical_date=None, run_conf={"window_start": f"{WINDOWS[1].start:%Y-%m-%dT%H:%MZ}"})
-
-    assert done.state == "success", states(done)
-    assert store.read(warehouse_in(capture), "windows", WINDOWS[1])["status"].to_list() == ["done"]
 
 
 def test_an_unreadable_file_fails_landing_at_once_and_changes_nothing(
@@ -85,11 +73,14 @@ def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: An
     assert "not all have arrived" in row["reason"]
 
 
-def test_a_window_with_neither_flows_nor_jobs_is_a_success(minute: Any, capture: Path) -> None:
+def test_a_run_by_hand_takes_its_window_from_its_parameter_and_succeeds_with_neither_flows_nor_jobs(
+    minute: Any, capture: Path
+) -> None:
     empty = WINDOWS[0].shifted(-1)
-    done = run(minute, empty)
+    done = minute.test(logical_date=None, run_conf={"window_start": f"{empty.start:%Y-%m-%dT%H:%MZ}"})
 
     assert done.state == "success", states(done)
+    assert store.read(warehouse_in(capture), "windows", empty)["status"].to_list() == ["done"]
     assert states(done)["each_batch.timeline"] == "skipped"
     assert states(done)["diagnosis"] == "success"
     assert store.read(warehouse_in(capture), "diagnoses", empty).is_empty()

@@ -42,4 +42,4 @@ def wait_for_success(airflow: LocalAirflow) -> None:
         said = airflow.log.read_text(encoding="utf-8")[-5000:]
         assert "failed" not in states, said
         assert time.monotonic() < deadline, said
-        time.sleep(0.5)
+        time.sleep(1)

@@ -59,15 +59,15 @@ FAULTY = {
 FAULT = ("slow_gpu", "a", "addr", "1", 500, 1900, ["addr:1"])
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_the_order_of_rows_means_nothing(seed: int) -> None:
+def test_the_order_of_rows_means_nothing() -> None:
     found, truth = run.found(**FAULTY), run.truth(**run.faults(FAULT))
-    mixed = [
-        {name: table.sample(fraction=1, shuffle=True, seed=seed) for name, table in tables.items()}
-        for tables in (found, truth)
-    ]
-    assert evaluate(*mixed).to_json() == evaluate(found, truth).to_json()
+    expected = evaluate(found, truth).to_json()
+    for seed in range(8):
+        mixed = [
+            {name: table.sample(fraction=1, shuffle=True, seed=seed) for name, table in tables.items()}
+            for tables in (found, truth)
+        ]
+        assert evaluate(*mixed).to_json() == expected
 
 
 @settings(max_examples=20, deadline=None)

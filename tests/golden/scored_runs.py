@@ -36,7 +36,8 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
     else:
         _derive(settings)
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
-    found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
+    with opened.reading() as connection:
+        found = {table: store.frame(connection.execute(f"SELECT * FROM {table}")) for table in TABLES}
     truth = read_truth(str(folder / "truth"))
     scores = evaluate(found, truth)
     return Scored(found, truth, scores, scores.to_json(), summarise(opened)["incidents"])

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from empty_warehouse import empty_warehouse
 from small_windows import Minute, writer
 
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    return open_warehouse(str(tmp_path / "warehouse.duckdb"), lock_wait_s=5)
+    return empty_warehouse(tmp_path / "warehouse.duckdb")
 
 
 @pytest.fixture

@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from empty_warehouse import empty_warehouse
 
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    return open_warehouse(str(tmp_path / "warehouse.duckdb"), lock_wait_s=20)
+    return empty_warehouse(tmp_path / "warehouse.duckdb")
 
 
-@pytest.fixture(params=["{}.duckdb", "ducklake:{}.ducklake"], ids=["file", "lake"])
+@pytest.fixture(params=["file", "lake"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
     """A DuckDB file, then a DuckLake: the same must hold for both."""
-    return open_warehouse(request.param.format(tmp_path / "warehouse"), lock_wait_s=20)
+    if request.param == "lake":
+        return open_warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20)
+    return empty_warehouse(tmp_path / "warehouse.duckdb")

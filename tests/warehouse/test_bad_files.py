@@ -110,6 +110,11 @@ CASES: dict[str, Case] = {
 }
 
 
+def everything(warehouse: Warehouse) -> dict[str, list[tuple[object, ...]]]:
+    found = store.read_each(warehouse, {table.name: WINDOW for table in TABLES})
+    return {name: frame.rows() for name, frame in found.items()}
+
+
 @pytest.mark.parametrize(("name", "make", "found", "expected"), CASES.values(), ids=CASES.keys())
 def test_it_is_named_and_nothing_is_changed(
     warehouse: Warehouse, tmp_path: Path, name: str, make: Callable[[Path], object], found: str, expected: str
@@ -117,7 +122,7 @@ def test_it_is_named_and_nothing_is_changed(
     folder = tmp_path / "flows"
     write(folder / "a-good.csv", [flow(0), flow(1, bytes=0)])
     landing.land(warehouse, WINDOW, str(folder), lateness_ns=LATENESS_NS)
-    before = {table.name: store.read(warehouse, table.name, WINDOW).rows() for table in TABLES}
+    before = everything(warehouse)
     make(folder / name)
     for land in (
         lambda: landing.land(warehouse, WINDOW, str(folder), lateness_ns=LATENESS_NS),
@@ -129,7 +134,7 @@ def test_it_is_named_and_nothing_is_changed(
         assert found in caught.value.found
         assert expected in caught.value.expected
         assert "Nothing was written" in caught.value.todo
-        assert {table.name: store.read(warehouse, table.name, WINDOW).rows() for table in TABLES} == before
+        assert everything(warehouse) == before
 
 
 def test_what_is_not_there_or_of_unknown_format_is_named(warehouse: Warehouse, tmp_path: Path) -> None:

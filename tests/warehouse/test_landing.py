@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from empty_warehouse import empty_warehouse
 from flowfiles import LATENESS_NS, MINUTE_NS, NAMES, WINDOW, csv_text, flow, json_text, pack, write
 
 from llmprism_tasks import frames
@@ -16,7 +17,7 @@ from llmprism_tasks.plan import DERIVED
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import landing, store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.windows import Window
 
 ENDINGS = (".parquet", ".csv", ".csv.gz", ".csv.zst", ".jsonl", ".json", ".ndjson.gz", ".jsonl.zst")
@@ -43,7 +44,8 @@ def quarantine(warehouse: Warehouse, window: Window = WINDOW) -> list[tuple[str,
 
 
 def tables(warehouse: Warehouse, span: Window) -> dict[str, list[tuple[object, ...]]]:
-    return {table.name: store.read(warehouse, table.name, span).rows() for table in TABLES}
+    found = store.read_each(warehouse, {table.name: span for table in TABLES})
+    return {name: frame.rows() for name, frame in found.items()}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -182,7 +184,8 @@ def test_a_window_that_is_landed_again_starts_over(warehouse: Warehouse, tmp_pat
         store.replace(warehouse, window, {"job_members": pl.DataFrame([member])})
     land(warehouse, write(path, [flow(2)]))
     assert store.read(warehouse, "flows", WINDOW)["flow_start_ns"].to_list() == [flow(2)["flow_start_ns"]]
-    assert all(not tables(warehouse, WINDOW)[table] for table in (*DERIVED, "flows_quarantine"))
+    left = tables(warehouse, WINDOW)
+    assert all(not left[table] for table in (*DERIVED, "flows_quarantine"))
     assert store.read(warehouse, "job_members", after).height == 1
 
 
@@ -198,7 +201,7 @@ def test_all_at_once_is_the_same_as_window_by_window_in_any_order(tmp_path: Path
     span = Window(WINDOW.start_ns, 6 * MINUTE_NS)
     answers = []
     for order in ("all", "forwards", "backwards"):
-        warehouse = open_warehouse(str(tmp_path / f"{order}.duckdb"), lock_wait_s=20)
+        warehouse = empty_warehouse(tmp_path / f"{order}.duckdb")
         windows = landing.windows_in(None, str(folder), MINUTE_NS)
         assert windows == [WINDOW.shifted(number) for number in range(6)]
         if order == "all":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from empty_warehouse import empty_warehouse
 from flowfiles import LATENESS_NS, MINUTE_NS, NAMES, WINDOW, csv_text, flow, json_text, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 from llmprism_tasks.frames import schema
 from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.warehouse import landing, store
-from llmprism_tasks.warehouse.connect import open_warehouse
 from llmprism_tasks.windows import Window
 
 SECONDS = st.sampled_from([-70.0, -1.0, 0.0, 1.0, 30.0, 59.0, 60.0, 100.0])
@@ -45,16 +45,15 @@ TYPED = st.builds(
 
 def landed(path: Path, folder: Path) -> tuple[list[dict[str, Any]], list[tuple[str, int, str]], list[tuple[int, ...]]]:
     """Land every window of a file; return its flows, quarantine and counts."""
-    warehouse = open_warehouse(str(folder / "warehouse.duckdb"), lock_wait_s=20)
+    warehouse = empty_warehouse(folder / "warehouse.duckdb")
     windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
     everything = Window(0, 2**63 - 1)
-    assert {window.start_ns for window in windows} == set(
-        store.read(warehouse, "windows", everything)["window_start_ns"]
-    )
+    found = store.read_each(warehouse, dict.fromkeys(("flows", "flows_quarantine", "windows"), everything))
+    assert {window.start_ns for window in windows} == set(found["windows"]["window_start_ns"])
     return (
-        store.read(warehouse, "flows", everything).drop("window_start_ns").to_dicts(),
-        store.read(warehouse, "flows_quarantine", everything).select("reason", "source_position", "record").rows(),
-        store.read(warehouse, "windows", everything).select("rows_read", "rows_landed", "rows_quarantined").rows(),
+        found["flows"].drop("window_start_ns").to_dicts(),
+        found["flows_quarantine"].select("reason", "source_position", "record").rows(),
+        found["windows"].select("rows_read", "rows_landed", "rows_quarantined").rows(),
     )
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 import pytest
 from handmade import MB, Row
-from hypothesis import given
-from hypothesis import strategies as st
 from job_evidence import DEFAULT, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
@@ -128,7 +126,8 @@ def test_no_evidence_no_rows() -> None:
     assert none.schema == against_past(evidence, SETTINGS).schema
 
 
-@given(st.integers(0, 10**6))
-def test_rows_may_come_in_any_order(seed: int) -> None:
+def test_rows_may_come_in_any_order() -> None:
     evidence = ring({"a": 300, "c": 200})
-    assert_frame_equal(slow_compute.find(shuffled(evidence, seed), SETTINGS), slow_compute.find(evidence, SETTINGS))
+    expected = slow_compute.find(evidence, SETTINGS)
+    for seed in range(6):
+        assert_frame_equal(slow_compute.find(shuffled(evidence, seed), SETTINGS), expected)
