@@ -209,12 +209,12 @@ def _split(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     described = parts.select("job_step", "pp_stage", "last_pp_stage", "place", "alike")
     split = worked(gaps.hstack(described[gaps["part"].to_numpy()]))
     length = pl.col("end_ns") - pl.col("start_ns")
-    updating = (pl.col("took") & GATHERED) > 0
+    piped = (pl.col("took") & PIPELINED) > 0
+    updating = ((pl.col("took") & GATHERED) > 0) & ~piped
     # If no group gathers its parameters before the last one has reduced its gradients, all wait for their norm.
     reduced = pl.when(updating).then("start_ns").max().over("job_step")
     together = pl.when(updating).then("end_ns").min().over("job_step") >= reduced
     for_others = pl.when(together).then(reduced - pl.col("start_ns")).otherwise(0)
-    piped = (pl.col("took") & PIPELINED) > 0
     idle = pl.when(piped).then(length - pl.col("compute_ns")).when(updating).then(for_others).otherwise(0)
     offsets = np.searchsorted(gaps["part"].to_numpy(), np.arange(parts.height + 1))
     order = occurrences(gaps["took"].to_numpy(), offsets)

@@ -129,8 +129,8 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own, or, where nothing has one, those of slow rings),
     `cleared` (hops that clear it), `slow_hops`, `hops` (their numbers), `own` (of those with a pace of their own),
-    `own_hops`, `proven_hops`, `explained` (the slow units), `units` (how many), `all_units` (how many slow ones its jobs
-    have)
+    `own_hops`, `proven_hops`, `explained` (the slow units), `units` (how many), `all_units` (how many slow ones its
+    jobs have)
     """
     alike = pl.col("slow").all().over("job_id", "unit")
     paced = (pl.col("kind") == "dp") & alike
