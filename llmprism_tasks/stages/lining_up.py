@@ -46,7 +46,7 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     delayed = (
         delayed.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
         .pipe(_in_one_turn)
-        .with_columns(moment=pl.col("end_ns") - pl.col("typical") * pl.col("pace_ns"))
+        .with_columns(moment=pl.col("end_ns") - (pl.col("typical") - pl.col("of_leader")) * pl.col("pace_ns"))
         .sort("group", "moment", "stream")
     )
     apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("pace_ns") / 4
@@ -56,10 +56,10 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Join beats that are parts of one step, drop those that are none, and number the rest.
 
-    A beat has the share of a step that its streams have on average of what is typical of each, each as often as it is
-    there. Where some are of one size only, it is at least that of its bytes in a typical beat's: where the collector
-    splits records, sizes that most steps have are not there in some. Of whole pairs, half may come apart from the other
-    half in most steps, since one ring became slow; then that is no step.
+    A beat has the share of a step that its streams have on average of what is typical of each; of whole pairs, each
+    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in a typical
+    beat's: where the collector splits records, sizes that most steps have are not there in some. Of whole pairs, half
+    may come apart from the other half in most steps, since one ring became slow; then that is no step.
     """
     streams = table.group_by("group", "stream", "beat").agg(
         pl.col("bytes").sum(),
@@ -67,8 +67,9 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         part=pl.col("size_class").first() >= 0,
     )
     typical = pl.col("bytes").median().over("stream")
-    often = streams.group_by("group", "stream").agg(often=pl.len())
-    present = often.group_by("group").agg(present=pl.col("often").sum() / pl.col("often").max())
+    often = streams.group_by("group", "stream").agg(pl.col("part").first(), often=pl.len())
+    as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
+    present = often.group_by("group").agg(present=as_often)
     beats = (
         streams.join(present, on="group", maintain_order="left")
         .with_columns(carried=(pl.col("bytes") / typical).clip(upper_bound=1) / pl.col("present"))
@@ -211,10 +212,14 @@ def _typical_phase() -> pl.Expr:
 
 
 def _in_one_turn(delayed: pl.DataFrame) -> pl.DataFrame:
-    """Count the `typical` phases of each group from the end of the longest part of a turn that has none."""
+    """Count the `typical` phases of each group from the end of the longest part of a turn that has none, and add what
+    this makes of its leader's, which is 0: `of_leader`."""
     following = pl.col("typical").shift(-1).over("group").fill_null(pl.col("typical").first().over("group") + 1)
     phases = delayed.select("group", "typical").unique().sort("group", "typical").with_columns(following=following)
     longest = (pl.col("following") - pl.col("typical")).arg_max()
     origins = phases.group_by("group").agg(origin=pl.col("following").get(longest))
-    since = pl.col("typical") - pl.col("origin")
-    return delayed.join(origins, on="group").with_columns(typical=pl.col("origin") + since - since.floor())
+    counted = (
+        pl.col("origin") + since - since.floor() for since in (pl.col("typical") - pl.col("origin"), -pl.col("origin"))
+    )
+    typical, of_leader = counted
+    return delayed.join(origins, on="group").with_columns(typical=typical, of_leader=of_leader)

@@ -372,6 +372,31 @@ def test_steps_that_become_slower_stay_steps() -> None:
     assert (found.bursts, found.period) == (30, 1000)
 
 
+def of_two_paces(quick: int, slow: int) -> Found:
+    """Return what is found in steps of 340 ms and then of 1 s, each of two transfers that are 20 and then 60 ms apart.
+
+    A gap between slow steps is further from one between quick ones than these are from gaps inside.
+    """
+    begins = np.cumsum([0, *[340] * quick, *[1000] * slow])[:-1].tolist()
+    second = [120] * quick + [160] * slow
+    rows = [
+        (at + later, at + later + 100, 100) for at, place in zip(begins, second, strict=True) for later in (0, place)
+    ]
+    return find(Series.of(rows))[0]
+
+
+@pytest.mark.parametrize(("quick", "slow", "period"), [(20, 40, 1000), (40, 20, 340)])
+def test_quick_steps_are_not_one_because_slow_ones_are_cut_more_clearly(quick: int, slow: int, period: float) -> None:
+    found = of_two_paces(quick, slow)
+    assert (found.bursts, found.period) == (quick + slow, period)
+
+
+@pytest.mark.parametrize(("quick", "bursts"), [(11, 40), (12, 52)])
+def test_of_two_ways_to_cut_the_one_that_goes_on_for_four_periods_longer_is_right(quick: int, bursts: int) -> None:
+    """Twelve quick steps take four slow ones' time."""
+    assert of_two_paces(quick, 40).bursts == bursts
+
+
 def test_a_broken_burst_among_whole_ones_changes_nothing() -> None:
     rows = steps(range(0, 20_000, 1000))
     del rows[51:56]  # five of the seventh step's eight records are lost

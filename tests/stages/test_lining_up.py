@@ -18,8 +18,8 @@ Burst = tuple[int, float, float, int]
 """Pair, start and end in ms, bytes."""
 
 
-def lined_up(streams: Sequence[Iterable[Burst]], *, period: float = PERIOD) -> pl.DataFrame:
-    """Return the bursts of sizes of pairs, with the beats they make."""
+def lined_up(streams: Sequence[Iterable[Burst]], *, period: float = PERIOD, size_class: int = 0) -> pl.DataFrame:
+    """Return the bursts of sizes of pairs, or of whole pairs (-1), with the beats they make."""
     rows = [
         (number, pair, round(start * MS), round(end * MS), size)
         for number, stream in enumerate(streams)
@@ -27,7 +27,7 @@ def lined_up(streams: Sequence[Iterable[Burst]], *, period: float = PERIOD) -> p
     ]
     table = pl.DataFrame(rows, schema=["stream", "pair", "start_ns", "end_ns", "bytes"], orient="row").with_columns(
         group=pl.lit("g"),
-        size_class=pl.lit(0),
+        size_class=pl.lit(size_class),
         period_ns=pl.lit(float(period * MS)),
         threshold_ns=pl.lit(100.0 * MS),
         clarity=pl.lit(9.0),
@@ -93,3 +93,35 @@ def test_two_beats_are_parts_of_a_step_if_their_streams_have_part_of_what_is_usu
 def test_a_beat_of_too_few_streams_is_no_step(sizes: Sequence[int], steps: int) -> None:
     """The last one: of four streams two are whole, one is missing, and one has three sevenths of its bytes, or two."""
     assert len(in_steps({STEPS - 1: sizes})) == steps
+
+
+def of_two_paces(paces: Sequence[float], early: float) -> list[list[Burst]]:
+    """Return two pairs of which one ends with each step of these lengths, the other by a ratio of the step earlier."""
+    ends = [sum(paces[: step + 1]) for step in range(len(paces))]
+    late = [(0, end - 1, end, MB) for end in ends]
+    return [late, [(1, end - early * pace - 1, end - early * pace, MB) for end, pace in zip(ends, paces, strict=True)]]
+
+
+@pytest.mark.parametrize("paces", [[300] * 8 + [PERIOD] * 12, [PERIOD] * 12 + [3200] * 8], ids=["shorter", "longer"])
+def test_delays_are_ratios_of_the_pace_that_steps_have_there(paces: list[float]) -> None:
+    """Stages that end by a third of a step apart, before somebody became slow and since."""
+    table = lined_up(of_two_paces(paces, 0.33), size_class=-1)
+    assert table.group_by("beat").len()["len"].to_list() == [2] * 20
+
+
+@pytest.mark.parametrize(
+    ("other", "pace"),
+    [(660, 660), (670, PERIOD), (1490, PERIOD), (1510, 1510)],
+    ids=["far off", "not", "not", "far off"],
+)
+def test_a_pace_is_another_that_is_half_as_long_again(other: float, pace: float) -> None:
+    table = lined_up(of_two_paces([other] * 8 + [PERIOD] * 12, 0.33), size_class=-1)
+    assert table.sort("end_ns")["pace_ns"][0] == pace * MS
+
+
+def test_half_of_a_job_s_pairs_that_come_apart_from_the_other_half_are_no_step() -> None:
+    """Two rings end together in six steps, and half a step apart in twelve, since one of them is slow."""
+    ends = [(PERIOD * step, PERIOD * step) for step in range(6)]
+    ends += [(6000 + 2000 * step, 7000 + 2000 * step) for step in range(12)]
+    streams = [[(pair, end[pair] - 1, end[pair], MB) for end in ends] for pair in (0, 1)]
+    assert whole_steps(lined_up(streams, size_class=-1), DEFAULT)["step"].n_unique() == 18

@@ -56,6 +56,27 @@ def test_a_job_that_pauses_after_some_steps_keeps_their_period(bursts: int, dura
     assert found["period_ns"].item() / MS == pytest.approx(period, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("mean", "bursts", "period"),
+    [(480, 106, 340), (545, 106, 1000), (480, 75, 1000)],
+    ids=["since", "slower", "not all"],
+)
+def test_a_size_that_only_slower_steps_have_does_not_tell_the_period(mean: float, bursts: int, period: float) -> None:
+    """A pair's 340 ms became 1 s: of 496 steps, 106 are slow, in which some records have another size."""
+    table = flows(ring("ab", every(340, count=120)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+
+    def changed(count: int, **columns: float) -> pl.DataFrame:
+        values = {"bursts": count, **{f"{name}_ns": value * MS for name, value in columns.items()}}
+        return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    sizes = changed(bursts, period=1000, mean_period=1000).with_columns(
+        size_class=pl.lit(0, whole.schema["size_class"])
+    )
+    found = group_periods(table, pl.concat([changed(496, period=340, mean_period=mean), sizes]), DEFAULT)
+    assert found["period_ns"].item() / MS == pytest.approx(period)
+
+
 def test_nothing_has_no_rhythm() -> None:
     none = stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()
@@ -240,6 +261,14 @@ def test_a_pair_that_is_busy_for_most_of_the_period_yields_to_its_compact_sizes(
 def test_a_compact_size_that_is_missing_in_some_bursts_stands_for_no_pair(bursts: int, found: list[int]) -> None:
     """Records that the collector merged or split in a tenth of ten steps, and one at the edge of the data."""
     assert kept((WHOLE, 1000, 1000, 800), (1, 1000, 1000, 100), bursts=bursts) == found
+
+
+@pytest.mark.parametrize(("bursts", "found"), [(12, [WHOLE]), (13, [1])])
+def test_a_whole_pair_that_is_not_quiet_between_some_steps_yields_to_a_size_that_is(
+    bursts: int, found: list[int]
+) -> None:
+    """Between steps that were far shorter: it shows ten steps, and a size shows more than a tenth more, and one."""
+    assert kept((WHOLE, 1000, 1000, 200), (1, 1000, 1000, 100), bursts=bursts) == found
 
 
 def test_a_pair_without_compact_sizes_keeps_its_own_rhythm() -> None:
