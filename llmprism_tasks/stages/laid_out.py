@@ -10,6 +10,7 @@ from llmprism_tasks.stages.division import Division
 from llmprism_tasks.stages.figures import PAIR
 from llmprism_tasks.stages.groups import NIC, Rings, rings
 from llmprism_tasks.stages.pp_stages import pp_stages
+from llmprism_tasks.stages.undisturbed import in_these, undisturbed
 
 UNSURE = 0.5
 """What is left of the confidence in a training job whose layout is not known."""
@@ -61,11 +62,12 @@ def _in_steps(
     by_step = figures.by_step(traffic.step_by_step(flows))
     piped = traffic.of_pairs(flows, kinds.filter(pl.col("kind") == "pp").select("pair"))
     alone = kinds.join(seen.groups, on="job_id", how="anti")
+    told, periods = undisturbed(division)
     laid = degrees.degrees(kinds, seen, lock_step.peers(by_step, alone, job_members))
     measured = [
         figures.durations(division.job_steps),
         figures.messages(traffic.step_by_step(piped), kinds, settings.parallelism),
-        figures.sharded(by_step, kinds, division.periods, laid, settings.parallelism),
+        figures.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism),
         figures.stepping(division.endpoints, job_members),
         figures.evenness(by_step, kinds),
         figures.gradients(kinds, seen.groups, seen.nics),

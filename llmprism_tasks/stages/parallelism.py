@@ -16,7 +16,7 @@ from llmprism_tasks.stages import layout, signatures, streams, throughout, traff
 from llmprism_tasks.stages.division import Division, divide
 from llmprism_tasks.stages.laid_out import laid_out
 from llmprism_tasks.stages.stream_steps import stream_steps, with_back
-from llmprism_tasks.stages.undisturbed import undisturbed
+from llmprism_tasks.stages.undisturbed import in_these, undisturbed
 from llmprism_tasks.windows import Window
 
 PAIR = ["job_id", *streams.PAIR]
@@ -119,13 +119,8 @@ def pair_kinds(
     if division is None:
         return _judged(bulk.select("pair", *PAIR).head(0))
     told, periods = undisturbed(division)
-    flows = division.in_steps("job_id", "pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *streams.PAIR)
-    if not told.is_empty():
-        others = ~pl.col("job_id").is_in(told["job_id"].unique().implode())
-        of_told = flows.select("job_id", "step").join(
-            told.with_columns(told=True), on=told.columns, how="left", maintain_order="left"
-        )
-        flows = flows.filter(others | of_told["told"].fill_null(value=False))
+    flows = division.in_steps("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
+    flows = in_these(flows, told, traffic.pairs_of(flows, PAIR))
     pairs = with_back(traffic.pairs_of(flows, PAIR))
     steps = stream_steps(flows, pairs, periods, settings)
     judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)

@@ -94,14 +94,19 @@ def _of_some_steps(settings: RhythmSettings) -> pl.Expr:
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
 
+    Where half of the steps are slower than the others, a stream's median may be of the other half; then its mean is
+    that of the streams that show most steps.
+
     Of a pair that has it as a whole its parts are left out, unless they alone are quiet for most of the period: they
     are its gradients, and other traffic fills the step. Where the pair is quiet after the same bytes every time, that
     is where steps meet, however short it is.
     """
-    fits = same_period("period_ns", "group_period_ns", settings) | same_period(
-        "mean_period_ns", "group_period_ns", settings
-    )
-    kept = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group").filter(fits)
+    known = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group")
+    by_median = same_period("period_ns", "group_period_ns", settings)
+    least_mean = pl.col("mean_period_ns").filter(by_median).min().over("group")
+    by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "least_mean_ns")]
+    fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
+    kept = known.with_columns(least_mean_ns=least_mean).filter(fits).drop("least_mean_ns")
     part = pl.col("size_class") >= 0
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.

@@ -241,6 +241,12 @@ def test_a_pair_has_its_group_s_period_within_the_tolerance(period: float, found
     assert kept((WHOLE, 2000, period, 100)) == [WHOLE] * found, "as its median or as its mean"
 
 
+@pytest.mark.parametrize(("mean", "found"), [(950, [WHOLE]), (800, [0])])
+def test_a_pair_whose_median_is_of_the_quick_half_has_the_mean_of_its_sizes(mean: float, found: list[int]) -> None:
+    """Half of the steps take 830 ms, half 1060, on average 940."""
+    assert kept((WHOLE, 830, mean, 300), (0, 1060, 940, 100), group_period=1060) == found
+
+
 def test_a_pair_with_the_period_as_a_whole_needs_no_parts() -> None:
     assert kept((WHOLE, 1000, 1000, 300), (0, 1000, 1000, 300), (1, 1000, 1000, 200)) == [WHOLE]
 
