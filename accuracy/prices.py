@@ -48,9 +48,11 @@ FAULTS: tuple[Mapping[str, Any], ...] = (
     {"kind": "degraded_link", "switch": "leaf-000", "neighbour": "spine-00", "factor": 1 / 3},
     {"kind": "link_flap", "job": "priced", "rank": 1, "factor": 1 / 20, "every_s": 15, "down_s": 5},
     {"kind": "slow_stage", "job": "priced", "pp_stage": 1, "factor": 1.3},
-    {"kind": "checkpoint_stall", "job": "priced", "steps": 6, "pause_s": 2.5},
+    {"kind": "checkpoint_stall", "job": "priced", "pause_s": 2.5},
     {"kind": "data_loader_stalls", "job": "priced", "steps": 3, "pause_s": 1.5},
 )
+SAVED_EVERY = {"replicas": 40, "pipelines": 10, "tensors": 12}
+"""Steps from one checkpoint to the next: a quarter of a minute. What pauses after each few seconds saves nothing."""
 
 
 def prices(
@@ -64,7 +66,7 @@ def prices(
         for fault in faults:
             if fault.get("pp_stage", 0) >= JOBS[name]["pp"]:
                 continue
-            broken = simulated(name, seed, fault)
+            broken = simulated(name, seed, every(fault, name))
             told = priced(broken, fault)
             true = true_loss(broken, healthy)
             given_back, factor = told["recoverable_gpu_s"], fault.get("factor")
@@ -78,6 +80,11 @@ def prices(
                 "recoverable_gpu_s": given_back,
                 "error": None if given_back is None or not true else given_back / true - 1,
             }
+
+
+def every(fault: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a fault with the steps from one stall to the next, which for checkpoints are a job's own."""
+    return fault | {"steps": SAVED_EVERY[name]} if fault["kind"] == "checkpoint_stall" else fault
 
 
 def simulated(name: str, seed: int, *faults: Mapping[str, Any], since_s: float = FAULT_S) -> Any:

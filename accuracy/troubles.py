@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from accuracy.drawing import GPUS, Content, Draw
+from accuracy.drawing import GPUS, MODELS, Content, Draw
 
 MINUTES = 5
 ONSET_S = (125.0, 165.0)
@@ -114,6 +114,29 @@ def slow_stage(draw: Draw, made: Content) -> Content:
     return {"kind": "slow_stage", "job": "ill", "pp_stage": stage, "factor": draw.one_of(1.3, 1.5), "start_s": 0.0}
 
 
+def far_slower(seed: int) -> Content:
+    """A small job of short steps becomes far slower: a GPU two to four times, or a NIC three to six times.
+
+    Each of its GPUs, or each two of them, has a NIC and a host of its own, so that few others tell of who is slow.
+    """
+    draw = Draw("far_slower", seed)
+    layout = draw.one_of({"tp": 1, "pp": 1}, {"tp": 2, "pp": 1}, {"tp": 1, "pp": 2}, {"tp": 1, "pp": 4})
+    hosts = draw.hosts(draw.one_of(8, 12, 16))
+    micro_batches = draw.one_of(1, 2) if layout["pp"] == 1 else 2 * layout["pp"]
+    layers, hidden = MODELS["1b"]
+    job = {"name": "ill", "model": "1b", "layers": layers, "hidden": hidden, "hosts": hosts, "gradient_sync": "after"}
+    job |= layout | {"dp": len(hosts) // layout["pp"], "micro_batches": micro_batches, "channels": draw.one_of(1, 2)}
+    job["forward_ms"] = draw.forward_ms(job, draw.between(0.5, 2.0))
+    kind, factor = draw.one_of(("slow_gpu", draw.between(2, 4)), ("slow_nic", 1 / draw.between(3, 6)))
+    fault = {"kind": kind, "job": "ill", "rank": int(draw.rng.integers(len(hosts) * layout["tp"])), "factor": factor}
+    fabric = {"hosts": len(hosts), "gpus_per_host": layout["tp"], "hosts_per_leaf": 4, "spines": 2}
+    return {
+        "jobs": [job],
+        "fabric": fabric | {"link_gbps": 50.0, "uplink_gbps": 200.0},
+        "faults": [fault | {"start_s": draw.between(*ONSET_S)}],
+    }
+
+
 def hang(seed: int) -> Content:
     """A job hangs until the data end; the other goes on."""
     draw = Draw("hang", seed)
@@ -206,6 +229,10 @@ TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
     "slow_stage": (
         "One of four pipeline stages takes 1.3 or 1.5 times as long, all the time.",
         trouble("slow_stage", slow_stage, tp=8, pp=4, micro_batches=8),
+    ),
+    "far_slower": (
+        "A small job of short steps becomes up to five times as slow, by a GPU (x2 to x4) or a NIC (1/3 to 1/6).",
+        far_slower,
     ),
     "hang": ("A job hangs until the data end.", hang),
 }

@@ -26,9 +26,10 @@ def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
 
     Returns
     -------
-    of the steps with one, in their order: their columns, `own_ns`, `pace` (the same), `share` (ratio of the step in
-    which the NIC's passes compute), `last_stage` (whether the backward pass is in `own_ns`, too), `entered` (whether it
-    waited for an input: else it is the first stage, or its steps are cut after the first micro-batch has passed)
+    of the steps with one, in their order: their columns, `begins_ns`, `own_ns` (from there until the output leaves),
+    `pace` (the same), `share` (ratio of the step in which the NIC's passes compute), `last_stage` (whether the backward
+    pass is in `own_ns`, too), `entered` (whether it waited for an input: else it is the first stage, or its steps are
+    cut after the first micro-batch has passed)
     """
     found = working.entries(
         flows.transfers,
@@ -48,6 +49,7 @@ def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
             own_ns=(found.output_ns - found.begins_ns).astype(np.float64),
             last_stage=found.last,
             entered=found.input_ns != working.NONE,
+            begins_ns=found.begins_ns,
             outputs=found.outputs,
             together=found.together,
         )

@@ -90,7 +90,7 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     work = evidence.work.drop_nulls("last_stage").filter("current").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("last")
     whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
-    timed = work.filter(whole).join(answers(evidence.flows, work, stages), on=STEP, how="left")
+    timed = work.filter(whole, ~_may_wait(work)).join(answers(evidence.flows, work, stages), on=STEP, how="left")
     seen = (pl.col("answer_ns").is_not_null() | first | last).mean().over(STAGE).min().over(
         "job_id"
     ) >= settings.persistence
@@ -118,6 +118,18 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             pl.col("end_ns").max(),
         )
     )
+
+
+def _may_wait(work: pl.DataFrame) -> pl.Series:
+    """Tell which passes may have waited for the next stage: some of it still synchronised when their input came.
+
+    A ring that is slow, or a slow NIC in it, then seems to be work of the stage before.
+    """
+    ready = work.group_by("job_id", "step_index", pp_stage=pl.col("pp_stage") - 1).agg(
+        ready_ns=pl.col("start_ns").max()
+    )
+    known = work.join(ready, on=["job_id", "step_index", "pp_stage"], how="left", maintain_order="left")
+    return known.select((pl.col("ready_ns") > pl.col("begins_ns")).fill_null(value=False)).to_series()
 
 
 def _row(found: dict[str, Any], stages: list[int]) -> dict[str, Any]:

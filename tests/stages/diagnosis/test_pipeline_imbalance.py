@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import MB, Row
+from handmade import MB, MS, Row
 from job_evidence import DEFAULT, STEP, groups, kinds, without_rows, working
 from polars.testing import assert_frame_equal
 
@@ -152,6 +152,15 @@ def test_steps_that_are_cut_within_the_first_micro_batch_of_a_stage_are_not_comp
     cut = evidence.flows.filter(~pl.col("dst_addr").is_in(list(STAGES[3])))
     assert named(evidence) == ["2"]
     assert named(dataclasses.replace(evidence, flows=cut)) == []
+
+
+@pytest.mark.parametrize(("ready", "names"), [(114, ["2"]), (115, [])])
+def test_a_stage_whose_next_one_still_synchronised_may_have_waited_for_it(ready: float, names: list[str]) -> None:
+    """The third stage's input comes after 114 ms of each step; one replica of the fourth is done with the step before."""
+    evidence = evenly(middle=60)
+    late = pl.when(pl.col("addr") == "h").then(round(ready * MS)).otherwise(0)
+    steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + late)
+    assert named(dataclasses.replace(evidence, steps=steps)) == names
 
 
 def test_stages_that_are_not_known_are_not_compared() -> None:
