@@ -156,7 +156,7 @@ def test_steps_that_are_cut_within_the_first_micro_batch_of_a_stage_are_not_comp
 
 @pytest.mark.parametrize(("ready", "names"), [(114, ["2"]), (115, [])])
 def test_a_stage_whose_next_one_still_synchronised_may_have_waited_for_it(ready: float, names: list[str]) -> None:
-    """The third stage's input comes after 114 ms of each step; one replica of the fourth is done with the step before."""
+    """The third stage's input comes after 114 ms of each step; one of the fourth is done with the last step."""
     evidence = evenly(middle=60)
     late = pl.when(pl.col("addr") == "h").then(round(ready * MS)).otherwise(0)
     steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + late)
