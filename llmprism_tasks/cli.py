@@ -24,7 +24,7 @@ from llmprism_tasks.settings import Settings
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
     from llmprism_tasks.warehouse.connect import Warehouse
     from llmprism_tasks.windows import Window
@@ -224,7 +224,7 @@ def _sql(arguments: argparse.Namespace) -> None:
     elif arguments.format == "csv":
         _write_csv(rows)
     else:
-        _print_whole(_table(rows.columns, rows.iter_rows()))
+        _print_rows(rows.columns, rows.rows())
 
 
 def _settings(arguments: argparse.Namespace) -> None:
@@ -234,11 +234,9 @@ def _settings(arguments: argparse.Namespace) -> None:
     elif arguments.format == "json":
         sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
     else:
-        _print_whole(
-            _table(
-                ("setting", "value", "unit", "source", "reason"),
-                ((f"{one.section}.{one.name}", one.value, one.unit, one.source, one.reason) for one in origins),
-            )
+        _print_rows(
+            ("setting", "value", "unit", "source", "reason"),
+            [(f"{one.section}.{one.name}", one.value, one.unit, one.source, one.reason) for one in origins],
         )
 
 
@@ -299,24 +297,33 @@ def _tell(message: str, *, stderr: bool = False) -> None:
     _console(stderr=stderr).print(message, markup=False, soft_wrap=True)
 
 
-def _table(columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> RenderableType:
+def _print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+    """Print rows as a table; on a screen where one does not fit, with a line for each value.
+
+    Where no screen limits it, a table is as wide as it is.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
+    console = _console()
+    shown = [[Text("" if value is None else str(value)) for value in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(Text(column))
-    for row in rows:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row))
-    return table
-
-
-def _print_whole(table: RenderableType) -> None:
-    """Print a table; where no screen limits it, at its full width."""
-    console = _console()
+    for row in shown:
+        table.add_row(*row)
+    width = console.measure(table, options=console.options.update(width=100_000)).maximum
+    if console.is_terminal and width > console.width:
+        for number, row in enumerate(shown, 1):
+            grid = Table.grid(padding=(0, 2, 0, 0))
+            for column, value in zip(columns, row, strict=True):
+                grid.add_row(Text(column, "bold"), value)
+            console.rule(f"{number:,} of {len(rows):,}", align="left")
+            console.print(grid)
+        return
     if not console.is_terminal:
-        console.width = console.measure(table, options=console.options.update(width=100_000)).maximum
+        console.width = width
     console.print(table)
 
 

@@ -94,7 +94,7 @@ def ends(device: str) -> set[str]:
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     judged = _judged(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
-        (pl.col("slow_hops") >= settings.least_transfers) | (pl.col("proven_hops") > 0),
+        pl.col("slow_hops") >= settings.least_transfers,
         pl.col("units") >= MOST * pl.col("all_units"),
     )
     if judged.is_empty():
@@ -129,7 +129,7 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own, or, where nothing has one, those of slow rings),
     `cleared` (hops that clear it), `slow_hops`, `hops` (their numbers), `own` (of those with a pace of their own),
-    `own_hops`, `proven_hops`, `explained` (the slow units), `units` (how many), `all_units` (how many slow ones its
+    `own_hops`, `explained` (the slow units), `units` (how many), `all_units` (how many slow ones its
     jobs have)
     """
     alike = pl.col("slow").all().over("job_id", "unit")
@@ -154,7 +154,6 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
             cleared=pl.col("clears").sum(),
             slow_hops=pl.col("slow").sum(),
             own_hops=pl.col("own").sum(),
-            proven_hops=pl.col("proven").sum(),
             heard=(pl.col("own") | (pl.col("clears") & pl.col("by_itself"))).any(),
             hops=pl.col("hop").filter("slow").sort(),
             own=pl.col("hop").filter("own").sort(),
