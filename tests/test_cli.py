@@ -152,6 +152,19 @@ def test_sql_as_table_csv_and_json(analyzed: str, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out) == [{"one": 1, "none": None, "path": ["a", "b"], "text": "x,[bold]y"}]
 
 
+@pytest.mark.parametrize(("columns", "lines"), [(40, 3), (20, 5)])
+def test_rows_that_are_too_wide_for_the_screen_have_a_line_for_each_value(
+    analyzed: str, columns: int, lines: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a screen, to Rich
+    assert cli.main(["sql", "--warehouse", analyzed, QUERY]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) == lines
+    assert "[bold]y" in shown
+    assert ("1 of 1" in shown) == (columns == 20)
+
+
 @pytest.mark.parametrize("query", ["SELEC 1", "SELECT * FROM weather", "DELETE FROM flows", "CREATE TABLE t (a INT)"])
 def test_sql_refuses_what_is_wrong_or_would_write(
     analyzed: str, query: str, capsys: pytest.CaptureFixture[str]

@@ -91,7 +91,7 @@ def _verdict(summary: Row) -> Text:
     if stopped:
         found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
         return Text(found, "bold")
-    unseen = any(job["unlisted"] for job in summary["jobs"])
+    unseen = any(job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"])
     found = f"no trouble was found in {_count(done, 'window')}"
     return Text(
         f"{found.capitalize()}; not all could be seen." if unseen else f"Nothing is wrong: {found}.", "bold green"

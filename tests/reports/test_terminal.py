@@ -12,6 +12,7 @@ from small_windows import FIRST, SECOND, Minute, diagnosis, frame, training
 from llmprism_tasks.reports.picture import save_svg
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.reports.terminal import proofs, render
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import replace
 
@@ -73,6 +74,15 @@ def test_who_trains_without_being_in_the_topology_is_told(
     text = words(shown(warehouse))
     assert "No trouble was found in 1 window; not all could be seen." in text
     assert f"Warning: not in the topology, but {said}" in text
+
+
+def test_a_job_that_trains_without_a_step_was_not_seen(warehouse: Warehouse, minute: Minute) -> None:
+    """Half of the records may be sampled away, and with them every sign of its steps."""
+    window = minute(0)
+    steps = store.query(warehouse, "SELECT * FROM steps WHERE job_id <> 'gpt'").drop("window_start_ns")
+    replace(warehouse, window, {"steps": frame("steps", window, steps.to_dicts())})
+    text = words(shown(warehouse))
+    assert "No trouble was found in 1 window; not all could be seen." in text
 
 
 def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
