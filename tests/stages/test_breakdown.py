@@ -93,6 +93,14 @@ def test_parameters_are_gathered_on_their_own_account(precision: int) -> None:
     assert split(rows, REPLICAS, 100)["a"] == Split(60, 40)
 
 
+def test_a_gather_that_begins_with_a_message_of_a_pipeline_is_no_update() -> None:
+    """The stages are not known, so what is received was waited for, or not: nothing is computed less than not at all."""
+    nics = {addr: (None, place) for place, addrs in enumerate(("ab", "cd")) for addr in addrs}
+    rows = [*hops("ab", 100, 150), *hops("cd", 100, 200), *hops("ab", 250, 300), *hops("cd", 250, 300)]
+    parts = split([*rows, (245, 255, "a", "c", MB)], nics, 300)["c"]
+    assert parts == Split(compute=100, communication=155, bubble=45)
+
+
 def test_nics_without_traffic_in_a_step_are_not_explained() -> None:
     assert split(hops("abc", 60, 100), {**REPLICAS, "x": (0, 0)}, 100)["x"] == Split(0, 0, 0, 0, None, 100)
 
