@@ -214,6 +214,21 @@ def test_who_was_replaced_when_its_job_stopped_is_no_member_any_more(file: Wareh
     assert "diagnoses.subject" not in failed(validation.validate(file, WINDOW, SUITES))
 
 
+@pytest.mark.parametrize(
+    ("before", "broken"), [(5, []), (END - START, []), (END - START + 1, ["steps.ends_in_window"])]
+)
+def test_a_step_that_lacked_members_is_told_by_the_next_window(file: Warehouse, before: int, broken: list[str]) -> None:
+    """Its job's end is that of a member whose own step the window before has told."""
+    first, end = pl.col("step_index") == 0, START - before - pl.col("addr").is_not_null().cast(pl.Int64)
+    earlier = changed(
+        "steps",
+        start_ns=pl.when(first).then(START - before - 20).otherwise(end),
+        end_ns=pl.when(first).then(end).otherwise("end_ns"),
+    )
+    store.replace(file, WINDOW, sound() | {"steps": earlier(sound())})
+    assert failed(validation.validate(file, WINDOW, ["steps"])) == broken
+
+
 def test_an_empty_window_holds(file: Warehouse) -> None:
     nothing = changed("windows", rows_read=0, rows_landed=0, rows_quarantined=0, rows_duplicate=0)(sound())
     store.replace(file, WINDOW, {"windows": nothing})
