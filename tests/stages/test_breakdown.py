@@ -94,7 +94,7 @@ def test_parameters_are_gathered_on_their_own_account(precision: int) -> None:
 
 
 def test_a_gather_that_begins_with_a_message_of_a_pipeline_is_no_update() -> None:
-    """The stages are not known, so what is received was waited for, or not: nothing is computed less than not at all."""
+    """The stages are not known, so that nothing computes what is received, and none of the time to it is the update."""
     nics = {addr: (None, place) for place, addrs in enumerate(("ab", "cd")) for addr in addrs}
     rows = [*hops("ab", 100, 150), *hops("cd", 100, 200), *hops("ab", 250, 300), *hops("cd", 250, 300)]
     parts = split([*rows, (245, 255, "a", "c", MB)], nics, 300)["c"]
