@@ -187,7 +187,10 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.format == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
     else:
-        _console().print(terminal.render(found))
+        console = _console()
+        if not console.is_terminal:
+            console.width = terminal.WIDTH
+        console.print(terminal.render(found))
         if arguments.evidence:
             sys.stdout.write(f"\n{terminal.proofs(found)}\n")
     if arguments.picture is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import os
 import signal
 import subprocess
@@ -185,7 +186,8 @@ def test_a_warehouse_that_is_not_there_is_not_made(arguments: list[str], capsys:
 
 def test_report_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["report", "--warehouse", analyzed]) == 0
-    assert capsys.readouterr().out.strip()
+    out = capsys.readouterr().out
+    assert re.search(r"^job-[0-9a-f]{8} ", out, re.MULTILINE), "no screen folds the name of a job"
     assert cli.main(["report", "--warehouse", analyzed, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["windows"]["all"] == 4
 
