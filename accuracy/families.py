@@ -192,6 +192,15 @@ TROUBLES: Mapping[str, Family] = {
         published=56,  # of 1.8 job-hours each: a hundred in all
         first=400,
         methods=("joint",),
-    )
+    ),
+    "healthy_platform": Family(
+        "Nor with twelve jobs of 2,880 GPUs.",
+        troubles.healthy_platform,
+        _at_most(0.01, "false_per_job_hour"),
+        minutes=troubles.HEALTHY_MINUTES,
+        published=2,
+        first=500,
+        methods=("joint",),
+    ),
 }
 """Those of the page on diagnosis, likewise."""

@@ -84,7 +84,7 @@ def prices(
 
 def every(fault: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a fault with the steps from one stall to the next, which for checkpoints are a job's own."""
-    return fault | {"steps": SAVED_EVERY[name]} if fault["kind"] == "checkpoint_stall" else fault
+    return {**fault, "steps": SAVED_EVERY[name]} if fault["kind"] == "checkpoint_stall" else fault
 
 
 def simulated(name: str, seed: int, *faults: Mapping[str, Any], since_s: float = FAULT_S) -> Any:

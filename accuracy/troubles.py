@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accuracy.drawing import GPUS, MODELS, Content, Draw
@@ -22,6 +22,10 @@ LAYOUTS: tuple[Content, ...] = (
     {"tp": 4, "pp": 4},
     {"tp": 8, "pp": 4, "chunks": 2, "peer_channels": 1, "micro_batches": 8, "model": "22b", "layers": 48},
 )
+
+HEALTHY_HOSTS = (8, 8, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2)
+PLATFORM_HOSTS = (64, 64, 32, 32, 32, 32, 32, 32, 16, 8, 8, 8)
+"""Of the jobs with which nothing is wrong: 384 GPUs in all, and 2,880."""
 
 Fault = Callable[[Draw, Content], Content]
 """Draws a fault of a job: its keys but `start_s`."""
@@ -146,12 +150,17 @@ def hang(seed: int) -> Content:
     return {"jobs": [job, well], "fabric": draw.fabric(), "restarts": [restart]}
 
 
-def healthy(seed: int) -> Content:
-    """Twelve jobs with nothing wrong: uneven samples and costs, checkpoints, pauses, and some that come, go or move."""
+def healthy(seed: int, job_hosts: Sequence[int] = HEALTHY_HOSTS) -> Content:
+    """Twelve jobs with nothing wrong: uneven samples and costs, checkpoints, pauses, and some that come, go or move.
+
+    Parameters
+    ----------
+    job_hosts : of each job
+    """
     draw = Draw("healthy", seed)
     jobs = [
         draw.dense(f"job{at:02d}", hosts, (2.5, 8.0), **(layout | _uneven(draw, at)))
-        for at, (hosts, layout) in enumerate(zip(HEALTHY_HOSTS, draw.shuffled(HEALTHY_LAYOUTS), strict=True))
+        for at, (hosts, layout) in enumerate(zip(job_hosts, draw.shuffled(HEALTHY_LAYOUTS), strict=True))
     ]
     names = draw.shuffled([job["name"] for job in jobs])
     starts, stops, moves = names[:2], names[2:4], names[4]
@@ -178,8 +187,12 @@ def _uneven(draw: Draw, at: int) -> Content:
     return {"sequence_spread": draw.between(0.05, 0.2)} if at % 4 == 0 else {}
 
 
+def healthy_platform(seed: int) -> Content:
+    """The same on 2,880 GPUs."""
+    return healthy(seed, PLATFORM_HOSTS)
+
+
 HEALTHY_MINUTES = 10
-HEALTHY_HOSTS = (8, 8, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2)
 HEALTHY_LAYOUTS: tuple[Content, ...] = tuple({"tp": tp, "pp": pp} for tp in (4, 8) for pp in (1, 1, 1, 2, 2, 2))
 
 CROSSING: Content = {"gradient_sync": "after", "channels": 8}
