@@ -73,9 +73,14 @@ def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: An
     assert "not all have arrived" in row["reason"]
 
 
-def test_a_run_by_hand_takes_its_window_from_its_parameter_and_succeeds_with_neither_flows_nor_jobs(
-    minute: Any, capture: Path
-) -> None:
+def test_a_run_by_hand_takes_its_window_from_its_parameter(minute: Any, capture: Path) -> None:
+    done = minute.test(logical_date=None, run_conf={"window_start": f"{WINDOWS[1].start:%Y-%m-%dT%H:%MZ}"})
+
+    assert done.state == "success", states(done)
+    assert store.read(warehouse_in(capture), "windows", WINDOWS[1])["status"].to_list() == ["done"]
+
+
+def test_a_run_by_hand_of_a_window_with_neither_flows_nor_jobs_is_a_success(minute: Any, capture: Path) -> None:
     empty = WINDOWS[0].shifted(-1)
     done = minute.test(logical_date=None, run_conf={"window_start": f"{empty.start:%Y-%m-%dT%H:%MZ}"})
 

@@ -120,7 +120,7 @@ def everywhere(rows: list[Row], *, lookback: int, count: int = 4) -> tuple[list[
     return nic, job
 
 
-@generated(max_examples=8)
+@generated(max_examples=15)
 @example(period=1000, offset=0.8999, length=100, lookback=1)
 @example(period=1000, offset=0.95, length=100, lookback=5)
 @given(st.integers(500, 14_000), st.floats(0, 1), st.integers(10, 400), st.sampled_from([1, 3, 5]))
@@ -150,7 +150,7 @@ def test_buckets_of_a_job_s_first_burst_are_not_its_steps(length: float) -> None
     assert ends(steps_of(ring("abc", [28_000], length=length))[1]) == []
 
 
-@generated(max_examples=8)
+@generated(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(600, 3000), st.sampled_from([1, 5]))
 def test_each_step_is_reported_once_with_jitter_loss_and_splits(seed: int, period: int, lookback: int) -> None:
     """Steps vary by 5 %, each pair by some ms, and one record in fifty is lost: no step twice, hardly one missing."""

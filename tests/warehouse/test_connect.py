@@ -29,7 +29,7 @@ with warehouse.writing() as connection:
     time.sleep(60)
 """
 WRITE = """
-for _ in range(8):
+for _ in range(15):
     def work(connection):
         count = connection.execute("SELECT count(*) FROM job_members WHERE job_id = 'count'").fetchone()[0]
         connection.execute("DELETE FROM job_members WHERE job_id = 'other'")
@@ -109,7 +109,7 @@ def test_writers_at_the_same_time_lose_nothing(either: Warehouse, start: Start) 
     processes = [start(either, WRITE) for _ in range(2)]
     assert [process.wait(timeout=100) for process in processes] == [0, 0]
     counted = store.query(either, "SELECT addr::INT AS n FROM job_members WHERE job_id = 'count' ORDER BY n")
-    assert counted["n"].to_list() == list(range(16))
+    assert counted["n"].to_list() == list(range(30))
     assert store.query(either, "SELECT count(*) AS n FROM job_members WHERE job_id = 'other'").item() == 1
 
 
