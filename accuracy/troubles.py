@@ -192,6 +192,31 @@ def healthy_platform(seed: int) -> Content:
     return healthy(seed, PLATFORM_HOSTS)
 
 
+EXCHANGING: tuple[Content, ...] = (
+    {"tp": 1, "pp": 1, "sharding": "full", "layers": 16, "key_value_ratio": 0.25, "vocabulary": 32_000},
+    {"tp": 1, "pp": 1, "sharding": "full", "layers": 24, "shard_ranks": 16, "vocabulary": 128_000},
+    {"tp": 8, "pp": 1, "cp": 2, "layers": 8, "sequence": 65_536, "key_value_ratio": 0.25, "peer_channels": 1},
+    {"tp": 8, "pp": 1, "ep": 2, "experts": 8, "moe_every": 2, "peer_channels": 1, "layers": 8, "model": "7b"},
+)
+"""Parameters, blocks of context or experts' tokens that cross the network in every layer: nobody works alone."""
+
+
+def exchanging(name: str, fault: Fault, fabric: Content | None = None) -> Callable[[int], Content]:
+    """Return what draws one job whose ranks exchange in every layer, and that meets a fault."""
+
+    def content(seed: int) -> Content:
+        draw = Draw(name, seed)
+        layout = EXCHANGING[seed % len(EXCHANGING)]
+        hosts = draw.one_of(2, 4) if layout.get("sharding") and "shard_ranks" not in layout else draw.one_of(4, 8)
+        job = draw.dense("ill", hosts, (5.0, 9.0), **layout, micro_batches=1)
+        job["dp"] //= layout.get("cp", 1)
+        begins = {"start_s": draw.between(*ONSET_S)}
+        made = {"jobs": [job], "fabric": draw.fabric() | (fabric or {})}
+        return made | {"faults": [begins | fault(draw, made)], "collector": {"retransmitted": 0.0005}}
+
+    return content
+
+
 HEALTHY_MINUTES = 10
 HEALTHY_LAYOUTS: tuple[Content, ...] = tuple({"tp": tp, "pp": pp} for tp in (4, 8) for pp in (1, 1, 1, 2, 2, 2))
 
@@ -246,6 +271,18 @@ TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
     "far_slower": (
         "A small job of short steps becomes up to five times as slow, by a GPU (x2 to x4) or a NIC (1/3 to 1/6).",
         far_slower,
+    ),
+    "exchanging_gpu": (
+        "Parameters, experts or context are exchanged in every layer; a GPU computes 1.5 times as long.",
+        exchanging("exchanging_gpu", slow_gpu(1.5)),
+    ),
+    "exchanging_nic": (
+        "The same; a NIC has a third of its rate.",
+        exchanging("exchanging_nic", slow_nic(1 / 3), NARROW),
+    ),
+    "exchanging_stalls": (
+        "The same; in every second or third step one rank, another each time, waits for 1 to 2 s.",
+        exchanging("exchanging_stalls", data_loader_stalls),
     ),
     "hang": ("A job hangs until the data end.", hang),
 }

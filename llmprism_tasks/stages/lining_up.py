@@ -57,31 +57,36 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Join beats that are parts of one step, drop those that are none, and number the rest.
 
     A beat has the share of a step that its streams have on average of what is typical of each; of whole pairs, each
-    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in a typical
-    beat's: where the collector splits records, sizes that most steps have are not there in some. Of whole pairs, half
-    may come apart from the other half in most steps, since one ring became slow; then that is no step.
+    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is sent
+    for each time that any comes: where the collector splits records, sizes that most steps have are not there
+    in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
     """
     streams = table.group_by("group", "stream", "beat").agg(
         pl.col("bytes").sum(),
         pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
         part=pl.col("size_class").first() >= 0,
     )
-    typical = pl.col("bytes").median().over("stream")
-    often = streams.group_by("group", "stream").agg(pl.col("part").first(), often=pl.len())
+    of_typical = (pl.col("bytes") / pl.col("bytes").median().over("stream")).clip(upper_bound=1)
+    streams = streams.with_columns(of_typical=of_typical)
+    often = streams.group_by("group", "stream").agg(
+        pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len()
+    )
     as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
-    present = often.group_by("group").agg(present=as_often)
+    present = often.group_by("group").agg(present=as_often, times=pl.col("of_typical").max())
     beats = (
         streams.join(present, on="group", maintain_order="left")
-        .with_columns(carried=(pl.col("bytes") / typical).clip(upper_bound=1) / pl.col("present"))
+        .with_columns(carried=pl.col("of_typical") / pl.col("present"))
         .group_by("group", "beat")
         .agg(
             pl.col("bytes", "carried").sum(),
             pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
             pl.col("part").any(),
+            pl.col("times").first(),
         )
         .sort("group", "beat")
         .with_columns(
-            pl.col("carried").round(DIGITS), of_bytes=pl.col("bytes") / pl.col("bytes").median().over("group")
+            pl.col("carried").round(DIGITS),
+            of_bytes=pl.col("bytes") / (pl.col("bytes").sum().over("group") / pl.col("times")),
         )
         .with_columns(
             share=pl.when(pl.col("part").any().over("group"))

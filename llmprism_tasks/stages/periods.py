@@ -17,6 +17,9 @@ CUT_OFF = 1
 OVER = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
 
+OF_TWO = 1.7
+"""Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
+
 
 def group_periods(
     flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0
@@ -42,7 +45,7 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = rhythms.filter(~_interrupted(), ~_of_some_steps(settings))
+    rhythms = _of_all_steps(rhythms.filter(~_interrupted()), settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -75,20 +78,41 @@ def _interrupted() -> pl.Expr:
     )
 
 
-def _of_some_steps(settings: RhythmSettings) -> pl.Expr:
-    """Tell which sizes of a pair repeat with a longer period only in its slower steps.
+def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Leave out the streams that repeat with a longer period only in the slower steps of their group.
 
     Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
-    pauses within a step have become longer than a whole step was. In all other time the pair's bursts then come with
-    the pair's own period.
+    pauses within a step have become longer than a whole step was. Another stream goes on throughout: as often as these
+    while they last, and with a shorter period of its own in all other time. Sizes that are there in some of the quicker
+    steps, too, last as long, and show fewer bursts, but more than every second.
     """
-    whole, times = pl.col("size_class") == WHOLE, pl.col("bursts").cast(pl.Int64) - 1
-    lasts = times * pl.col("mean_period_ns")
-    of_pair = [value.filter(whole).max().over(PAIR) for value in (times, lasts, pl.col("period_ns"))]
-    others, without, period = of_pair[0] - times, of_pair[1] - lasts, of_pair[2]
-    absent = (pl.col("size_class") >= 0) & (pl.col("period_ns") > period) & (without >= OVER * pl.col("period_ns"))
-    each = (without / others / period).log().abs() <= float(np.log1p(settings.same_period))
-    return (absent & (others > FEW) & each).fill_null(value=False)
+    width = float(np.log1p(settings.same_period))
+    times, lasts = pl.col("bursts").cast(pl.Int64) - 1, (pl.col("bursts") - 1) * pl.col("mean_period_ns")
+    seen = rhythms.with_columns(times=times, lasts=lasts, slot=(lasts.log() / width).floor().cast(pl.Int64))
+    key = ["group", "times", "slot"]
+    # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
+    alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
+    others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
+    longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
+    each = (without / others / pl.col("period_ns_right")).log().abs() <= width
+    absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
+    now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
+    of_some = alike.join(_throughout(seen, settings), on="group").filter(longer, absent | (now_and_then & (others > 0)))
+    return seen.join(of_some, on=key, how="anti", maintain_order="left").drop("times", "lasts", "slot")
+
+
+def _throughout(seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
+    endpoints = ends_of(seen).group_by("group").agg(endpoints=pl.col("addr").n_unique())
+    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - OVER * pl.col("period_ns")
+    alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
+    return (
+        alike.group_by("group", "times", "slot")
+        .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
+        .join(endpoints, on="group")
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .select("group", "times", "period_ns", "lasts")
+    )
 
 
 def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
