@@ -277,8 +277,8 @@ TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
         exchanging("exchanging_gpu", slow_gpu(1.5)),
     ),
     "exchanging_nic": (
-        "The same; a NIC has a third of its rate.",
-        exchanging("exchanging_nic", slow_nic(1 / 3), NARROW),
+        "The same; a NIC has an eighth of its rate.",
+        exchanging("exchanging_nic", slow_nic(1 / 8), NARROW),
     ),
     "exchanging_stalls": (
         "The same; in every second or third step one rank, another each time, waits for 1 to 2 s.",

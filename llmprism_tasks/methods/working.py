@@ -84,7 +84,8 @@ def silences(
 ) -> tuple[Floats, Floats, Floats, Integers]:
     """Measure the silences of each step, between one burst of transfers that overlap and the next.
 
-    What follows a burst that went ahead is none, nor is what is beside a burst with a pipeline's message.
+    What follows a burst that went ahead, in the same step, is none, nor is what is beside a burst with a pipeline's
+    message.
 
     Parameters
     ----------
@@ -105,7 +106,9 @@ def silences(
     follows = np.zeros(first.size, np.bool_)
     follows[1:] = endpoint[1:] == endpoint[:-1]
     since = np.where(follows, np.maximum(np.roll(over, 1), steps.starts[step]), steps.starts[step])
-    found = (begins > since) & ~pipes & ~(follows & np.roll(pipes | ahead, 1))
+    # What went ahead counts to the step of the rest: what a step ends with is whole, however small.
+    rest = follows & (step == np.roll(step, 1))
+    found = (begins > since) & ~pipes & ~(follows & np.roll(pipes, 1)) & ~(rest & np.roll(ahead, 1))
     length = (begins - since)[found].astype(np.float64)
     sums = [np.zeros(steps.starts.size), np.zeros(steps.starts.size)]
     for total, values in zip(sums, (length, length * length), strict=True):

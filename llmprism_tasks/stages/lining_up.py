@@ -57,8 +57,8 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Join beats that are parts of one step, drop those that are none, and number the rest.
 
     A beat has the share of a step that its streams have on average of what is typical of each; of whole pairs, each
-    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is sent
-    for each time that any comes: where the collector splits records, sizes that most steps have are not there
+    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is
+    sent for each time that any comes: where the collector splits records, sizes that most steps have are not there
     in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
     """
     streams = table.group_by("group", "stream", "beat").agg(
@@ -68,9 +68,7 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     )
     of_typical = (pl.col("bytes") / pl.col("bytes").median().over("stream")).clip(upper_bound=1)
     streams = streams.with_columns(of_typical=of_typical)
-    often = streams.group_by("group", "stream").agg(
-        pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len()
-    )
+    often = streams.group_by("group", "stream").agg(pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len())
     as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
     present = often.group_by("group").agg(present=as_often, times=pl.col("of_typical").max())
     beats = (

@@ -119,7 +119,7 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
 
     Where half of the steps are slower than the others, a stream's median may be of the other half; then its mean is
-    that of the streams that show most steps.
+    that of most streams of the period.
 
     Of a pair that has it as a whole its parts are left out, unless they alone are quiet for most of the period: they
     are its gradients, and other traffic fills the step. Where the pair is quiet after the same bytes every time, that
@@ -127,10 +127,10 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     """
     known = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group")
     by_median = same_period("period_ns", "group_period_ns", settings)
-    least_mean = pl.col("mean_period_ns").filter(by_median).min().over("group")
-    by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "least_mean_ns")]
+    usual_mean = pl.col("mean_period_ns").filter(by_median).median().over("group")
+    by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "usual_mean_ns")]
     fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
-    kept = known.with_columns(least_mean_ns=least_mean).filter(fits).drop("least_mean_ns")
+    kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits).drop("usual_mean_ns")
     part = pl.col("size_class") >= 0
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.

@@ -12,9 +12,10 @@ import polars as pl
 from llmprism_tasks.methods import working
 from llmprism_tasks.stages.arranged import Arranged
 
-EARLY = 0.1
+EARLY = 0.3
 """Ratio of a NIC's mean burst of a kind below which one is what went ahead: buffers hold 4 MB a channel
-(NCCL_BUFFSIZE), and gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM)."""
+(NCCL_BUFFSIZE), gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM), and a channel's
+share of a sharded layer of a small model in 15 MB and more."""
 
 
 def silent_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:

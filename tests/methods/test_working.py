@@ -80,7 +80,7 @@ def plain_silences(rows: list[Row], early: float) -> dict[int, list[int]]:
             if before is not None:
                 usual = np.mean(sizes[kinds(before)])
                 ahead = sum(each.size for each in before) < early * usual
-                if ahead or any(each.kind == PP for each in before):
+                if (ahead and before[0].step == burst[0].step) or any(each.kind == PP for each in before):
                     continue
                 begins = max(begins, *(each.end for each in before))
             if burst[0].start > begins and all(each.kind != PP for each in burst):

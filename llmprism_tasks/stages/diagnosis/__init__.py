@@ -14,11 +14,13 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import (
     checkpoints,
     cross_step,
+    last_to_come,
     network,
     pipeline_imbalance,
     silence,
     slow_compute,
     stalls,
+    standstills,
     straggler,
 )
 from llmprism_tasks.stages.diagnosis.assembly import assembled
@@ -33,11 +35,15 @@ TROUBLES = (
     slow_compute.find,
     pipeline_imbalance.find,
     stalls.find,
+    standstills.find,
     network.find,
     straggler.find,
     cross_step.find,
 )
 """One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
+
+ONCE = ["job_id", "kind", "subject_type", "subject"]
+"""What a window says once: the first that says so knows most of it."""
 
 
 def diagnosis(
@@ -67,6 +73,8 @@ def diagnosis(
     forget()
     if evidence is None:
         return (frames.empty("diagnoses"),)
-    found = [evidence.once(find, settings.diagnosis) for find in TROUBLES]
-    rows = price(evidence, assembled(pl.concat(found), evidence, settings), jobs)
+    found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
+    last = last_to_come.find(found, evidence, settings.diagnosis)
+    found = pl.concat([last, found]).unique(ONCE, keep="first", maintain_order=True)
+    rows = price(evidence, assembled(found, evidence, settings), jobs)
     return (frames.conform(rows.with_columns(window_start_ns=pl.lit(window.start_ns)), "diagnoses"),)

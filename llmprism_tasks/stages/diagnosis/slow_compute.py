@@ -15,7 +15,7 @@ from llmprism_tasks.stages.diagnosis.later_work import at_first
 from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread_of_work
 from llmprism_tasks.stages.diagnosis.own_past import against_past
 from llmprism_tasks.stages.diagnosis.paid import paid
-from llmprism_tasks.stages.diagnosis.waiting import not_waiting
+from llmprism_tasks.stages.diagnosis.waiting import longest_silent, not_waiting
 from llmprism_tasks.stages.own_work import OUTVOTING
 from llmprism_tasks.stages.placement import NIC
 
@@ -39,14 +39,22 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     if suspects.is_empty():
         return pl.DataFrame(schema=ROW)
     suspects, undecided = (
-        some.join(_most_slow(some, evidence), on="job_id", how="anti")
+        longest_silent(some.join(_most_slow(some, evidence), on="job_id", how="anti"), evidence)
         for some in not_waiting(suspects, evidence, settings)
     )
-    culprits = _worst(suspects, evidence)
-    found = [_row(row, evidence) for row in culprits.iter_rows(named=True)]
-    blamed = set(culprits["job_id"])
-    found += [_doubt(rows, evidence) for (job,), rows in undecided.group_by("job_id") if job not in blamed]
-    return pl.DataFrame(found, schema=ROW)
+    return told(suspects, undecided.join(suspects, on="job_id", how="anti"), evidence)
+
+
+def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return a row for each NIC or host to blame, and one for each job of which nobody can tell.
+
+    Parameters
+    ----------
+    suspects, undecided : as `slow_nics` returns, of different jobs
+    """
+    rows = [_row(row, evidence) for row in _worst(suspects, evidence).iter_rows(named=True)]
+    rows += [_doubt(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
+    return pl.DataFrame(rows, schema=ROW)
 
 
 def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:

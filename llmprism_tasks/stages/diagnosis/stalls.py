@@ -97,7 +97,7 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     explained = long.filter((later >= MOST * longer) & pl.col("beyond"))
     if explained.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
         return None
-    if not _apart(explained, others):
+    if not apart(explained, others):
         return None
     lost_ns = float(explained.select(pl.min_horizontal(later, longer).sum()).item())
     loss = lost_ns / float(steps["length_ns"].sum())
@@ -171,7 +171,7 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings) -> bool:
     return bool(steps.select(~differs | told.fill_null(value=False)).item())
 
 
-def _apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
+def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
     """Tell stalls from the tail of what every step has: they are twice as late as other steps ever are."""
     least, usual = stalls["late_ns"].quantile(1 - USUAL), others["late_ns"].quantile(USUAL)
     return float(usual) <= MOST * float(least)  # type: ignore[arg-type]

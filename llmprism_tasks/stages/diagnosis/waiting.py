@@ -6,12 +6,17 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.own_work import EXCHANGING
 from llmprism_tasks.stages.placement import NIC, STEP
 
 ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
 
 SAME_TRANSFER = 0.98
 """Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
+
+AS_LONG = 0.998
+"""Ratio of the longest silences of a step above which others are as long: two ends of one transfer see it begin within
+some microseconds, and exchange a hundred times a step."""
 
 
 def not_waiting(
@@ -43,6 +48,19 @@ def not_waiting(
     mutual = excused.join(waiting.select(NIC).unique(), on=NIC, how="anti")
     blamed = suspects.join(excused.select(NIC).unique(), on=NIC, how="anti")
     return blamed, suspects.join(mutual.select(NIC).unique(), on=NIC, how="semi")
+
+
+def longest_silent(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Keep, of jobs that exchange in every layer, who is silent for longest: there all others may be waiting for it.
+
+    Parameters
+    ----------
+    suspects : `job_id`, `addr`, `own_ns`, `ringed` (whether silences between collectives were measured)
+    """
+    exchanging = evidence.flows.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
+    in_lock_step = pl.col("ringed") & pl.col("job_id").is_in(exchanging.implode())
+    longest = pl.col("own_ns") >= AS_LONG * pl.col("own_ns").max().over("job_id")
+    return suspects.filter(longest | ~in_lock_step)
 
 
 def _in_between(

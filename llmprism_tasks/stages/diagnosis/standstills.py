@@ -1,0 +1,89 @@
+"""Standstills: steps in which a whole job sends nothing for far longer than in others, now and then.
+
+In lock step nobody shows whom the others wait for: a data loader that stops one rank for a moment stops them all. That
+they stand still, and at no fixed distance as for checkpoints, is seen all the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.later_work import length_ns
+from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
+
+STEP = ["job_id", "step_index"]
+
+FIXED = 3
+"""Steps from which on what comes again and again at about the same distance is something that the job does."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the jobs that stand still in some of their steps, of which nobody is known to be late.
+
+    `severity` is the ratio by which the window's steps are longer for it; `score` the loss over the least that counts;
+    `confidence` the share of the long steps that stand still for most of what they are longer.
+    """
+    known = [evidence.once(one, settings).select("job_id") for one in (checkpoints.find, slow_nics, stalls.find)]
+    steps = (
+        evidence.work.filter(pl.col("last_stage").is_null())
+        .join(pl.concat(known), on="job_id", how="anti")
+        .group_by(STEP)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("current").all(),
+            silent_ns=pl.col("own_ns").max(),
+            longest_ns=(pl.col("own_ns") - pl.col("later_ns")).max(),
+        )
+        .with_columns(length_ns=length_ns())
+        .sort(STEP)
+    )
+    rows = (_row(str(job_id), mine, settings) for (job_id,), mine in steps.group_by("job_id", maintain_order=True))
+    return pl.DataFrame([row for row in rows if row is not None], schema=ROW)
+
+
+def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    usual_ns = steps["length_ns"].quantile(QUICK)
+    longer = pl.col("length_ns") - pl.lit(usual_ns)
+    # A step's silences in all, or its longest: what is thought to have gone ahead hides one or the other.
+    silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
+    steps = steps.with_columns(late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0))
+    long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
+    still = long.filter(pl.col("late_ns") >= MOST * longer)
+    others = steps.join(long, on="step_index", how="anti")
+    if still.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
+        return None
+    if not stalls.apart(still, others) or not _now_and_then(still):
+        return None
+    now, window = still.filter("current"), steps.filter("current")
+    lost_ns = float(now.select(pl.min_horizontal("late_ns", longer).sum()).item())
+    loss = lost_ns / float(window["length_ns"].sum())
+    if loss < settings.least_effect:
+        return None
+    return {
+        "job_id": job_id,
+        "kind": "stalls",
+        "subject_type": "job",
+        "subject": job_id,
+        "start_ns": now["start_ns"].min(),
+        "end_ns": now["end_ns"].max(),
+        "score": loss / settings.least_effect,
+        "severity": loss / (1 - loss),
+        "explanation": f"In {now.height} of {window.height} steps the whole job is silent for longer, by "
+        f"{lost_ns / now.height / 1e6:.0f} ms on average, while all wait for somebody: look at data loading and "
+        f"garbage collection. They cost {100 * loss:.0f} % of the window.",
+        "confidence": still.height / long.height,
+    }
+
+
+def _now_and_then(still: pl.DataFrame) -> bool:
+    """Tell whether steps neither all follow each other, as since somebody is slow, nor come at about the same distance,
+    as those with a checkpoint do."""
+    distances = still["step_index"].diff().drop_nulls()
+    least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
+    return most > 1 and (least < FIXED or most - least > 1)
