@@ -107,7 +107,8 @@ def validate_by_job(warehouse: Warehouse, window: Window, tables: Sequence[str])
     """Do what `validate` does, and set aside the jobs whose rows break critical expectations, if the rest then holds.
 
     Their rows leave all of these tables, in one transaction with the results, which keep what was refused, and with the
-    window's `reason`, which tells it. Who was set aside before stays so until the window's jobs are recognised again.
+    window's `reason`, which tells it. Who was set aside stays so until a job of that id is recognised again or the
+    window is landed anew, for neither this nor the stages that only read jobs would find it when done again.
 
     Parameters
     ----------

@@ -217,7 +217,7 @@ def set_aside(
     _check_jobs(tables)
 
     def work(connection: duckdb.DuckDBPyConnection) -> None:
-        for table in tables:
+        for table in tables if jobs else ():
             _delete(connection, table, window, jobs)
         _delete(connection, "validation_results", window, None)
         insert(connection, "validation_results", incoming)
