@@ -461,16 +461,17 @@ def test_all_jobs_may_be_set_aside(copy: Settings, windows: list[Window], monkey
     assert store.query(opened(copy), "SELECT count(*) FROM aside_jobs").item() == 2
 
 
-def test_what_is_no_job_s_stops_the_window_as_ever(
-    copy: Settings, windows: list[Window], undisturbed: Tables, monkeypatch: pytest.MonkeyPatch
+def test_what_is_no_job_s_stops_the_window_as_ever_until_it_is_mended(
+    copy: Settings, windows: list[Window], undisturbed: Tables, ddp: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from llmprism_tasks import validation
 
     suites = {table: validation.suite(table) for table in DERIVED}
     counted = {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 3}, "severity": "critical"}
     suites["jobs"]["expectations"].append(counted | {"notes": "There are three.", "meta": {"name": "three"}})
-    monkeypatch.setattr(validation, "suite", suites.get)
     break_a_job(monkeypatch, "10.2.")
+    sound_suite = validation.suite
+    monkeypatch.setattr(validation, "suite", suites.get)
     pipeline.derive_tables(windows[1], copy)
     with pytest.raises(ContractError, match=r"jobs\.three.*step_breakdown\.adds_up.*There are three"):
         pipeline.validate_results(windows[1], copy)
@@ -478,3 +479,10 @@ def test_what_is_no_job_s_stops_the_window_as_ever(
     left = tables(copy, windows[1])
     assert differing(part(without(undisturbed, []), windows[1]), without(left, [])) == ["step_breakdown"]
     assert left["step_breakdown"].height == part(undisturbed, windows[1])["step_breakdown"].height
+
+    monkeypatch.setattr(validation, "suite", sound_suite)
+    pipeline.validate_results(windows[1], copy)
+    pipeline.finish(windows[1], copy)
+    row = bookkeeping(copy, windows[1])
+    assert row["status"] == "done"
+    assert str(row["reason"]).startswith(f"set aside: job {ddp} ")

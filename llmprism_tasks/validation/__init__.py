@@ -126,7 +126,7 @@ def validate_by_job(warehouse: Warehouse, window: Window, tables: Sequence[str])
     with warehouse.reading() as connection:
         observed, refused = _observe_by_job(connection, window, tables)
         before = store.rows(connection, "validation_results", window)
-        odd = store.rows(connection, "windows", window, columns=["reason"])["reason"].to_list()
+        odd = store.rows(connection, "windows", window).filter(pl.col("status") != "stopped")["reason"].to_list()
         known = store.rows(connection, "jobs", window, columns=["job_id"])["job_id"]
     of_these = pl.col("expectation").str.split(".").list.first().is_in(list(tables))
     standing = refusals.standing(refusals.told(before.filter(of_these)), known)

@@ -7,7 +7,7 @@ many rows of each broke it. They are told nowhere else, so nothing can disagree.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 import polars as pl
@@ -74,10 +74,10 @@ def joined(earlier: Refusals, later: Refusals) -> Refusals:
 
 def by_job(refusals: Refusals) -> dict[str, dict[str, int]]:
     """Return for each job, in order, the expectations it was set aside for and how many of its rows broke each."""
-    jobs: dict[str, dict[str, int]] = {job: {} for job in sorted(_jobs(refusals.values()))}
-    for name, one in sorted(refusals.items()):
-        for job, rows in one[SET_ASIDE].items():
-            jobs[job][name] = rows
+    broken = sorted((job, name, rows) for name, one in refusals.items() for job, rows in one[SET_ASIDE].items())
+    jobs: dict[str, dict[str, int]] = {}
+    for job, name, rows in broken:
+        jobs.setdefault(job, {})[name] = rows
     return jobs
 
 
@@ -113,7 +113,3 @@ def reason(before: str | None, refusals: Refusals) -> str | None:
     """Return a window's `reason`: what else was odd in it before, and which jobs are set aside now."""
     odd = (before or "").partition(REASON)[0].removesuffix("; ")
     return "; ".join(filter(None, (odd, sentence(refusals)))) or None
-
-
-def _jobs(observed: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {job for one in observed for job in one[SET_ASIDE]}

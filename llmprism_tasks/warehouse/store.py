@@ -205,7 +205,7 @@ def set_aside(
     ----------
     jobs : may be none
     results : all rows of `validation_results` that the window is to have
-    reason : what the window's `reason` is to be
+    reason : what the window's `reason` is to be; it forgets why it was stopped, if it was
 
     Raises
     ------
