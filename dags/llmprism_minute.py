@@ -4,13 +4,14 @@ Each minute's flow records become jobs, their layout, timelines and diagnoses. O
 before the run, `[start, end)` in UTC. What it writes depends on that window's flows and a fixed look-back alone, so
 windows may run in any order, again, or side by side, and the tables end the same.
 
-**The tasks** are the phases of the method. `await_flows` waits, without holding a worker, until the window's flows are
-there or `window.allowed_lateness_s` has passed; then the run goes on with what there is, and `windows.reason` says so.
-`landing` takes the records in, `validation` checks them, `recognition` finds the jobs; `step_division`, `parallelism`
-and `timeline` work on batches of jobs side by side; `diagnosis` names the culprits, `results_validation` checks all
-that was written, `finish` marks the window as done and then, if `notify.webhook` is set, tells of the incidents that
-opened or closed: once for each change, however often windows are run. Each table is an asset: schedule your own DAG on
-`llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
+**The tasks** are the phases of the method. `await_flows` waits, without holding a worker, until the window's flows
+are there or `window.allowed_lateness_s` has passed; then the run goes on with what there is, and `windows.reason`
+says so. `landing` takes the records in, `validation` checks them, `recognition` finds the jobs; `step_division`,
+`parallelism` and `timeline` work on batches of jobs side by side; `diagnosis` names the culprits,
+`results_validation` checks all that was written and sets aside jobs whose rows alone are wrong (its log and
+`windows.reason` say which), `finish` marks the window as done and then, if `notify.webhook` is set, tells of the
+incidents that opened or closed: once for each change, however often windows are run. Each table is an asset: schedule
+your own DAG on `llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
 
 **When a task fails**, its log ends with what was found, what was expected and what to do.
 

@@ -81,7 +81,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
 
     Returns
     -------
-    how many expectations were `checked`, and how many of them are `broken` though not critical
+    how many expectations were `checked`, and how many of them are `broken` and do not stop the window
 
     Raises
     ------
@@ -221,8 +221,11 @@ def _dealt(jobs: pl.DataFrame, parts: int) -> list[list[str]]:
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Check what the stages wrote; takes, returns and raises what `validate_landed` does."""
-    return _validate(warehouse or _open(settings), window, DERIVED)
+    """Check what the stages wrote; takes, returns and raises what `validate_landed` does.
+
+    Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
+    """
+    return _validate(warehouse or _open(settings), window, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -398,13 +401,16 @@ def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.Dat
     return function
 
 
-def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> dict[str, int]:
-    """Run the suites of some tables; stop the window when a critical expectation is broken."""
+def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:
+    """Run the suites of some tables; stop the window when a critical expectation is broken, by more than some jobs."""
     from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy and Great Expectations, for this task only
 
-    results = validation.validate(warehouse, window, tables)
+    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables)
     stopping = validation.stopping_error(window, results)
     if stopping is not None:
         store.record_window(warehouse, window, status="stopped", reason=stopping.found)
         raise stopping
+    warning = validation.set_aside_warning(window, results)
+    if warning is not None:
+        logger.warning("%s", warning)
     return {"checked": results.height, "broken": results.filter(~pl.col("success")).height}

@@ -99,7 +99,7 @@ TABLES: tuple[Table, ...] = (
             WINDOW,
             Column("expectation", "VARCHAR", "the table and the expectation's name in its suite, joined by a dot"),
             Column("column", "VARCHAR", "the column it is about; empty when about whole rows or the table"),
-            Column("severity", "VARCHAR", "critical stops the window, warning is recorded"),
+            Column("severity", "VARCHAR", "critical stops the window or sets jobs aside, warning is recorded"),
             Column("success", "BOOLEAN", "whether it held"),
             Column("observed", "VARCHAR", "what was observed, as JSON text", optional=True),
             Column("unexpected_count", "BIGINT", "rows that break it; NULL when it is not about rows", optional=True),

@@ -21,13 +21,22 @@ Minute = Callable[..., Window]
 
 
 def writer(warehouse: Warehouse) -> Minute:
-    """Return a function that writes one window of both jobs."""
+    """Return a function that writes one window of both jobs, but for one that was set aside."""
 
-    def write(number: int, diagnoses: Sequence[Row] = (), *, step_s: float = 2.0, **bookkeeping: object) -> Window:
+    def write(
+        number: int,
+        diagnoses: Sequence[Row] = (),
+        *,
+        step_s: float = 2.0,
+        aside: str | None = None,
+        **bookkeeping: object,
+    ) -> Window:
         window = FIRST.shifted(number)
         jobs, members, steps = [], [], []
         if bookkeeping.get("status", "done") == "done":
             for job, hosts in (("bert", 2), ("gpt", 4)):
+                if job == aside:
+                    continue
                 jobs.append(training(job, endpoints=8 * hosts, hosts=hosts))
                 members += [
                     {"job_id": job, "addr": f"10.{len(job)}.{host}.{gpu}", "host": f"{job}-{host:02d}"}
@@ -37,6 +46,7 @@ def writer(warehouse: Warehouse) -> Minute:
                 steps += own_steps(job, window, step_s)
         rows = {"jobs": jobs, "job_members": members, "steps": steps, "diagnoses": list(diagnoses)}
         rows["windows"] = [bookkept(window, **bookkeeping)]
+        rows["validation_results"] = [] if aside is None else [refused(aside)]
         replace(warehouse, window, {name: frame(name, window, some) for name, some in rows.items()})
         return window
 
@@ -74,6 +84,18 @@ def bookkept(window: Window, **given: object) -> Row:
         "stage_ns": json.dumps({"recognition": SECOND, "diagnosis": SECOND // 2}),
         "software_version": "0",
     } | given
+
+
+def refused(job: str) -> Row:
+    """The expectation that a job was set aside for."""
+    return {
+        "expectation": "pairs.kind",
+        "column": "kind",
+        "severity": "critical",
+        "success": False,
+        "observed": json.dumps({"observed_value": 3, "set_aside": {job: 3}}),
+        "unexpected_count": 3,
+    }
 
 
 def diagnosis(window: Window | int, **given: object) -> Row:

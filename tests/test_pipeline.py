@@ -12,13 +12,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from llmprism_tasks import pipeline
+from llmprism_tasks import cli, pipeline
 from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES
@@ -285,7 +285,7 @@ def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
 
 KILLED_AT_A_CALL = """
 import functools, importlib, os, signal, sys
-from llmprism_tasks import pipeline
+from llmprism_tasks import cli, pipeline
 from llmprism_tasks.configuration import load
 from llmprism_tasks.windows import Window
 
@@ -364,3 +364,125 @@ def killed_then_again(
     if after_the_kill is not None:
         after_the_kill()
     pipeline.run_window(window, settings)
+
+
+def break_a_job(monkeypatch: pytest.MonkeyPatch, *networks: str) -> None:
+    """Put a fault into the timeline: what steps went to does not add up, for the job that a NIC is in."""
+    from llmprism_tasks.stages import timeline
+
+    sound = timeline.timeline
+
+    def faulty(**tables: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+        steps, phases, breakdown = sound(**tables)  # type: ignore[arg-type]
+        of_it = pl.any_horizontal(pl.col("addr").str.starts_with(network) for network in networks)
+        return steps, phases, breakdown.with_columns(compute_ns=pl.col("compute_ns") + of_it.cast(pl.Int64))
+
+    monkeypatch.setattr(timeline, "timeline", faulty)
+
+
+def without(whole: Tables, jobs: Sequence[str]) -> Tables:
+    """Return what was derived, but for some jobs."""
+    return {name: whole[name].filter(~pl.col("job_id").is_in(jobs)) for name in DERIVED}
+
+
+def part_of_job(whole: Tables, job: str) -> pl.DataFrame:
+    """Return a job's windows with steps."""
+    return whole["step_breakdown"].filter(job_id=job).select("window_start_ns").unique()
+
+
+@pytest.fixture(scope="module")
+def ddp(undisturbed: Tables) -> str:
+    """The job of the second capture."""
+    (job,) = undisturbed["job_members"].filter(pl.col("addr").str.starts_with("10.2."))["job_id"].unique()
+    return str(job)
+
+
+def test_one_tenant_s_broken_job_is_set_aside_and_every_window_is_done(
+    settings: Settings, windows: list[Window], undisturbed: Tables, ddp: str, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    break_a_job(monkeypatch, "10.2.")
+    places = [f"--{name}={getattr(settings.places, name)}" for name in ("flows", "topology", "warehouse")]
+    assert cli.main(["analyze", *places, "--set=window.lookback_windows=1"]) == 0
+    found = tables(settings)
+    assert cli.main(["report", places[-1]]) == 0
+    report = " ".join(capsys.readouterr().out.split())
+    last = max(job["window_start_ns"] for job in part_of_job(undisturbed, ddp).to_dicts())
+    when = f"{Window(last, 1).start:%Y-%m-%d %H:%M} UTC (step_breakdown.adds_up)"
+    assert f"Set aside: {ddp} in {part_of_job(undisturbed, ddp).height} windows, the last {when}." in report
+    assert "Nothing is wrong" not in report
+    assert differing(without(undisturbed, [ddp]), without(found, [])) == []
+    assert found["flows"].equals(undisturbed["flows"])
+    assert found["windows"]["status"].unique().to_list() == ["done"]
+    broken = found["validation_results"].filter(~pl.col("success") & (pl.col("severity") == "critical"))
+    assert broken["expectation"].unique().to_list() == ["step_breakdown.adds_up"]
+    for window_start_ns, count in broken.select("window_start_ns", "unexpected_count").iter_rows():
+        whole = undisturbed["step_breakdown"].filter(window_start_ns=window_start_ns, job_id=ddp)
+        assert count == whole.height
+        row = found["windows"].row(by_predicate=pl.col("window_start_ns") == window_start_ns, named=True)
+        assert f"set aside: job {ddp} (unexpected rows: {count} in step_breakdown.adds_up)" in row["reason"]
+        assert any(row["reason"].rpartition("; ")[2] in message for message in caplog.messages)
+    for window in (windows[1], windows[0]):
+        pipeline.run_window(window, settings)
+        pipeline.validate_results(window, settings)  # as a task that is tried again
+    assert differing(tables(settings), found) == []
+    monkeypatch.undo()
+    pipeline.analyze(settings)
+    assert differing(tables(settings), undisturbed) == []
+
+
+def test_a_job_that_was_set_aside_comes_back_when_its_window_is_recognised_anew(
+    copy: Settings, windows: list[Window], undisturbed: Tables, ddp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = windows[1]
+    with monkeypatch.context() as faulty:
+        break_a_job(faulty, "10.2.")
+        pipeline.derive_tables(window, copy)
+        pipeline.validate_results(window, copy)
+        pipeline.finish(window, copy)
+    for stage in STAGES[1:]:  # which find no such job
+        pipeline.run_stage(stage.name, window, copy)
+    pipeline.validate_results(window, copy)
+    assert ddp in str(bookkeeping(copy, window)["reason"])
+    pipeline.derive_tables(window, copy)
+    pipeline.validate_results(window, copy)
+    pipeline.finish(window, copy)
+    assert differing(tables(copy), undisturbed) == []
+
+
+def test_all_jobs_may_be_set_aside(copy: Settings, windows: list[Window], monkeypatch: pytest.MonkeyPatch) -> None:
+    break_a_job(monkeypatch, "10.1.", "10.2.")
+    pipeline.derive_tables(windows[1], copy)
+    pipeline.validate_results(windows[1], copy)
+    pipeline.finish(windows[1], copy)
+    found = tables(copy, windows[1])
+    assert [name for name in DERIVED if found[name].height] == []
+    assert found["flows"].height == bookkeeping(copy, windows[1])["rows_landed"]
+    assert store.query(opened(copy), "SELECT count(*) FROM aside_jobs").item() == 2
+
+
+def test_what_is_no_job_s_stops_the_window_as_ever_until_it_is_mended(
+    copy: Settings, windows: list[Window], undisturbed: Tables, ddp: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from llmprism_tasks import validation
+
+    suites = {table: validation.suite(table) for table in DERIVED}
+    counted = {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 3}, "severity": "critical"}
+    suites["jobs"]["expectations"].append(counted | {"notes": "There are three.", "meta": {"name": "three"}})
+    break_a_job(monkeypatch, "10.2.")
+    sound_suite = validation.suite
+    monkeypatch.setattr(validation, "suite", suites.get)
+    pipeline.derive_tables(windows[1], copy)
+    with pytest.raises(ContractError, match=r"jobs\.three.*step_breakdown\.adds_up.*There are three"):
+        pipeline.validate_results(windows[1], copy)
+    assert bookkeeping(copy, windows[1])["status"] == "stopped"
+    left = tables(copy, windows[1])
+    assert differing(part(without(undisturbed, []), windows[1]), without(left, [])) == ["step_breakdown"]
+    assert left["step_breakdown"].height == part(undisturbed, windows[1])["step_breakdown"].height
+
+    monkeypatch.setattr(validation, "suite", sound_suite)
+    pipeline.validate_results(windows[1], copy)
+    pipeline.finish(windows[1], copy)
+    row = bookkeeping(copy, windows[1])
+    assert row["status"] == "done"
+    assert str(row["reason"]).startswith(f"set aside: job {ddp} ")

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -21,6 +21,7 @@ from llmprism_tasks.plan import DERIVED
 from llmprism_tasks.postponed import postpone, run
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.tables import TABLES
+from llmprism_tasks.validation import refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import Window
@@ -254,6 +255,10 @@ def test_each_expectation_can_fail(one_file: Warehouse, expectation: str, monkey
     results = validation.validate(one_file, WINDOW, [table])
     assert failed(results) == [expectation]
     assert "error" not in results["observed"].item()
+    if table in DERIVED and results["severity"].item() == "critical":  # it says whose rows they are
+        (jobs,) = refusals.told(validation.validate_by_job(one_file, WINDOW, [table])).values()
+        assert sum(jobs["set_aside"].values()) == results["unexpected_count"].item()
+        assert store.read(one_file, table, WINDOW, jobs=list(jobs["set_aside"])).is_empty()
 
 
 def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:
@@ -317,6 +322,112 @@ def test_only_critical_failures_stop_and_say_what_to_do(file: Warehouse) -> None
     assert "flows.bytes (unexpected rows: 4)" in error.found
     assert "flows.packets" not in error.found
     assert "quarantine" in error.todo
+
+
+def two_jobs(broken: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
+    """Return sound rows of two jobs, `j` and `k`, but for pairs of a kind that is none."""
+    rows = sound()
+    for table in DERIVED:
+        rows[table] = pl.concat([rows[table], rows[table].with_columns(job_id=pl.lit("k"))])
+    kind = pl.when(pl.col("job_id").is_in(list(broken))).then(pl.lit("friends")).otherwise("kind")
+    return rows | {"pairs": rows["pairs"].with_columns(kind=kind)}
+
+
+def derived(warehouse: Warehouse) -> dict[str, pl.DataFrame]:
+    return {table: store.read(warehouse, table, WINDOW) for table in (*DERIVED, "flows")}
+
+
+def jobs_in(warehouse: Warehouse) -> set[str]:
+    return {job for table in DERIVED for job in store.read(warehouse, table, WINDOW)["job_id"]}
+
+
+@pytest.mark.parametrize("broken", [["k"], ["j", "k"]])
+def test_jobs_whose_rows_break_an_expectation_are_set_aside_and_the_others_stand(
+    warehouse: Warehouse, broken: list[str]
+) -> None:
+    rows = two_jobs(broken)
+    store.replace(warehouse, WINDOW, rows)
+    results = validation.validate_by_job(warehouse, WINDOW, DERIVED)
+    assert validation.stopping_error(WINDOW, results) is None
+    for table, found in derived(warehouse).items():
+        left = rows[table].filter(~pl.col("job_id").is_in(broken)) if table in DERIVED else rows[table]
+        assert found.equals(frames.conform(left, table)), table
+    assert failed(results) == ["pairs.kind"]
+    assert store.read(warehouse, "validation_results", WINDOW).equals(results)
+    row = results.row(by_predicate=~pl.col("success"), named=True)
+    assert (row["severity"], row["unexpected_count"]) == ("critical", len(broken))
+    assert json.loads(row["observed"]) == {
+        "observed_value": len(broken),
+        "partial_unexpected_list": ["friends"] * len(broken),
+        "set_aside": dict.fromkeys(broken, 1),
+    }
+    told = store.query(warehouse, "SELECT job_id, expectations, unexpected_rows FROM aside_jobs ORDER BY ALL")
+    assert told.rows() == [(job, ["pairs.kind"], 1) for job in broken]
+    reason = store.read(warehouse, "windows", WINDOW)["reason"].item()
+    assert reason == "set aside: " + ", ".join(f"job {job} (unexpected rows: 1 in pairs.kind)" for job in broken)
+    warning = validation.set_aside_warning(WINDOW, results)
+    assert warning is not None
+    assert reason in warning
+    assert "please report it" in warning
+
+
+def test_sound_rows_set_nobody_aside(file: Warehouse) -> None:
+    store.replace(file, WINDOW, two_jobs())
+    results = validation.validate_by_job(file, WINDOW, DERIVED)
+    assert failed(results) == ["job_members.one_job"]
+    assert validation.set_aside_warning(WINDOW, results) is None
+    assert jobs_in(file) == {"j", "k"}
+    assert store.read(file, "windows", WINDOW)["reason"].item() is None
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("SELECT kind FROM {batch} WHERE kind = 'friends'", "it does not say whose rows they are"),
+        ("SELECT NULL::VARCHAR AS job_id FROM {batch} WHERE kind = 'friends'", "they are nobody's"),
+        ("SELECT no_such_column FROM {batch}", "it cannot be evaluated"),
+        ("SELECT 'k' AS job_id FROM window_flows", "it does not hold without the job either"),
+    ],
+)
+def test_where_it_is_not_some_jobs_alone_nobody_is_set_aside_and_the_window_stops(
+    file: Warehouse, monkeypatch: pytest.MonkeyPatch, query: str, why: str
+) -> None:
+    suites = {table: validation.suite(table) for table in DERIVED}
+    other = {"type": "expect_no_rows", "kwargs": {"query": query}, "severity": "critical", "notes": why}
+    suites["pairs"]["expectations"].append(other | {"meta": {"name": "other"}})
+    monkeypatch.setattr(validation, "suite", suites.get)
+    rows = two_jobs(["k"])
+    store.replace(file, WINDOW, rows)
+    results = validation.validate_by_job(file, WINDOW, DERIVED)
+    assert {"pairs.kind", "pairs.other"} <= set(failed(results))
+    error = validation.stopping_error(WINDOW, results)
+    assert error is not None
+    assert "pairs.kind" in error.found
+    assert why in error.todo
+    assert validation.set_aside_warning(WINDOW, results) is None
+    assert all(found.equals(frames.conform(rows[table], table)) for table, found in derived(file).items())
+
+
+def test_who_was_set_aside_stays_so_until_it_is_derived_again(file: Warehouse) -> None:
+    store.replace(file, WINDOW, two_jobs(["k"]))
+    results = validation.validate_by_job(file, WINDOW, DERIVED)
+    before, bookkept = derived(file), store.read(file, "windows", WINDOW)
+    assert validation.validate_by_job(file, WINDOW, DERIVED).equals(results)  # such as a task that is tried again
+    assert store.read(file, "windows", WINDOW).equals(bookkept)
+    assert all(found.equals(before[table]) for table, found in derived(file).items())
+    mended = two_jobs()
+    store.replace(file, WINDOW, {table: mended[table] for table in DERIVED})
+    assert failed(validation.validate_by_job(file, WINDOW, DERIVED)) == ["job_members.one_job"]
+    assert store.read(file, "windows", WINDOW)["reason"].item() is None
+    assert jobs_in(file) == {"j", "k"}
+
+
+def test_what_was_observed_is_json_though_it_be_no_number(file: Warehouse) -> None:
+    nan = changed("pairs", confidence=math.nan)
+    store.replace(file, WINDOW, sound() | {"pairs": nan(sound())})
+    results = validation.validate_by_job(file, WINDOW, DERIVED)
+    assert failed(results) == ["pairs.confidence"]
+    assert store.query(file, "SELECT job_id FROM aside_jobs").rows() == [("j",)]
 
 
 def test_the_suite_knows_every_reason_for_a_refusal() -> None:

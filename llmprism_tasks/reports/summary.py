@@ -26,6 +26,8 @@ def summarise(warehouse: Warehouse) -> Row:
     `windows` : how many there are in `all` and by `status`, records `read`, `landed`, `quarantined` (also by `reason`)
         and `duplicate`, whether they `add_up`, `expectations_broken`, median and longest run time in s, and what was
         `stopped`
+    `set_aside` : each job that some windows tell nothing of, for its rows broke `expectations`: in how many `windows`,
+        and the `last_window`
     `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, whether it was
         `seen_last` (in the latest window that was finished), and `unlisted`, who trains with it outside the topology
     `incidents` : what is or was wrong, the open ones first, of those the dearest, and the worst; `also` holds what the
@@ -39,11 +41,13 @@ def summarise(warehouse: Warehouse) -> Row:
     )
     jobs = query(warehouse, "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id")
     incidents = query(warehouse, "SELECT * FROM incidents")
+    aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
+        "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
         "incidents": _folded([_incident(row) for row in incidents.iter_rows(named=True)]),
     }
@@ -70,6 +74,15 @@ def _windows(windows: pl.DataFrame) -> Row:
         "longest_run_s": _number(times.max()),
         "stopped": [{"window": _iso(start), "reason": reason} for start, reason in stopped.iter_rows()],
     }
+
+
+def _set_aside(aside: pl.DataFrame) -> list[Row]:
+    by_job = aside.group_by("job_id", maintain_order=True).agg(
+        windows=pl.len(),
+        last_window=pl.col("window_start_ns").max(),
+        expectations=pl.col("expectations").list.explode().unique().sort(),
+    )
+    return [row | {"last_window": _iso(row["last_window"])} for row in by_job.iter_rows(named=True)]
 
 
 def _job(row: Row, latest: int | None) -> Row:

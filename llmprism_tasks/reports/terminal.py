@@ -28,7 +28,8 @@ SUBJECTS = {
 }
 
 MOST = 12
-"""Incidents shown: who has more has one cause that the report cannot name, or reads the JSON."""
+"""Incidents shown, and jobs that were set aside: who has more has one cause that the report cannot name, or reads the
+JSON."""
 
 LEAST_WHERE = 18
 """Columns in which a range of hosts has room: `node0008-node0011`."""
@@ -40,12 +41,20 @@ WAIT = "wait for a second window, one may be chance."
 CHANCE = "nothing, it was one window: that may be chance."
 """What is advised before, and once it is over."""
 
+MENDED = (
+    "What was found of them breaks these expectations, so nothing is told of them there; the other jobs stand. "
+    "This is a fault in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
+    "Once it is mended, run these windows again."
+)
+"""What is said of jobs that were set aside."""
+
 
 def render(summary: Row) -> RenderableType:
     """Return a report of a `summarise` value, at most 100 columns wide; nothing in it needs colour to be understood."""
     if summary["span"] is None:
         return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
-    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary), *_unlisted(summary["jobs"])]
+    parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
+    parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
     incidents = summary["incidents"]
     for number, incident in enumerate(incidents[:MOST], 1):
         parts += [Text(), _incident(number, incident)]
@@ -85,13 +94,15 @@ def _verdict(summary: Row) -> Text:
         return Text(f"{_count(len(incidents), 'incident')}, {still:,} of them open.", "bold")
     if not done:
         return Text("Nothing can be said: no window was run to its end.", "bold")
-    if not summary["jobs"]:
+    if not summary["jobs"] and not summary["set_aside"]:
         seen = f"No job was seen in {_count(done, 'window')}, so there was nothing to diagnose."
         return Text(f"{seen} If there are any, are the topology's addresses those of the flows?", "bold")
     if stopped:
         found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
         return Text(found, "bold")
-    unseen = any(job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"])
+    unseen = bool(summary["set_aside"]) or any(
+        job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"]
+    )
     found = f"no trouble was found in {_count(done, 'window')}"
     return Text(
         f"{found.capitalize()}; not all could be seen." if unseen else f"Nothing is wrong: {found}.", "bold green"
@@ -187,6 +198,19 @@ def _jobs(jobs: list[Row]) -> RenderableType:
             Text(job["host_names"] + ended),
         )
     return table
+
+
+def _set_aside(jobs: list[Row]) -> list[RenderableType]:
+    """Say which jobs some windows tell nothing of, why, and what to do, if there are any."""
+    if not jobs:
+        return []
+    named = [
+        f"{job['job_id']} in {_count(job['windows'], 'window')}, the last {job['last_window'][:10]} "
+        f"{job['last_window'][11:16]} UTC ({', '.join(job['expectations'])})"
+        for job in jobs[:MOST]
+    ]
+    more = [f"and {len(jobs) - MOST:,} more"] if len(jobs) > MOST else []
+    return [Text(), _label("Set aside", f"{'; '.join([*named, *more])}. {MENDED}")]
 
 
 def _unlisted(jobs: list[Row]) -> list[RenderableType]:

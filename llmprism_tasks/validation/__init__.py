@@ -1,7 +1,8 @@
 """A window's rows held against the suites of `expectations/`, as SQL inside the warehouse.
 
 One suite per table, named for it, in Great Expectations' own JSON. Each expectation has a name (in `meta`), a severity
-(`critical` stops the window, `warning` is recorded) and notes: why it should hold, and what to do if it does not.
+(`critical` stops the window, `warning` is recorded) and notes: why it should hold, and what to do if it does not. Where
+the rows that break a critical one belong to some jobs only, these are set aside, and the window goes on without them.
 A query sees a batch, and may see the window's rows of any table `t` of the contract as `window_t`. It knows the window
 as `getvariable('window_start_ns')` and `getvariable('window_end_ns')`: as a bound of Great Expectations, a moment
 would become a float and be off by some hundred nanoseconds.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ from llmprism_tasks.errors import ContractError
 from llmprism_tasks.frames import conform, empty
 from llmprism_tasks.postponed import postpone
 from llmprism_tasks.tables import TABLES
+from llmprism_tasks.validation import refusals
+from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.windows import Window
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
 
 CRITICAL = "critical"
+BROKEN = ~pl.col("success") & (pl.col("severity") == CRITICAL)
+"""Which results are of critical expectations that do not hold."""
+
 POSTPONED = (
     *("altair", "scipy.stats"),  # with what it would draw and test distributions with
     "great_expectations.datasource.fluent",
@@ -97,9 +103,90 @@ def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.
     return observed
 
 
+def validate_by_job(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:
+    """Do what `validate` does, and set aside the jobs whose rows break critical expectations, if the rest then holds.
+
+    Their rows leave all of these tables, in one transaction with the results, which keep what was refused, and with the
+    window's `reason`, which tells it. Who was set aside stays so until a job of that id is recognised again or the
+    window is landed anew, for neither this nor the stages that only read jobs would find it when done again.
+
+    Parameters
+    ----------
+    tables : which have a `job_id`
+
+    Returns
+    -------
+    the rows of `validation_results` for these tables; where jobs were set aside, of the rows that remain, but for the
+    expectations that the jobs broke
+
+    Raises
+    ------
+    WarehouseBusy : another process held the warehouse for too long
+    """
+    with warehouse.reading() as connection:
+        observed, refused = _observe_by_job(connection, window, tables)
+        before = store.rows(connection, "validation_results", window)
+        odd = store.rows(connection, "windows", window).filter(pl.col("status") != "stopped")["reason"].to_list()
+        known = store.rows(connection, "jobs", window, columns=["job_id"])["job_id"]
+    of_these = pl.col("expectation").str.split(".").list.first().is_in(list(tables))
+    standing = refusals.standing(refusals.told(before.filter(of_these)), known)
+    results = refusals.noted(observed, refusals.joined(standing, refused))
+    store.set_aside(
+        warehouse,
+        window,
+        list(refusals.by_job(refused)),
+        tables=tables,
+        results=pl.concat([before.filter(~of_these), results]),
+        reason=refusals.reason(odd[0] if odd else None, refusals.told(results)),
+    )
+    return results
+
+
+def _observe_by_job(connection: Any, window: Window, tables: Sequence[str]) -> tuple[pl.DataFrame, Refusals]:
+    """Run the suites, and again without the jobs that break critical expectations, if what breaks them is theirs alone.
+
+    Returns
+    -------
+    the results of all rows and no refusals, or those of the rows that remain, which then hold, and the refusals
+    """
+    observed = _observe(connection, window, tables)
+    refused = _refused(connection, observed)
+    if not refused:
+        return observed, {}
+    rest = _observe(connection, window, tables, without=list(refusals.by_job(refused)))
+    return (rest, refused) if rest.filter(BROKEN).is_empty() else (observed, {})
+
+
+def _refused(connection: Any, observed: pl.DataFrame) -> Refusals:
+    """Return whose rows break the critical expectations that do not hold; nothing if one of them cannot be assigned."""
+    refused: Refusals = {}
+    for name, seen, count in observed.filter(BROKEN).select("expectation", "observed", "unexpected_count").iter_rows():
+        table, expectation = name.partition(".")[0], _expectation(name)
+        unexpected = None if count is None else refusals.unexpected_rows(expectation, f"window_{table}")
+        rows = None if unexpected is None else store.rows_by_job(connection, unexpected)
+        if rows is None:
+            return {}
+        refused[name] = refusals.refusal(seen, rows)
+    return refused
+
+
+def set_aside_warning(window: Window, results: pl.DataFrame) -> str | None:
+    """Return what is to be said of the jobs that were set aside; None if none was."""
+    refused = refusals.told(results)
+    if not refused:
+        return None
+    return (
+        f"window {window}, {refusals.sentence(refused)}: nothing is told of them in this window, the others stand. "
+        f"{_todo(refused)}"
+    )
+
+
 def stopping_error(window: Window, results: pl.DataFrame) -> ContractError | None:
-    """Return the error that stops a window when a critical expectation of its results does not hold, else None."""
-    broken = results.filter(~pl.col("success") & (pl.col("severity") == CRITICAL))
+    """Return the error that stops a window when a critical expectation of its results does not hold, else None.
+
+    Expectations that jobs were set aside for stop nothing.
+    """
+    broken = results.filter(BROKEN & ~REFUSED)
     if broken.is_empty():
         return None
     names = broken["expectation"].to_list()
@@ -110,25 +197,33 @@ def stopping_error(window: Window, results: pl.DataFrame) -> ContractError | Non
     return ContractError(
         found=f"window {window} breaks {', '.join(met)}",
         expected="every critical expectation to hold",
-        todo=" ".join(dict.fromkeys(_notes(name) for name in names)),
+        todo=_todo(names),
     )
 
 
-def _notes(expectation: str) -> str:
-    """Return why an expectation should hold and what to do if it does not."""
-    table, _, name = expectation.partition(".")
-    return next(str(one["notes"]) for one in suite(table)["expectations"] if one["meta"]["name"] == name)
+def _todo(expectations: Iterable[str]) -> str:
+    """Return why expectations should hold and what to do if they do not."""
+    return " ".join(dict.fromkeys(str(_expectation(name)["notes"]) for name in expectations))
 
 
-def _observe(connection: Any, window: Window, tables: Sequence[str]) -> pl.DataFrame:
-    """Run the suites in an open connection."""
+def _expectation(full_name: str) -> dict[str, Any]:
+    """Return an expectation by its table and name, joined by a dot."""
+    table, _, name = full_name.partition(".")
+    return next(one for one in suite(table)["expectations"] if one["meta"]["name"] == name)
+
+
+def _observe(connection: Any, window: Window, tables: Sequence[str], *, without: Sequence[str] = ()) -> pl.DataFrame:
+    """Run the suites in an open connection, on what the tables would be without some jobs."""
     engine = _engine()
     connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
     connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
+    connection.execute("SET VARIABLE without = ?", [list(without)])
     for table in TABLES:
+        others = " AND NOT list_contains(getvariable('without'), job_id)"
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
             f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
+            f"{others if without and 'job_id' in table.column_names else ''}"
         )
     held = engine.hold(connection, {f"window_{table}": suite(table)["expectations"] for table in tables})
     rows = [
@@ -158,12 +253,13 @@ def _row(table: str, result: ExpectationValidationResult) -> dict[str, object]:
     count = observed.get("observed_value") if config.type == "expect_no_rows" else None
     if not observed:  # it could not be evaluated: the reason is all there is to observe
         observed = {"error": _error(result.exception_info)}
+    seen = json.loads(json.dumps(observed, default=str), parse_constant=str)  # NaN is no JSON, its name is
     return {
         "expectation": f"{table}.{config.meta['name']}",
         "column": config.kwargs.get("column", ""),
         "severity": config.severity.value,
         "success": bool(result.success),
-        "observed": json.dumps(observed, default=str, sort_keys=True),
+        "observed": json.dumps(seen, sort_keys=True),
         "unexpected_count": count,
     }
 

@@ -180,6 +180,52 @@ def replace(
     return warehouse.write(work)
 
 
+def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
+    """Count the rows that a query returns by their `job_id`; None if not all of them have one."""
+    query = f"SELECT job_id, count(*) FROM ({rows}) GROUP BY job_id ORDER BY job_id"
+    try:
+        counts = dict(connection.execute(query).fetchall())
+    except duckdb.BinderException:  # the query has no such column
+        return None
+    return None if None in counts or not counts else counts
+
+
+def set_aside(
+    warehouse: Warehouse,
+    window: Window,
+    jobs: Sequence[str],
+    *,
+    tables: Sequence[str],
+    results: pl.DataFrame,
+    reason: str | None,
+) -> None:
+    """Take some jobs' rows of a window out of tables, and say so, all in one transaction.
+
+    Parameters
+    ----------
+    jobs : may be none
+    results : all rows of `validation_results` that the window is to have
+    reason : what the window's `reason` is to be; it forgets why it was stopped, if it was
+
+    Raises
+    ------
+    ContractError : one of the tables has no `job_id`
+    WarehouseBusy : another process held the warehouse for longer than its patience
+    """
+    incoming = conform(results, "validation_results")
+    _check("validation_results", incoming, window)
+    _check_jobs(tables)
+
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        for table in tables if jobs else ():
+            _delete(connection, table, window, jobs)
+        _delete(connection, "validation_results", window, None)
+        insert(connection, "validation_results", incoming)
+        connection.execute(statement("record_reason"), {"start_ns": window.start_ns, "reason": reason})
+
+    warehouse.write(work)
+
+
 LEAVING = ("COPY", "COPY_DATABASE", "EXPORT", "ATTACH", "DETACH", "LOAD")
 """Types of statements with which a query would write to, or open, what is not the warehouse."""
 

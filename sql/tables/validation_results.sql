@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS validation_results (
     window_start_ns BIGINT NOT NULL,  -- the window the row belongs to
     expectation VARCHAR NOT NULL,     -- the table and the expectation's name in its suite, joined by a dot
     "column" VARCHAR NOT NULL,        -- the column it is about; empty when about whole rows or the table
-    severity VARCHAR NOT NULL,        -- critical stops the window, warning is recorded
+    severity VARCHAR NOT NULL,        -- critical stops the window or sets jobs aside, warning is recorded
     success BOOLEAN NOT NULL,         -- whether it held
     observed VARCHAR,                 -- what was observed, as JSON text
     unexpected_count BIGINT           -- rows that break it; NULL when it is not about rows

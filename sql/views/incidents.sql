@@ -1,13 +1,14 @@
 -- One row per incident: the diagnoses of one trouble, window after window, as one thing with a beginning and an end.
 -- Two finished windows in a row that do not show it end it, and so does the stop of its job: one alone may only have had
--- nothing to judge. Windows without records and windows that were not run say nothing.
+-- nothing to judge. Windows without records and windows that were not run say nothing, and nor do, of a job, those in
+-- which it was set aside.
 -- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
 -- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. A host that is slow
 -- while it, or for no known cause while its job, is known to stand still is one trouble with that. What a job suffers
 -- while something else is to blame is an effect of that, unless it goes on for two finished windows more.
 -- A silence is judged by the flows around its start, and each of its rows tells of all of it until then: what they cover
 -- together is what it costs, whichever windows show it, and who was named first had the most flows to go by.
--- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps.  Severity as ratio of time lost, costs in
+-- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps, aside_jobs.  Severity as ratio of time lost, costs in
 -- GPU-seconds.
 CREATE OR REPLACE VIEW incidents AS
 WITH clock AS (  -- how many windows were finished so far
@@ -16,6 +17,15 @@ WITH clock AS (  -- how many windows were finished so far
         (status = 'done' AND rows_landed > 0)::INTEGER AS finished,
         sum(finished) OVER (ORDER BY window_start_ns) AS finished_so_far
     FROM windows
+),
+
+untold AS (  -- finished windows that say nothing of a job
+    SELECT
+        aside_jobs.job_id,
+        aside_jobs.window_start_ns
+    FROM aside_jobs
+    INNER JOIN clock ON aside_jobs.window_start_ns = clock.window_start_ns
+    WHERE clock.finished = 1
 ),
 
 located AS (
@@ -80,15 +90,26 @@ placed AS (
     FROM standing
 ),
 
-begun AS (
+timed AS (  -- how many finished windows have told of the tenant so far
     SELECT
         placed.*,
-        clock.finished_so_far - clock.finished - lag(clock.finished_so_far) OVER trouble < 2 AS goes_on
+        clock.finished,
+        clock.finished_so_far - (
+            SELECT count(*) FROM untold
+            WHERE untold.job_id = placed.tenant AND untold.window_start_ns < placed.window_start_ns
+        ) AS told_so_far
     FROM placed
     INNER JOIN clock ON placed.window_start_ns = clock.window_start_ns
+),
+
+begun AS (
+    SELECT
+        timed.* EXCLUDE (finished, told_so_far),
+        told_so_far - finished - lag(told_so_far) OVER trouble < 2 AS goes_on
+    FROM timed
     WINDOW trouble AS (
-        PARTITION BY placed.family, placed.place, placed.tenant
-        ORDER BY placed.window_start_ns, placed.job_id, placed.kind, placed.subject_type, placed.subject
+        PARTITION BY family, place, tenant
+        ORDER BY window_start_ns, job_id, kind, subject_type, subject
     )
 ),
 
@@ -251,7 +272,10 @@ told AS (
         sums.lost_gpu_s,
         sums.recoverable_gpu_s,
         clock.finished_so_far,
-        (SELECT max(finished_so_far) FROM clock) - clock.finished_so_far >= 2
+        (SELECT max(finished_so_far) FROM clock) - clock.finished_so_far - (
+            SELECT count(*) FROM untold
+            WHERE untold.job_id = spans.tenant AND untold.window_start_ns > spans.last_window_start_ns
+        ) >= 2
         OR (spans.family <> 'silent' AND EXISTS (
             SELECT 1 FROM diagnoses
             WHERE

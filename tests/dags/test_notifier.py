@@ -13,10 +13,12 @@ from receiver import receiving
 
 from llmprism_run import current_settings
 from llmprism_tasks import pipeline
+from llmprism_tasks.stages import timeline
 from llmprism_tasks.warehouse.store import query
 from llmprism_tasks.windows import Window
 
-SLOW = Path(__file__).resolve().parents[1] / "data" / "real" / "dp4pp2_slow_rank"
+REAL = Path(__file__).resolve().parents[1] / "data" / "real"
+SLOW, HEALTHY = REAL / "dp4pp2_slow_rank", REAL / "ddp4_healthy"
 WINDOW = Window(29919508 * MINUTE_NS, MINUTE_NS)
 """The minute in whose middle a rank becomes slow."""
 
@@ -36,6 +38,22 @@ def slow_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def add_tenant(folder: Path, network: str) -> None:
+    """Add a healthy captured job, in a network of its own."""
+    flows = pl.read_parquet(HEALTHY / "flows_coarse.parquet")
+    address = pl.col("src_addr", "dst_addr").str.replace("10.0.", network, literal=True)
+    times = pl.col("flow_start_ns", "flow_end_ns") + WINDOW.shifted(-1).start_ns - flows["flow_start_ns"].min()
+    flows = flows.with_columns(address, times)
+    for window in (WINDOW.shifted(-1), WINDOW):
+        inside = pl.col("flow_start_ns").is_between(window.start_ns, window.end_ns, closed="left")
+        both = [pl.read_parquet(flows_file(folder, window)), flows.filter(inside)]
+        pl.concat(both).write_parquet(flows_file(folder, window))
+    own = pl.read_csv(HEALTHY / "topology.csv").with_columns(
+        pl.col("addr").str.replace("10.0.", network, literal=True), pl.format("other-{}", "host").alias("host")
+    )
+    pl.concat([pl.read_csv(folder / "topology.csv"), own], how="diagonal").write_csv(folder / "topology.csv")
+
+
 def test_the_incident_that_a_window_opens_is_told_once(
     minute: Any, slow_rank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,3 +67,31 @@ def test_the_incident_that_a_window_opens_is_told_once(
     assert body["change"] == "opened"
     outcomes = query(warehouse_in(slow_rank), "SELECT incident_id, outcome FROM notifications")
     assert outcomes.rows() == [(body["incident"]["incident_id"], "sent")]
+
+
+def test_an_incident_is_told_though_another_tenant_s_job_is_set_aside(
+    minute: Any, slow_rank: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_tenant(slow_rank, "10.9.")
+    sound = timeline.timeline
+
+    def faulty(**tables: Any) -> tuple[pl.DataFrame, ...]:
+        steps, phases, breakdown = sound(**tables)
+        of_it = pl.col("addr").str.starts_with("10.9.").cast(pl.Int64)
+        return steps, phases, breakdown.with_columns(compute_ns=pl.col("compute_ns") + of_it)
+
+    monkeypatch.setattr(timeline, "timeline", faulty)
+    with receiving() as receiver:
+        monkeypatch.setenv("LLMPRISM_NOTIFY__WEBHOOK", receiver.address)
+        run = minute.test(logical_date=WINDOW.start + dt.timedelta(minutes=1))
+    assert run.state == "success"
+    warehouse = warehouse_in(slow_rank)
+    (aside,) = query(warehouse, "SELECT job_id, expectations FROM aside_jobs").rows()
+    assert aside[1] == ["step_breakdown.adds_up"]
+    (told,) = query(warehouse, f"SELECT status, reason FROM windows WHERE window_start_ns = {WINDOW.start_ns}").rows()
+    assert told[0] == "done"
+    assert f"set aside: job {aside[0]} " in told[1]
+    (other,) = query(warehouse, "SELECT job_id FROM jobs").rows()
+    assert other[0] != aside[0]
+    (body,) = receiver.bodies
+    assert (body["change"], body["incident"]["job_id"]) == ("opened", other[0])

@@ -32,10 +32,15 @@ def spans(warehouse: Warehouse) -> list[tuple[int, int, str]]:
 
 
 def show(minute: Minute, pattern: str, **given_: Any) -> None:
-    """Write a window for each letter: `X` shows a trouble, `.` does not, `0` has no records, `r` still runs, ` ` is
-    none."""
+    """Write a window for each letter: `X` shows a trouble, `.` does not, `0` has no records, `r` still runs, `a` set
+    its job aside, `b` another, ` ` is none."""
     for number, letter in enumerate(pattern):
-        bookkeeping: dict[str, Any] = {"0": {"rows_landed": 0}, "r": {"status": "running"}}.get(letter, {})
+        bookkeeping: dict[str, Any] = {
+            "0": {"rows_landed": 0},
+            "r": {"status": "running"},
+            "a": {"aside": "gpt"},
+            "b": {"aside": "bert"},
+        }.get(letter, {})
         if letter != " ":
             minute(number, [diagnosis(number, **given_)] if letter == "X" else [], **bookkeeping)
 
@@ -54,6 +59,12 @@ def show(minute: Minute, pattern: str, **given_: Any) -> None:
         ("X.r.X", [(0, 0, "closed"), (4, 4, "open")]),
         ("X     X", [(0, 6, "open")]),
         ("X. . X", [(0, 0, "closed"), (5, 5, "open")]),
+        ("Xaaa", [(0, 0, "open")]),
+        ("XaaaX", [(0, 4, "open")]),
+        ("Xa.a.", [(0, 0, "closed")]),
+        ("Xa.a.X", [(0, 0, "closed"), (5, 5, "open")]),
+        ("aaX.", [(2, 2, "open")]),
+        ("Xbb", [(0, 0, "closed")]),
     ],
 )
 def test_two_finished_windows_without_it_end_it(

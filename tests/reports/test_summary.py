@@ -135,6 +135,16 @@ def test_what_the_last_window_to_be_finished_shows_is_open(warehouse: Warehouse,
     ]
 
 
+def test_jobs_that_were_set_aside_are_told_job_by_job(warehouse: Warehouse, minute: Minute) -> None:
+    for number, job in enumerate(("gpt", "bert", "gpt")):
+        minute(number, aside=job)
+    told = {"expectations": ["pairs.kind"]}
+    assert summarise(warehouse)["set_aside"] == [
+        {"job_id": "bert", "windows": 1, "last_window": "2026-01-01T00:01:00.000Z"} | told,
+        {"job_id": "gpt", "windows": 2, "last_window": "2026-01-01T00:02:00.000Z"} | told,
+    ]
+
+
 def test_records_are_counted_and_must_add_up(warehouse: Warehouse, minute: Minute) -> None:
     window = minute(0, rows_read=1_003, rows_quarantined=3, rows_duplicate=2)
     bad = [

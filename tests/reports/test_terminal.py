@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from small_windows import FIRST, SECOND, Minute, diagnosis, frame, training
+from small_windows import FIRST, SECOND, Minute, diagnosis, frame, refused, training
 
 from llmprism_tasks.reports.picture import save_svg
 from llmprism_tasks.reports.summary import summarise
@@ -98,6 +99,37 @@ def test_a_window_that_was_stopped_is_not_called_healthy(warehouse: Warehouse, m
     text = shown(warehouse)
     assert "No trouble was found in 1 window; 1 window could not be looked at." in text
     assert "Nothing is wrong" not in text
+
+
+def test_a_job_that_was_set_aside_is_told_with_why_and_what_to_do(warehouse: Warehouse, minute: Minute) -> None:
+    minute(0)
+    minute(1, aside="gpt")
+    minute(2, aside="gpt")
+    text = words(shown(warehouse))
+    assert "No trouble was found in 3 windows; not all could be seen." in text
+    assert "Set aside: gpt in 2 windows, the last 2026-01-01 00:02 UTC (pairs.kind). What" in text
+    assert "please report it" in text
+
+
+def test_where_every_job_was_set_aside_it_is_not_said_that_none_was_seen(warehouse: Warehouse, minute: Minute) -> None:
+    window = minute(0, aside="gpt")
+    replace(warehouse, window, {name: frame(name, window, []) for name in ("jobs", "job_members", "steps")})
+    text = words(shown(warehouse))
+    assert "No job was seen" not in text
+    assert "No trouble was found in 1 window; not all could be seen." in text
+
+
+@pytest.mark.parametrize(("jobs", "said"), [(12, "job11 in 1 window"), (13, "; and 1 more.")])
+def test_of_many_jobs_that_were_set_aside_some_are_named(
+    warehouse: Warehouse, minute: Minute, jobs: int, said: str
+) -> None:
+    window = minute(0)
+    observed = json.dumps({"set_aside": {f"job{number:02}": 1 for number in range(jobs)}})
+    rows = [refused("gpt") | {"observed": observed}]
+    replace(warehouse, window, {"validation_results": frame("validation_results", window, rows)})
+    text = words(shown(warehouse))
+    assert said in text
+    assert "job12" not in text
 
 
 def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:

@@ -131,6 +131,35 @@ def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     assert took_s == {"recognition": 6, "timeline": 7}
 
 
+def test_rows_are_counted_by_job_where_all_of_them_have_one(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("k", "a"), ("j", "b"), ("k", "c"))})
+    with either.reading() as connection:
+        assert store.rows_by_job(connection, "FROM job_members") == {"j": 1, "k": 2}
+        assert store.rows_by_job(connection, "SELECT addr FROM job_members") is None
+        assert store.rows_by_job(connection, "SELECT nullif(job_id, 'k') AS job_id FROM job_members") is None
+        assert store.rows_by_job(connection, "FROM job_members WHERE addr = 'd'") is None
+
+
+def test_jobs_are_set_aside_with_the_results_that_say_so_or_not_at_all(either: Warehouse) -> None:
+    row = {"expectation": "pairs.kind", "column": "", "severity": "critical", "success": False}
+    results = pl.DataFrame([row | {"window_start_ns": WINDOW.start_ns}])
+    for window in (WINDOW, AFTER):
+        store.replace(either, window, {"job_members": members(window, ("j", "a"), ("k", "b"))})
+
+    def set_aside(jobs: list[str], of: pl.DataFrame) -> None:
+        store.set_aside(either, WINDOW, jobs, tables=["job_members", "pairs"], results=of, reason=None)
+
+    with pytest.raises(ContractError, match="other windows"):
+        set_aside(["k"], results.with_columns(window_start_ns=AFTER.start_ns))
+    assert addresses(either, WINDOW) == ["a", "b"]
+    for jobs in (["k"], []):
+        set_aside(jobs, results)
+        assert (addresses(either, WINDOW), addresses(either, AFTER)) == (["a"], ["a", "b"])
+        assert store.read(either, "validation_results", WINDOW)["expectation"].to_list() == ["pairs.kind"]
+    with pytest.raises(ContractError, match="flows"):
+        store.set_aside(either, WINDOW, ["j"], tables=["flows"], results=results, reason=None)
+
+
 def test_queries_read_and_cannot_write(either: Warehouse) -> None:
     store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"))})
     assert store.query(either, "SELECT addr, 1 AS one FROM job_members").rows() == [("a", 1)]
