@@ -14,7 +14,7 @@ from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.arranged import Arranged, arranged
 from llmprism_tasks.stages.entries import entry_work
 from llmprism_tasks.stages.placement import NIC, STEP
-from llmprism_tasks.stages.silences import silent_work
+from llmprism_tasks.stages.silences import EARLY, silent_work
 
 EXCHANGING = ("ep", "cp")
 """Kinds of traffic in every layer, by which ranks wait for each other between the messages of a pipeline."""
@@ -26,7 +26,7 @@ OUTVOTING = 3
 """Members from which on the others outvote one."""
 
 
-def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, early: float = EARLY) -> pl.DataFrame:
     """Compare each NIC's own work in a step with that of its peers.
 
     Parameters
@@ -34,6 +34,7 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current`
     groups : `job_id`, `addr`, `component`: data-parallel groups, whose members are each other's peers
+    early : as for `silent_work`
 
     Returns
     -------
@@ -45,7 +46,9 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame) -> 
     jobs = seen.pairs["job_id"].unique()
     entering = _entering(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))
-    work = pl.concat([entry_work(seen, entering), _relieved(silent_work(seen, others), seen)], how="diagonal")
+    work = pl.concat(
+        [entry_work(seen, entering), _relieved(silent_work(seen, others, early=early), seen)], how="diagonal"
+    )
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)

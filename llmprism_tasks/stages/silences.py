@@ -12,17 +12,21 @@ import polars as pl
 from llmprism_tasks.methods import working
 from llmprism_tasks.stages.arranged import Arranged
 
-EARLY = 0.3
+EARLY = 0.1
 """Ratio of a NIC's mean burst of a kind below which one is what went ahead: buffers hold 4 MB a channel
-(NCCL_BUFFSIZE), gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM), and a channel's
-share of a sharded layer of a small model in 15 MB and more."""
+(NCCL_BUFFSIZE), and gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM)."""
 
 
-def silent_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
+def silent_work(flows: Arranged, jobs: pl.Series, *, early: float = EARLY) -> pl.DataFrame:
     """Measure each NIC's silences in a step.
 
     What follows a burst that went ahead is a stall and left out, as are silences beside a pipeline's message: there one
     waits.
+
+    Parameters
+    ----------
+    jobs : those to look at
+    early : ratio of a NIC's mean burst of a kind below which one went ahead
 
     Returns
     -------
@@ -33,7 +37,7 @@ def silent_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
     """
     theirs = flows.of(jobs)[flows.transfers.steps]
     transfers = flows.transfers if theirs.all() else flows.transfers[theirs]
-    length, squares, longest, count = working.silences(transfers, flows.numbers, early=EARLY, piped=flows.number("pp"))
+    length, squares, longest, count = working.silences(transfers, flows.numbers, early=early, piped=flows.number("pp"))
     return (
         flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest)
         .filter(pl.Series(count > 0))

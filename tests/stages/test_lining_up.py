@@ -119,9 +119,10 @@ def test_a_pace_is_another_that_is_half_as_long_again(other: float, pace: float)
     assert table.sort("end_ns")["pace_ns"][0] == pace * MS
 
 
-def test_half_of_a_job_s_pairs_that_come_apart_from_the_other_half_are_no_step() -> None:
+@pytest.mark.parametrize("size_class", [-1, 0], ids=["pairs", "sizes"])
+def test_half_of_a_job_s_pairs_that_come_apart_from_the_other_half_are_no_step(size_class: int) -> None:
     """Two rings end together in six steps, and half a step apart in twelve, since one of them is slow."""
     ends = [(PERIOD * step, PERIOD * step) for step in range(6)]
     ends += [(6000 + 2000 * step, 7000 + 2000 * step) for step in range(12)]
     streams = [[(pair, end[pair] - 1, end[pair], MB) for end in ends] for pair in (0, 1)]
-    assert whole_steps(lined_up(streams, size_class=-1), DEFAULT)["step"].n_unique() == 18
+    assert whole_steps(lined_up(streams, size_class=size_class), DEFAULT)["step"].n_unique() == 18

@@ -59,9 +59,9 @@ def test_without_a_pipeline_who_is_late_at_all_its_hops_is_silent_for_longer() -
     assert found["share"].to_list() == [0.3, 0.45, 0.3, 0.3]
 
 
-@pytest.mark.parametrize(("early", "own"), [(68 * MB, 300), (69 * MB, 300 + 140)])
+@pytest.mark.parametrize(("early", "own"), [(20 * MB, 300), (21 * MB, 300 + 140)])
 def test_a_stall_after_what_went_ahead_is_no_work(early: int, own: float) -> None:
-    """`c` and `d` push a little and stall until `b` has come. Three tenths of a burst of 227 MB are not a little."""
+    """`c` and `d` push a little and stall until `b` has come. A tenth of a burst of 203 MB is not a little."""
     ready = {"a": 300, "b": 450, "c": 300, "d": 300}
     bulk = [(450.0, 900.0, src, dst, 193 * MB) for _, _, src, dst, _ in ring(ready)]
     pushed = [(300.0, 310.0, "c", "d", early)]

@@ -77,6 +77,25 @@ def test_a_size_that_only_slower_steps_have_does_not_tell_the_period(mean: float
     assert found["period_ns"].item() / MS == pytest.approx(period)
 
 
+@pytest.mark.parametrize(
+    ("bursts", "period"), [(33, 6850), (23, 6850), (22, 10_000)], ids=["most", "more than half", "half"]
+)
+def test_a_size_that_is_there_in_slower_steps_and_in_some_others_does_not_tell_the_period(
+    bursts: int, period: float
+) -> None:
+    """Of 37 steps over five minutes half became half as long again. A size in 22 of them may be there once a period."""
+    table = flows(ring("ab", every(6850, count=37)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+
+    def changed(count: int, period: float, size_class: int) -> pl.DataFrame:
+        mean = 36 * 8170 * MS / (count - 1)
+        values = {"bursts": count, "period_ns": period * MS, "mean_period_ns": mean, "size_class": size_class}
+        return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    found = group_periods(table, pl.concat([changed(37, 6850, WHOLE), changed(bursts, 10_000, 1)]), DEFAULT)
+    assert found["period_ns"].item() / MS == pytest.approx(period)
+
+
 def test_nothing_has_no_rhythm() -> None:
     none = stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()

@@ -22,6 +22,10 @@ BY_CHANCE = 0.001
 """Probability below which one is the last so often by chance: jobs that are slower for another cause are few, and have
 some hundred NICs at most that are told apart."""
 
+PUSHED = 0.3
+"""Ratio of a NIC's mean burst below which one went ahead: a channel's buffers hold 4 MB, and its share of a layer of a
+small sharded model is 15 MB. Where other small bursts are taken for it, silences are too short in all steps alike."""
+
 MOST = 0.5
 """Ratio of what a job's steps lose by which the silences of who is to blame have grown; and of its quick steps in which
 a NIC may be the last: above it, it is so by its place."""
@@ -75,7 +79,7 @@ def last_to_come(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSe
         .filter(pl.col("slow") != pl.col("quick"))
     )
     flows = evidence.flows.join(slower, on="job_id", how="semi")
-    work = own_work(flows, steps, evidence.groups)
+    work = own_work(flows, steps, evidence.groups, early=PUSHED)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
     marked = work.filter(pl.col("last_stage").is_null()).with_columns(
         last=pl.col("own_ns") >= AS_LONG * of_step, length_ns=length_ns()

@@ -34,7 +34,8 @@ class Losses:
     def row(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> Row | None:
         """Return what a job loses by some slow hops, columns of `ROW` and figures that explain them.
 
-        None when they are not slow in most of the window's slow steps: what was slow before it is no news.
+        None when they are not slow in most of the window's slow steps: what was slow before it is no news; nor is one
+        step alone long after it.
 
         Parameters
         ----------
@@ -43,7 +44,7 @@ class Losses:
         course = self.course(job_id, slow, settings)
         late = course.filter("slow", "current")
         felt = late.filter("felt")
-        if 2 * felt.height <= late.height:
+        if 2 * felt.height <= late.height or (felt.height == 1 and _alone(course["felt"], settings)):
             return None
         length = course.select(length=(pl.col("end_ns") - pl.col("start_ns")).filter("slow")).to_series()
         quick_ns = float(course["quick_ns"][0])
@@ -103,3 +104,10 @@ class Losses:
         begins = int((felt & ~felt.shift(fill_value=False)).sum())
         lasting = begins < 2 or float(felt.mean()) >= settings.persistence  # type: ignore[arg-type]
         return 0 if lasting else begins
+
+
+def _alone(felt: pl.Series, settings: DiagnosisSettings) -> bool:
+    """Tell whether the last step that felt it was the only one since healthy ones, and too few were so before."""
+    felt = felt[: int(felt.arg_true()[-1]) + 1]
+    begins = felt & ~felt.shift(fill_value=False)
+    return bool(begins[-1]) and 1 < int(begins.sum()) < settings.least_steps

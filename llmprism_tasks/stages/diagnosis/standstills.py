@@ -14,6 +14,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis import checkpoints, stalls
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.later_work import length_ns
+from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
 STEP = ["job_id", "step_index"]
@@ -48,7 +49,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
-    usual_ns = steps["length_ns"].quantile(QUICK)
+    usual_ns, silent_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "silent_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     # A step's silences in all, or its longest: what is thought to have gone ahead hides one or the other.
     silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
@@ -57,6 +58,9 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     still = long.filter(pl.col("late_ns") >= MOST * longer)
     others = steps.join(long, on="step_index", how="anti")
     if still.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
+        return None
+    varies_ns = others.select(spread(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
+    if not still.select((pl.col("late_ns") >= BEYOND * varies_ns).all()).item():
         return None
     if not stalls.apart(still, others) or not _now_and_then(still):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -133,6 +134,12 @@ def moving(
     )
 
 
+def lengthened(evidence: Evidence, more_ms: Mapping[int, float]) -> Evidence:
+    """Return evidence of which some steps are so much longer, and end what they end later."""
+    steps_, flows_ = _longer(evidence.steps, more_ms), _later(evidence.flows, more_ms)
+    return dataclasses.replace(evidence, steps=steps_, flows=flows_)
+
+
 def together(*jobs: Evidence) -> Evidence:
     """Return the evidence about several jobs as one."""
     frames = {
@@ -155,6 +162,30 @@ def without_rows(evidence: Evidence) -> Evidence:
     """Return evidence with the same columns about nothing."""
     frames = {name: getattr(evidence, name).clear() for name in ("flows", "steps", "history", "groups", "members")}
     return Evidence(**frames, window=evidence.window)
+
+
+def _before(step: pl.Expr, more_ms: Mapping[int, float]) -> pl.Expr:
+    total: pl.Expr = pl.lit(0)
+    for at, more in more_ms.items():
+        total = total + pl.when(step > at).then(round(more * MS)).otherwise(0)
+    return total
+
+
+def _longer(steps: pl.DataFrame, more_ms: Mapping[int, float]) -> pl.DataFrame:
+    step = pl.col("step_index")
+    return steps.with_columns(
+        start_ns=pl.col("start_ns") + _before(step, more_ms), end_ns=pl.col("end_ns") + _before(step + 1, more_ms)
+    )
+
+
+def _later(flows: pl.DataFrame, more_ms: Mapping[int, float]) -> pl.DataFrame:
+    """Move the flows of later steps, and let those of a longer step end with it."""
+    begin = pl.col("flow_start_ns") - pl.col("window_start_ns")
+    step = begin // (STEP * MS)
+    return flows.with_columns(
+        flow_start_ns=pl.col("flow_start_ns") + _before(step, more_ms),
+        flow_end_ns=pl.col("flow_end_ns") + _before(step + 1, more_ms),
+    )
 
 
 def _moved(part: str, rate: float, records: int, size: int, moment: Window) -> pl.DataFrame:

@@ -236,6 +236,19 @@ def test_one_stretch_or_most_of_the_steps_are_a_trouble_that_lasts(factors: tupl
     assert named(flapping(factors)) == [(kind, "a")]
 
 
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [((9.0, 9.0, 9.0, 1.0), []), ((1.0, 9.0, 9.0, 9.0), ["a"]), ((9.0, 1.0, 9.0, 1.0), ["a"])],
+    ids=["over long ago", "goes on", "comes and goes"],
+)
+def test_a_step_alone_after_healthy_ones_is_chance(before: tuple[float, ...], names: list[str]) -> None:
+    """The window holds the last seven of sixteen steps, the first of which is slow."""
+    evidence = flapping((1.0,) * 5 + before + (9.0,) + (1.0,) * 6)
+    now = pl.Series([False] * 9 + [True] * 7)
+    windowed = dataclasses.replace(evidence, history=evidence.history.with_columns(current=now))
+    assert [subject for _, subject in named(windowed)] == names
+
+
 def test_each_job_that_a_slow_switch_touches_is_told() -> None:
     def half(a: str, b: str, c: str, d: str, *, name: str) -> Evidence:
         slow, well = both(a, b, 2, "leaf-0 s1 leaf-1"), both(a, b, 1, "leaf-0 s2 leaf-1")

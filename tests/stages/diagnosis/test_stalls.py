@@ -8,8 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import MS
-from job_evidence import DEFAULT, STEP, shuffled, without_rows, working
+from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis import stalls
@@ -26,33 +25,7 @@ def stalling(
     ready = {addr: [400.0 * (1 + differ * (0, 1, -1)[step % 3]) for step in range(steps)] for addr in NICS}
     for step, (addr, more) in by.items():
         ready[addr][step] += more
-    evidence = working([ready], paid=False)
-    more_ns = {step: round(more * MS) for step, (_, more) in by.items() if whole_step}
-    return dataclasses.replace(evidence, steps=_longer(evidence.steps, more_ns), flows=_later(evidence.flows, more_ns))
-
-
-def _before(step: pl.Expr, more_ns: Mapping[int, int]) -> pl.Expr:
-    total: pl.Expr = pl.lit(0)
-    for at, more in more_ns.items():
-        total = total + pl.when(step > at).then(more).otherwise(0)
-    return total
-
-
-def _longer(steps: pl.DataFrame, more_ns: Mapping[int, int]) -> pl.DataFrame:
-    step = pl.col("step_index")
-    return steps.with_columns(
-        start_ns=pl.col("start_ns") + _before(step, more_ns), end_ns=pl.col("end_ns") + _before(step + 1, more_ns)
-    )
-
-
-def _later(flows: pl.DataFrame, more_ns: Mapping[int, int]) -> pl.DataFrame:
-    """Move the flows of later steps, and let those of a longer step end with it."""
-    begin = pl.col("flow_start_ns") - pl.col("window_start_ns")
-    step = begin // (STEP * MS)
-    return flows.with_columns(
-        flow_start_ns=pl.col("flow_start_ns") + _before(step, more_ns),
-        flow_end_ns=pl.col("flow_end_ns") + _before(step + 1, more_ns),
-    )
+    return lengthened(working([ready], paid=False), {step: more for step, (_, more) in by.items() if whole_step})
 
 
 def found(evidence: Evidence, **changed: Any) -> pl.DataFrame:

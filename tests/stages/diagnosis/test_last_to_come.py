@@ -1,0 +1,121 @@
+"""In lock step all are silent alike, and whom they wait for is silent a little longer, step after step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pytest
+from job_evidence import DEFAULT, shuffled, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis import cross_step, last_to_come
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.waiting import longest_silent
+
+SETTINGS = dataclasses.replace(DEFAULT, least_lasting_s=0)
+NICS = "abcdefgh"
+QUICK, SLOW = 12, 8
+LATE = 300
+
+
+def lock_step(
+    last: Sequence[str], *, usually: Sequence[str] = NICS, hosts: Mapping[str, str] | None = None
+) -> Evidence:
+    """Return a ring all of whose members become 300 ms later after a dozen steps: in each step those named are 10 ms
+    later still, in quick steps one after another."""
+    named = [*(usually[step % len(usually)] for step in range(QUICK)), *last]
+    ready = {
+        addr: [500.0 + LATE * (step >= QUICK) + 10 * (addr in which) for step, which in enumerate(named)]
+        for addr in NICS
+    }
+    return working([ready], hosts=hosts)
+
+
+def found(evidence: Evidence) -> pl.DataFrame:
+    slower = cross_step.find(evidence, SETTINGS)
+    assert slower.height == 1
+    return last_to_come.find(slower, evidence, SETTINGS)
+
+
+def blamed(evidence: Evidence) -> list[tuple[str, str, str]]:
+    return found(evidence).select("kind", "subject_type", "subject").rows()
+
+
+def test_who_is_the_last_in_all_slow_steps_is_named() -> None:
+    rows = found(lock_step(["c"] * SLOW))
+    assert rows.schema == pl.Schema(ROW)
+    row = rows.row(0, named=True)
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("slow_compute", "addr", "c")
+    assert "c on host-c computes 1.62 times as long as it used to" in row["explanation"]
+    assert "810 ms against 500 ms) in 8 of 8 steps" in row["explanation"]
+    assert row["peers"] is None
+
+
+def test_nics_of_one_host_are_named_as_the_host_and_of_two_hosts_nobody_can_tell() -> None:
+    together = dict.fromkeys("cd", "node1")
+    assert blamed(lock_step(["cd"] * SLOW, hosts=together)) == [("slow_compute", "host", "node1")]
+    row = found(lock_step(["cd"] * SLOW)).row(0, named=True)
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("straggler", "job", "j")
+    assert row["explanation"].startswith("c, d begin late together, step after step")
+
+
+@pytest.mark.parametrize(
+    ("last", "names"),
+    [("cccccccc", ["c"]), ("ccccccca", ["c"]), ("ccccccab", []), ("abcdefgh", [])],
+    ids=["always", "seven of eight", "six of eight", "in turn"],
+)
+def test_it_is_the_last_in_more_slow_steps_than_by_chance(last: str, names: list[str]) -> None:
+    """Who is so in a sixth of the quick ones is in six of eight by chance in a case of eight hundred."""
+    assert found(lock_step([*last]))["subject"].to_list() == names
+
+
+@pytest.mark.parametrize(("usually", "names"), [("cabcdefgh", ["c"]), ("cab", []), ("ca", [])])
+def test_who_is_often_the_last_in_quick_steps_too_is_so_by_its_place_or_by_chance(
+    usually: str, names: list[str]
+) -> None:
+    """In two of twelve, four, or six of them: eight times in a row by chance in one case of a thousand and more."""
+    assert found(lock_step(["c"] * 6, usually=usually))["subject"].to_list() == names
+
+
+def test_steps_that_are_longer_for_what_they_send_blame_nobody() -> None:
+    quick = {addr: [500.0 + 10 * (addr == NICS[step % 8]) for step in range(QUICK)] for addr in NICS}
+    ready = {addr: [*begins, *([500.0 + 10 * (addr == "c")] * SLOW)] for addr, begins in quick.items()}
+    evidence = working([ready], paid=False)
+    later = pl.col("step_index").sub(QUICK).clip(lower_bound=0).cast(pl.Int64) * 300_000_000
+    more = pl.when(pl.col("step_index") >= QUICK).then(300_000_000).otherwise(0)
+    steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + later, end_ns=pl.col("end_ns") + later + more)
+    slower = pl.DataFrame({"job_id": ["j"], "severity": [0.3]})
+    longer = dataclasses.replace(evidence, steps=steps)
+    assert last_to_come.last_to_come(slower, longer, SETTINGS).is_empty()
+
+
+@pytest.mark.parametrize("kind", ["cross_group", "slow_nic", "stalls"])
+def test_where_more_is_known_silences_grow_for_its_sake(kind: str) -> None:
+    evidence = lock_step(["c"] * SLOW)
+    slower = cross_step.find(evidence, SETTINGS)
+    known = slower.with_columns(kind=pl.lit(kind))
+    assert last_to_come.find(pl.concat([slower, known]), evidence, SETTINGS).is_empty()
+    unknown = slower.with_columns(kind=pl.lit("straggler"))
+    assert last_to_come.find(pl.concat([slower, unknown]), evidence, SETTINGS)["subject"].to_list() == ["c"]
+
+
+def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
+    evidence = lock_step(["c"] * SLOW)
+    expected = found(evidence)
+    for seed in range(3):
+        assert_frame_equal(found(shuffled(evidence, seed)), expected)
+    nothing = without_rows(evidence)
+    assert last_to_come.find(cross_step.find(nothing, SETTINGS), nothing, SETTINGS).is_empty()
+
+
+@pytest.mark.parametrize(("kind", "names"), [("dp", ["a", "b", "c"]), ("ep", ["a", "b"]), ("cp", ["a", "b"])])
+def test_in_every_layer_all_may_be_waiting_for_who_is_silent_for_longest(kind: str, names: list[str]) -> None:
+    """Within two thousandths; in a pipeline other work was measured."""
+    evidence = lock_step(["c"] * SLOW)
+    exchanging = dataclasses.replace(evidence, flows=evidence.flows.with_columns(kind=pl.lit(kind)))
+    suspects = pl.DataFrame({"job_id": "j", "addr": [*"abc"], "own_ns": [1000.0, 998.5, 997.5], "ringed": True})
+    assert longest_silent(suspects, exchanging)["addr"].to_list() == names
+    piped = suspects.with_columns(ringed=False)
+    assert longest_silent(piped, exchanging).height == 3

@@ -1,0 +1,101 @@
+"""A job that stands still as a whole, now and then, has stalls, whoever it waits for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pytest
+from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis import standstills
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+
+STEPS = 14
+
+
+def standing(by: Mapping[int, float], differ: float = 0.005, silent: bool = True) -> Evidence:
+    """Return steps of which some are so many ms longer, since all members are silent before they send, or since they
+    send for longer; what they need before may `differ` from step to step, by this ratio up and down."""
+    ready = [400.0 * (1 + differ * (0, 1, -1)[step % 3]) + by.get(step, 0) * silent for step in range(STEPS)]
+    return lengthened(working([dict.fromkeys("abcdef", ready)], paid=False), by)
+
+
+def named(evidence: Evidence) -> list[tuple[str, str, str]]:
+    return standstills.find(evidence, DEFAULT).select("kind", "subject_type", "subject").rows()
+
+
+JOB = [("stalls", "job", "j")]
+
+
+def test_steps_before_which_all_are_silent_for_long_are_stalls_of_the_job() -> None:
+    rows = standstills.find(standing({2: 500, 5: 500, 6: 500}, differ=0), DEFAULT)
+    assert rows.schema == pl.Schema(ROW)
+    row = rows.row(0, named=True)
+    assert (row["kind"], row["subject_type"], row["subject"]) == JOB[0]
+    # 1.5 of 15.5 seconds.
+    assert row["severity"] == pytest.approx((1.5 / 15.5) / (14 / 15.5), rel=0.01)
+    assert row["confidence"] == 1
+    assert "In 3 of 14 steps the whole job is silent for longer, by 500 ms on average" in row["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("at", "rows"),
+    [
+        ((2, 5, 6), JOB),
+        ((5, 6), []),
+        ((9, 10, 11, 12, 13), []),
+        ((1, 4, 7, 10), []),
+        ((1, 4, 8, 11), []),
+        ((1, 4, 9, 12), JOB),
+        ((1, 3, 5, 7), JOB),
+    ],
+    ids=["rare", "too few", "lasting", "each third step", "about each third", "now and then", "each second"],
+)
+def test_what_lasts_or_comes_at_a_distance_is_something_else(
+    at: Sequence[int], rows: list[tuple[str, str, str]]
+) -> None:
+    assert named(standing(dict.fromkeys(at, 500.0))) == rows
+
+
+def test_steps_that_are_longer_for_what_they_send_do_not_stand_still() -> None:
+    assert named(standing({2: 500, 5: 500, 6: 500}, silent=False)) == []
+
+
+@pytest.mark.parametrize(("differ", "rows"), [(0.05, JOB), (0.09, [])])
+def test_where_samples_differ_in_length_a_stall_stands_far_out(differ: float, rows: list[tuple[str, str, str]]) -> None:
+    """By ten deviations of 400 ms: of 5 %, two thirds of the steps off by it, they are 300 ms; of 9 %, 530."""
+    assert named(standing({2: 500, 5: 500, 6: 500}, differ=differ)) == rows
+
+
+@pytest.mark.parametrize(("by", "rows"), [(210, JOB), (180, [])])
+def test_what_costs_too_little_is_not_told(by: float, rows: list[tuple[str, str, str]]) -> None:
+    """4 % of 14 s and three stalls."""
+    assert named(standing(dict.fromkeys((2, 5, 6), by))) == rows
+
+
+def test_a_job_of_which_more_is_known_is_left_to_that() -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    one_late = lengthened(
+        working(
+            [
+                {"a": [400.0 + 500 * (step in (2, 5, 6)) for step in range(STEPS)]}
+                | dict.fromkeys("bcde", [400.0] * STEPS)
+            ],
+            paid=False,
+        ),
+        dict.fromkeys((2, 5, 6), 500.0),
+    )
+    assert named(one_late) == []
+    piped = dataclasses.replace(evidence, flows=evidence.flows.with_columns(kind=pl.lit("pp")))
+    assert named(piped) == []
+
+
+def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    expected = standstills.find(evidence, DEFAULT)
+    for seed in range(3):
+        assert_frame_equal(standstills.find(shuffled(evidence, seed), DEFAULT), expected)
+    assert standstills.find(without_rows(evidence), DEFAULT).is_empty()
