@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from accuracy.drawing import GPUS, MODELS, Content, Draw
@@ -24,8 +25,20 @@ LAYOUTS: tuple[Content, ...] = (
 )
 
 HEALTHY_HOSTS = (8, 8, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2)
-PLATFORM_HOSTS = (64, 64, 32, 32, 32, 32, 32, 32, 16, 8, 8, 8)
-"""Of the jobs with which nothing is wrong: 384 GPUs in all, and 2,880."""
+"""Of the jobs with which nothing is wrong: 384 GPUs in all."""
+
+PLATFORM_HOSTS = (64, 48, 32, *[16] * 5, *[8] * 4, *[4] * 8, *[2] * 16)
+EXCHANGING_HOSTS = (4, 8, 8, 8, 2, 4, 4, 2)
+"""Of those on a platform of 2,880 GPUs: a few large ones and many small ones, as tenants are."""
+
+EXCHANGING: tuple[Content, ...] = (
+    {"tp": 1, "pp": 1, "sharding": "full", "layers": 16, "key_value_ratio": 0.25, "vocabulary": 32_000},
+    {"tp": 1, "pp": 1, "sharding": "full", "layers": 24, "shard_ranks": 16, "vocabulary": 128_000},
+    {"tp": 8, "pp": 1, "cp": 2, "layers": 8, "sequence": 65_536, "key_value_ratio": 0.25, "peer_channels": 1},
+    {"tp": 8, "pp": 1, "ep": 2, "experts": 8, "moe_every": 2, "peer_channels": 1, "layers": 8, "model": "7b"},
+)
+"""Parameters, blocks of context or experts' tokens that cross the network in every layer: nobody works alone."""
+
 
 Fault = Callable[[Draw, Content], Content]
 """Draws a fault of a job: its keys but `start_s`."""
@@ -150,37 +163,66 @@ def hang(seed: int) -> Content:
     return {"jobs": [job, well], "fabric": draw.fabric(), "restarts": [restart]}
 
 
-def healthy(seed: int, job_hosts: Sequence[int] = HEALTHY_HOSTS) -> Content:
-    """Twelve jobs with nothing wrong: uneven samples and costs, checkpoints, pauses, and some that come, go or move.
+def exchanging(name: str, fault: Fault, fabric: Content | None = None) -> Callable[[int], Content]:
+    """Return what draws one job whose ranks exchange in every layer, and that meets a fault."""
+
+    def content(seed: int) -> Content:
+        draw = Draw(name, seed)
+        which = seed % len(EXCHANGING)
+        job = _exchanging_job(draw, "ill", draw.one_of(2, 4) if which == 0 else draw.one_of(4, 8), which)
+        begins = {"start_s": draw.between(*ONSET_S)}
+        made = {"jobs": [job], "fabric": draw.fabric() | (fabric or {})}
+        return made | {"faults": [begins | fault(draw, made)], "collector": {"retransmitted": 0.0005}}
+
+    return content
+
+
+def _exchanging_job(draw: Draw, name: str, hosts: int, which: int) -> Content:
+    job = draw.dense(name, hosts, (5.0, 9.0), **EXCHANGING[which % len(EXCHANGING)], micro_batches=1)
+    return job | {"dp": job["dp"] // job.get("cp", 1)}
+
+
+def healthy(seed: int, job_hosts: Sequence[int] = HEALTHY_HOSTS, exchanging_hosts: Sequence[int] = ()) -> Content:
+    """Jobs with nothing wrong: uneven samples and costs, checkpoints, pauses, and some that come, go or move.
 
     Parameters
     ----------
-    job_hosts : of each job
+    job_hosts : of each dense job, a dozen or several
+    exchanging_hosts : of each job that exchanges in every layer
     """
     draw = Draw("healthy", seed)
+    dozens = len(job_hosts) // len(HEALTHY_LAYOUTS)
     jobs = [
         draw.dense(f"job{at:02d}", hosts, (2.5, 8.0), **(layout | _uneven(draw, at)))
-        for at, (hosts, layout) in enumerate(zip(job_hosts, draw.shuffled(HEALTHY_LAYOUTS), strict=True))
+        for at, (hosts, layout) in enumerate(zip(job_hosts, draw.shuffled(HEALTHY_LAYOUTS * dozens), strict=True))
     ]
-    names = draw.shuffled([job["name"] for job in jobs])
-    starts, stops, moves = names[:2], names[2:4], names[4]
-    habits = [
-        {"job": names[5], "cost_spread": draw.between(0.05, 0.2)},
-        {"job": names[6], "pauses": 0.05, "pause_ms": draw.between(100, 400)},
-        {"job": names[7], "checkpoint_steps": 40, "read_mb": 50.0},
-        {"job": names[8], "drift": 0.02},
-    ]
+    names = iter(draw.shuffled([job["name"] for job in jobs]))
+    starts, stops, moves = (list(islice(names, some * dozens)) for some in (2, 2, 1))
+    habits = [habit for _ in range(dozens) for habit in _habits(draw, names)]
+    jobs += [_exchanging_job(draw, f"deep{at}", hosts, at) for at, hosts in enumerate(exchanging_hosts)]
     lives = [{"job": name, "start_s": draw.between(60, 300)} for name in starts]
     lives += [{"job": name, "end_s": draw.between(300, 540)} for name in stops]
-    restart = {"job": moves, "at_s": draw.between(200, 400), "pause_s": draw.between(20, 60), "stop": "in_order"}
+    restarts = [
+        {"job": name, "at_s": draw.between(200, 400), "pause_s": draw.between(20, 60), "stop": "in_order"}
+        for name in moves
+    ]
     return {
         "jobs": jobs,
         "fabric": draw.fabric(),
         "habits": habits,
         "lives": lives,
-        "restarts": [restart],
+        "restarts": restarts,
         "collector": {"retransmitted": 0.0005},
     }
+
+
+def _habits(draw: Draw, names: Iterator[str]) -> list[Content]:
+    return [
+        {"job": next(names), "cost_spread": draw.between(0.05, 0.2)},
+        {"job": next(names), "pauses": 0.05, "pause_ms": draw.between(100, 400)},
+        {"job": next(names), "checkpoint_steps": 40, "read_mb": 50.0},
+        {"job": next(names), "drift": 0.02},
+    ]
 
 
 def _uneven(draw: Draw, at: int) -> Content:
@@ -188,33 +230,8 @@ def _uneven(draw: Draw, at: int) -> Content:
 
 
 def healthy_platform(seed: int) -> Content:
-    """The same on 2,880 GPUs."""
-    return healthy(seed, PLATFORM_HOSTS)
-
-
-EXCHANGING: tuple[Content, ...] = (
-    {"tp": 1, "pp": 1, "sharding": "full", "layers": 16, "key_value_ratio": 0.25, "vocabulary": 32_000},
-    {"tp": 1, "pp": 1, "sharding": "full", "layers": 24, "shard_ranks": 16, "vocabulary": 128_000},
-    {"tp": 8, "pp": 1, "cp": 2, "layers": 8, "sequence": 65_536, "key_value_ratio": 0.25, "peer_channels": 1},
-    {"tp": 8, "pp": 1, "ep": 2, "experts": 8, "moe_every": 2, "peer_channels": 1, "layers": 8, "model": "7b"},
-)
-"""Parameters, blocks of context or experts' tokens that cross the network in every layer: nobody works alone."""
-
-
-def exchanging(name: str, fault: Fault, fabric: Content | None = None) -> Callable[[int], Content]:
-    """Return what draws one job whose ranks exchange in every layer, and that meets a fault."""
-
-    def content(seed: int) -> Content:
-        draw = Draw(name, seed)
-        layout = EXCHANGING[seed % len(EXCHANGING)]
-        hosts = draw.one_of(2, 4) if layout.get("sharding") and "shard_ranks" not in layout else draw.one_of(4, 8)
-        job = draw.dense("ill", hosts, (5.0, 9.0), **layout, micro_batches=1)
-        job["dp"] //= layout.get("cp", 1)
-        begins = {"start_s": draw.between(*ONSET_S)}
-        made = {"jobs": [job], "fabric": draw.fabric() | (fabric or {})}
-        return made | {"faults": [begins | fault(draw, made)], "collector": {"retransmitted": 0.0005}}
-
-    return content
+    """The same on 2,880 GPUs, and jobs that exchange in every layer besides."""
+    return healthy(seed, PLATFORM_HOSTS, EXCHANGING_HOSTS)
 
 
 HEALTHY_MINUTES = 10
