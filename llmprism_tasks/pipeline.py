@@ -319,6 +319,9 @@ def _import_the_rest(settings: Settings) -> None:
     validation.prepare()
     for stage in STAGES:
         _function(stage, settings)
+    from llmprism_tasks.methods.compiled import load_all  # noqa: PLC0415 - brings Numba, as the stages did
+
+    load_all()
 
 
 def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
