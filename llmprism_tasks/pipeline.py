@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -20,7 +21,7 @@ from llmprism_tasks import notifications
 from llmprism_tasks.aside import Work, aside, at_once
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
-from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
+from llmprism_tasks.plan import DERIVED, LANDED, READIES, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
@@ -318,9 +319,7 @@ def _import_the_rest(settings: Settings) -> None:
     validation.prepare()
     for stage in STAGES:
         _function(stage, settings)
-    from llmprism_tasks.methods.compiled import load_all  # noqa: PLC0415 - brings Numba, as the stages did
-
-    load_all()
+    _named(READIES)()
 
 
 def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
@@ -396,8 +395,14 @@ def _read(
 
 
 def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
-    module, _, name = stage.function_of(settings.method.name).partition(":")
-    function: Callable[..., Sequence[pl.DataFrame]] = getattr(importlib.import_module(module), name)
+    function: Callable[..., Sequence[pl.DataFrame]] = _named(stage.function_of(settings.method.name))
+    return function
+
+
+def _named(path: str) -> Callable[..., Any]:
+    """Import what the plan names as `module:name`."""
+    module, _, name = path.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return function
 
 
