@@ -81,7 +81,7 @@ def collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
     return _collected(groups, number)
 
 
-def in_time(groups: Groups, number: int, times: Integers) -> Integers:
+def in_time(groups: Integers, number: int, times: Integers) -> Integers:
     """Return the places of members, group by group, each in order of time, of equal times the first place first.
 
     Parameters
@@ -90,14 +90,15 @@ def in_time(groups: Groups, number: int, times: Integers) -> Integers:
     times : shape (members,), any unit
     """
     order = _time_order(times)
-    return order[collected(groups[order], number)[0]]
+    places, _ = collected(groups[order], number)
+    return order[places]
 
 
 def _time_order(times: Integers) -> Integers:
     bits = times.size.bit_length()
     if not times.size or (int(times.max()) - int(times.min())).bit_length() + bits > KEY_BITS:
         return np.argsort(times, kind="stable")
-    keys = times - times.min()
+    keys: Integers = times - times.min()
     keys <<= bits
     keys |= np.arange(times.size)
     keys.sort()
