@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
     from llmprism_tasks.windows import Window
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
+
 PERMANENT, TRY_LATER, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
 
 SIMULATION_START = "2026-01-01T00:00:00Z"

@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -20,7 +21,7 @@ from llmprism_tasks import notifications
 from llmprism_tasks.aside import Work, aside, at_once
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
-from llmprism_tasks.plan import DERIVED, LANDED, STAGES, Stage, stage_named, tables_after
+from llmprism_tasks.plan import DERIVED, LANDED, READIES, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
@@ -158,9 +159,10 @@ def derive_tables(
     landed : rows of `flows` by their window's start, which need not be read
     """
     warehouse = warehouse or _open(settings)
-    parts = math.ceil(_flows(warehouse, window, settings) / settings.batches.at_once)
+    windows = _windows(warehouse, window, settings)
+    parts = math.ceil(windows["rows_landed"].sum() / settings.batches.at_once)
     if parts <= 1:
-        held = _every_flow(warehouse, window, settings, landed or {})
+        held = _every_flow(warehouse, window, settings, windows["window_start_ns"], landed or {})
         with aside() as writing:
             for stage in STAGES:
                 run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writing)
@@ -175,12 +177,10 @@ def derive_tables(
 
 
 def _every_flow(
-    warehouse: Warehouse, window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame]
+    warehouse: Warehouse, window: Window, settings: Settings, starts: pl.Series, landed: Mapping[int, pl.DataFrame]
 ) -> dict[str, pl.DataFrame]:
-    """Return the flows that stages see, unread if all of them were landed just now."""
+    """Return the flows that stages see, of windows with these starts, unread if all of them were landed just now."""
     columns = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))
-    span = window.lookback(settings.window.lookback_windows)
-    starts = store.read(warehouse, "windows", span, columns=["window_start_ns"])["window_start_ns"]
     if not set(starts) <= set(landed):
         return _read(warehouse, ["flows"], window, settings, None, columns)
     return {"flows": pl.concat([landed[start_ns].select(columns) for start_ns in starts], rechunk=True)}
@@ -197,14 +197,14 @@ def job_batches(window: Window, settings: Settings) -> list[list[str]]:
     job ids, batch by batch, every job in exactly one of them; empty when the window has no jobs
     """
     warehouse = _open(settings)
-    worth = _flows(warehouse, window, settings) // settings.batches.flows
+    worth = int(_windows(warehouse, window, settings)["rows_landed"].sum()) // settings.batches.flows
     return _dealt(store.read(warehouse, "jobs", window), min(max(worth, 1), settings.batches.most))
 
 
-def _flows(warehouse: Warehouse, window: Window, settings: Settings) -> int:
-    """Return how many flows a stage reads, look-back included."""
+def _windows(warehouse: Warehouse, window: Window, settings: Settings) -> pl.DataFrame:
+    """Return the windows whose flows a stage reads, look-back included: `window_start_ns`, `rows_landed`."""
     span = window.lookback(settings.window.lookback_windows)
-    return int(store.read(warehouse, "windows", span, columns=["rows_landed"])["rows_landed"].sum())
+    return store.read(warehouse, "windows", span, columns=["window_start_ns", "rows_landed"])
 
 
 def _dealt(jobs: pl.DataFrame, parts: int) -> list[list[str]]:
@@ -266,7 +266,7 @@ def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, in
 def run_window(window: Window, settings: Settings) -> None:
     """Run everything for one window in this process, landing first."""
     land_window(window, settings)
-    _derive(window, settings)
+    _derive(_open(settings), window, settings)
 
 
 def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None] | None = None) -> list[Window]:
@@ -294,17 +294,17 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
         lateness_ns=settings.window.allowed_lateness_ns,
         held=landed,
     )
-    _say_if_strangers(windows, settings)
+    _say_if_strangers(warehouse, windows, settings)
     stopped: list[ContractError] = []
     for number, window in enumerate(windows):
         if on_window is not None:
             on_window(window, number, len(windows))
         try:
-            _derive(window, settings, landed)
+            _derive(warehouse, window, settings, landed)
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
-    _say_if_unlisted(windows, settings)
+    _say_if_unlisted(warehouse, windows)
     if stopped:
         first = stopped[0]
         raise ContractError(
@@ -322,14 +322,15 @@ def _import_the_rest(settings: Settings) -> None:
     validation.prepare()
     for stage in STAGES:
         _function(stage, settings)
+    _named(READIES)()
 
 
-def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
+def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
     """Warn when not one NIC of the topology is in the flows: all would be well with jobs that nobody could see."""
     if not windows:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
-    seen = store.addresses(_open(settings), span)
+    seen = store.addresses(warehouse, span)
     nics = read_topology(settings.places.topology)["addr"]
     if seen and not seen & set(nics):
         logger.warning(
@@ -342,19 +343,20 @@ def _say_if_strangers(windows: Sequence[Window], settings: Settings) -> None:
         )
 
 
-def _say_if_unlisted(windows: Sequence[Window], settings: Settings) -> None:
+def _say_if_unlisted(warehouse: Warehouse, windows: Sequence[Window]) -> None:
     """Warn when addresses that the topology lacks train with those it has: jobs are then seen without them."""
     if not windows:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
-    jobs = store.read_each(_open(settings), {"jobs": span})["jobs"].drop_nulls("unlisted")
+    jobs = store.read(warehouse, "jobs", span).drop_nulls("unlisted")
     if jobs.height:
         logger.warning("%s", unlisted_warning(dict(jobs.select("job_id", "unlisted").iter_rows())))
 
 
-def _derive(window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame] | None = None) -> None:
+def _derive(
+    warehouse: Warehouse, window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame] | None = None
+) -> None:
     """Take a landed window to its end; `landed` as of `derive_tables`."""
-    warehouse = _open(settings)
     validate_landed(window, settings, warehouse=warehouse)
     derive_tables(window, settings, warehouse=warehouse, landed=landed)
     validate_results(window, settings, warehouse=warehouse)
@@ -396,8 +398,14 @@ def _read(
 
 
 def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
-    module, _, name = stage.function_of(settings.method.name).partition(":")
-    function: Callable[..., Sequence[pl.DataFrame]] = getattr(importlib.import_module(module), name)
+    function: Callable[..., Sequence[pl.DataFrame]] = _named(stage.function_of(settings.method.name))
+    return function
+
+
+def _named(path: str) -> Callable[..., Any]:
+    """Import what the plan names as `module:name`."""
+    module, _, name = path.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return function
 
 

@@ -64,6 +64,9 @@ STAGES: tuple[Stage, ...] = (
     ),
 )
 
+READIES = "llmprism_tasks.methods.compiled:load_all"
+"""Where the function lives that loads what the stages' modules have compiled before, once they are imported."""
+
 LANDED = ("flows", "flows_quarantine")
 DERIVED: tuple[str, ...] = tuple(dict.fromkeys(table for stage in STAGES for table in stage.writes))
 

@@ -261,6 +261,17 @@ def test_each_expectation_can_fail(one_file: Warehouse, expectation: str, monkey
         assert store.read(one_file, table, WINDOW, jobs=list(jobs["set_aside"])).is_empty()
 
 
+@pytest.mark.parametrize(("table", "expectation"), [("flows", "unique"), ("timeline", "key")])
+def test_copies_are_found_wherever_they_are(file: Warehouse, table: str, expectation: str) -> None:
+    rows = sound()[table]
+    for stored in (rows, rows[::-1]):  # in what order rows are stored is for nobody to rely on
+        store.replace(file, WINDOW, sound() | {table: stored.clear()})
+        file.write(lambda connection, stored=stored: store.insert(connection, table, stored))  # type: ignore[misc]
+        assert failed(validation.validate(file, WINDOW, [table])) == []
+        file.write(lambda connection, rows=stored[:1]: store.insert(connection, table, rows))  # type: ignore[misc]
+        assert f"{table}.{expectation}" in failed(validation.validate(file, WINDOW, [table]))
+
+
 def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:
     named = [f"{table}.{one['meta']['name']}" for table in SUITES for one in validation.suite(table)["expectations"]]
     assert sorted(named) == sorted(BREAKING)

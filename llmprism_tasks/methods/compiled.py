@@ -47,10 +47,28 @@ class Kernel:
             [types.unliteral(each) for each in given], named
         )
         self._numba_type_ = self._dispatcher._numba_type_  # by which kernels know each other
+        _kernels.append(self)
 
     def __call__(self, *arguments: object) -> Any:
         """Run it on these arrays and numbers; its first call compiles it, unless another process has."""
         return self._dispatcher(*map(_read_only, arguments))
+
+    def load(self) -> None:
+        """Load what was compiled of it for calls from Python, so that the first of them need not."""
+        cache, codegen = self._dispatcher._cache, self._dispatcher.targetctx.codegen()
+        for key in cache._cache_file._load_index():
+            written_to = any(isinstance(one, types.Array) and one.mutable for one in key[0])  # by other kernels
+            if not written_to and key == cache._index_key(key[0], codegen):  # else it would be compiled
+                self._dispatcher.compile(key[0])
+
+
+_kernels: list[Kernel] = []
+
+
+def load_all() -> None:
+    """Load the kernels that were imported by now, as far as they were compiled before: aside, while others work."""
+    for kernel in _kernels:
+        kernel.load()
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:

@@ -6,10 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.ordering import KEY_BITS
 from llmprism_tasks.methods.series import Integers
-
-KEY_BITS = 63
-"""Bits of a number that holds a time and a transfer: such are sorted ten times as fast as places are by their times."""
 
 
 def in_order(

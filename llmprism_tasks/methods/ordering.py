@@ -8,6 +8,9 @@ import numpy.typing as npt
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
 
+KEY_BITS = 63
+"""Bits of a number that holds a time and a place: such are sorted ten times as fast as places are by their times."""
+
 Groups = Integers | npt.NDArray[np.int32]
 
 
@@ -76,6 +79,31 @@ def collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
     places, shape (members,), and offsets, shape (number + 1,): group i has the places `offsets[i]` to `offsets[i + 1]`
     """
     return _collected(groups, number)
+
+
+def in_time(groups: Integers, number: int, times: Integers) -> Integers:
+    """Return the places of members, group by group, each in order of time, of equal times the first place first.
+
+    Parameters
+    ----------
+    groups : shape (members,): the group of each, from 0 to `number` - 1
+    times : shape (members,), any unit
+    """
+    order = _time_order(times)
+    places, _ = collected(groups[order], number)
+    return order[places]
+
+
+def _time_order(times: Integers) -> Integers:
+    bits = times.size.bit_length()
+    if not times.size or (int(times.max()) - int(times.min())).bit_length() + bits > KEY_BITS:
+        return np.argsort(times, kind="stable")
+    keys: Integers = times - times.min()
+    keys <<= bits
+    keys |= np.arange(times.size)
+    keys.sort()
+    keys &= (1 << bits) - 1
+    return keys
 
 
 def spread(offsets: Integers, chosen: Integers) -> tuple[Integers, Integers]:

@@ -61,7 +61,7 @@ def merged(rows: Stretches, whole: Booleans) -> Stretches:
     """
     offsets, kinds, starts, ends, sizes, marked = _merged(*rows, whole)
     n = offsets[-1]
-    return Stretches(offsets, kinds[:n].copy(), starts[:n].copy(), ends[:n].copy(), sizes[:n].copy(), marked[:n].copy())
+    return Stretches(offsets, kinds[:n], starts[:n], ends[:n], sizes[:n], marked[:n])
 
 
 def in_order(offsets: Integers, starts: Integers, second: Integers, third: Integers) -> Integers:
@@ -94,7 +94,7 @@ def with_gaps(rows: Stretches, opens: Integers) -> tuple[Integers, Integers, Int
     segments, starts, ends : shape (m,)
     """
     places, segments, starts, ends, count = _with_gaps(rows.offsets, rows.starts, rows.ends, rows.marked, opens)
-    return places[:count].copy(), segments[:count].copy(), starts[:count].copy(), ends[:count].copy()
+    return places[:count], segments[:count], starts[:count], ends[:count]
 
 
 def latest_before(offsets: Integers, moments: Integers, value_offsets: Integers, values: Integers) -> Integers:

@@ -81,7 +81,5 @@ def _transfers(
     transfer, received = seen >> 1, seen & 1
     pair = np.repeat(np.arange(pairs.height, dtype=np.int32), np.diff(offsets))[transfer]
     kind = pairs["kind"].cast(pl.Enum(kinds)).to_physical().cast(pl.Int8).to_numpy()
-    peer = np.stack(nic[::-1]).astype(np.int32)
-    return Transfers(
-        starts[transfer], ends[transfer], sizes[transfer], kind[pair], received == 0, peer[received, pair], step
-    )
+    peer = np.concatenate(nic[::-1]).astype(np.int32)[received * pairs.height + pair]
+    return Transfers(starts[transfer], ends[transfer], sizes[transfer], kind[pair], received == 0, peer, step)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import segments
+from llmprism_tasks.methods import ordering, segments
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.layout import ENDS
@@ -61,7 +61,7 @@ def _ahead(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) 
     of_pair = hops.sort("pair")
     at = np.searchsorted(of_pair["pair"].to_numpy(), pair)
     hop, way = of_pair["hop"].to_numpy()[at], of_pair["up"].to_numpy()[at]
-    order = np.lexsort((start, step, hop))
+    order = ordering.in_time(hop, hops.height + 1, start)  # and so in order of steps, for these follow each other
     hop, step, way = hop[order], step[order], way[order].astype(np.int64)
     leads = _typical(way, segments.bounds(hop, step))
     first = segments.bounds(hop, step)[:-1]

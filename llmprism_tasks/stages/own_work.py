@@ -61,10 +61,11 @@ def _entering(seen: Arranged) -> pl.Series:
     """
     jobs = seen.steps["job_id"].unique().sort()
     job = seen.steps.select(pl.col("job_id").rank("dense") - 1).to_series().to_numpy()[seen.transfers.steps]
-    exchanged, piped = (
-        np.bincount(job, seen.transfers.sizes * np.isin(seen.transfers.kinds, numbers), minlength=jobs.len())
+    chosen = (
+        np.isin(seen.transfers.kinds, numbers)
         for numbers in ([seen.number(kind) for kind in EXCHANGING], [seen.number("pp")])
     )
+    exchanged, piped = (np.bincount(job[of], seen.transfers.sizes[of], minlength=jobs.len()) for of in chosen)
     return jobs.filter(pl.Series(piped > exchanged))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import pauses, segments
+from llmprism_tasks.methods import ordering, pauses, segments
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.stages import degrees, figures, layout, traffic
 from llmprism_tasks.stages.groups import nodes
@@ -96,10 +96,10 @@ def _begins(job: Integers, start: Integers, job_steps: pl.DataFrame) -> pl.DataF
     job, start : of each message
     job_steps : `job`, `end_ns`
     """
-    order = np.lexsort((start, job))
     period = pl.col("end_ns").diff().median().over("job")
     ends = job_steps.sort("job", "end_ns").select("job", "end_ns", period_ns=period).drop_nulls()
     jobs = int(job.max(initial=-1)) + 1
+    order = ordering.in_time(job, jobs, start)
     moments = start[order], _offsets(job[order], jobs)
     after = (pl.col("begin_ns") - pl.col("end_ns")) / pl.col("period_ns")
 

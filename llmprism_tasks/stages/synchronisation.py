@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
+from llmprism_tasks.methods.ordering import in_time
 from llmprism_tasks.methods.segments import bounds, sums
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.stretches import Stretches, beginnings, latest_before, merged
@@ -41,7 +42,7 @@ def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
     last member came), `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
     part = np.repeat(np.arange(groups.size), np.diff(gradients.offsets))
-    order = np.lexsort((gradients.starts, groups[part]))
+    order = in_time(groups[part] + 1, int(groups.max(initial=-1)) + 2, gradients.starts)
     part, start_ns, end_ns, sizes = (
         column[order] for column in (part, gradients.starts, gradients.ends, gradients.sizes)
     )

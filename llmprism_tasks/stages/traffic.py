@@ -104,38 +104,27 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
 
     Messages of a size that comes back as it went, as a pipeline's do, are one record each, though a collector cut them.
     """
-    flows = in_order(flows.filter(pl.col("bytes") > settings.control_bytes))
-    starts, ends, sizes = (flows[column].to_numpy() for column in TIMES)
-    offsets = starts_of_pairs(flows)
+    flows = in_order(flows)
+    rows = np.flatnonzero(flows["bytes"].to_numpy() > settings.control_bytes)
+    pair, starts, ends, sizes = (flows[column].to_numpy()[rows] for column in ("pair", *TIMES))
+    offsets = segments.bounds(pair)
     usual = messages.usual_sizes(sizes, offsets, same_size=settings.same_size)
+    pairs = flows.select("pair", *PAIR)[rows[offsets[:-1]]]
     first = messages.first_records(
-        *(starts, ends, sizes, offsets, _coming_back(flows, usual, settings)),
+        *(starts, ends, sizes, offsets, _coming_back(pairs, usual, settings)),
         same_size=settings.same_size,
         longest_pause=settings.longest_pause_ms * 1e6,
     )
     begins = np.flatnonzero(first == np.arange(first.size))
-    if begins.size == first.size:
-        return flows
+    if begins.size == rows.size:
+        return flows[rows]
     whole = {"flow_end_ns": np.maximum.reduceat(ends, begins), "bytes": np.add.reduceat(sizes, begins)}
-    del starts, ends, sizes
-    return _taken(flows, begins, whole)
+    return flows[rows[begins]].with_columns(**whole)
 
 
-def _taken(flows: pl.DataFrame, rows: Integers, changed: dict[str, Integers]) -> pl.DataFrame:
-    """Take rows out of flows, column by column, some of which are others now; nothing is left of the flows.
-
-    Both at once, millions of flows would take as much memory again.
-    """
-    columns = {}
-    for name in flows.columns:
-        column = flows.drop_in_place(name)
-        columns[name] = pl.Series(name, changed[name]) if name in changed else column.gather(rows)
-    return pl.DataFrame(columns)
-
-
-def _coming_back(flows: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
+def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
     """Return the usual sizes of pairs, 0 for those that nothing of the same size comes back to."""
-    pairs = pairs_of(flows, PAIR).with_columns(usual=usual)
+    pairs = pairs.with_columns(usual=usual)
     back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back="usual")
     same = (pl.col("usual") / pl.col("back") - 1).abs() <= settings.same_size
     answered = pairs.join(back, on=PAIR, how="left", maintain_order="left")
@@ -144,12 +133,21 @@ def _coming_back(flows: pl.DataFrame, usual: Integers, settings: TrafficSettings
 
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     """Return flows with `pair` in the order of `numbered`, with all their columns: as they are, if they are so."""
-    number = flows["pair"].to_numpy() if "pair" in flows.columns else _pairs(flows)[0]
-    times = [flows[column].to_numpy() for column in TIMES]
-    if not ordering.ascending(number, *times):
-        order = ordering.grouped(number, int(number.max(initial=-1)) + 1, *times)
-        flows, number = flows[order], number[order]
-    return flows if "pair" in flows.columns else flows.with_columns(pair=number)
+    if "pair" not in flows.columns:
+        flows = flows.with_columns(pair=_pairs(flows)[0])
+    if _is_in_order(flows):
+        return flows
+    number = flows["pair"].to_numpy()
+    return flows[ordering.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows))]
+
+
+@remembered
+def _is_in_order(flows: pl.DataFrame) -> bool:
+    return ordering.ascending(flows["pair"].to_numpy(), *_times(flows))
+
+
+def _times(flows: pl.DataFrame) -> list[Integers]:
+    return [flows[column].to_numpy() for column in TIMES]
 
 
 def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
@@ -162,6 +160,7 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[np.lexsort((step, pair))] if back.any() else flows
 
 
+@remembered
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
     return segments.bounds(flows["pair"].to_numpy())

@@ -90,10 +90,11 @@ def check_length(warehouse: Warehouse, length_ns: int) -> None:
     SettingsError : the warehouse holds windows of another length
     """
     with warehouse.reading() as connection:
-        found = connection.execute(statement("other_length"), {"length_ns": length_ns}).fetchone()
-    if found is not None:
+        lengths = [int(row[0]) for row in connection.execute(statement("window_lengths")).fetchall()]
+    others = [found_ns for found_ns in lengths if found_ns != length_ns]
+    if others:
         raise SettingsError(
-            found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of {found[0] // 10**9} s "
+            found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of {others[0] // 10**9} s "
             f"in {warehouse.location}",
             expected="windows of one length in a warehouse",
             todo="Set the same length as before, or name another warehouse.",

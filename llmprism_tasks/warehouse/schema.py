@@ -11,7 +11,7 @@ import hashlib
 import duckdb
 
 from llmprism_tasks.errors import ContractError
-from llmprism_tasks.warehouse.statements import texts
+from llmprism_tasks.warehouse.statements import quoted, texts
 
 
 def current() -> tuple[int, str]:
@@ -57,7 +57,9 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> No
     for text in (*texts("tables").values(), *texts("views").values()):
         connection.execute(text)
     connection.execute("DELETE FROM schema_version")
-    connection.execute("INSERT INTO schema_version (version, views) VALUES (?, ?)", current())
+    version, views = current()
+    # Not bound: of the first value that it binds, DuckDB asks whether it is one of pandas, and imports that for it.
+    connection.execute(f"INSERT INTO schema_version (version, views) VALUES ({version}, {quoted(views)})")
 
 
 def _found(connection: duckdb.DuckDBPyConnection) -> tuple[int, str] | None:

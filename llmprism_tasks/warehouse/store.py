@@ -331,7 +331,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None
     if isinstance(rows, pl.DataFrame):
         if rows.is_empty():
             return
-        rows = rows.to_arrow()
+        rows = rows.to_arrow(compat_level=pl.CompatLevel.newest())  # views of texts, which need not be copied
     connection.register("incoming_rows", rows)
     connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
     connection.unregister("incoming_rows")

@@ -1,0 +1,57 @@
+"""Kernels: what was compiled once is loaded in another process, before it is called if wanted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+KERNELS = """
+import numpy as np
+from llmprism_tasks.methods.compiled import compiled
+
+@compiled
+def fill(values, number):
+    values[:] = number
+
+@compiled
+def filled(like, number):
+    values = np.empty_like(like)
+    fill(values, number)
+    return values
+"""
+USE = """
+import numpy as np, numba.core.event as event, sys
+from llmprism_tasks.methods.compiled import load_all
+import kernels
+
+if "ahead" in sys.argv:
+    load_all()
+    print(len(kernels.filled._dispatcher.overloads), len(kernels.fill._dispatcher.overloads))
+with event.install_recorder("numba:compile") as compiling:
+    assert (kernels.filled(np.arange(3), 7) == 7).all()
+print(len(compiling.buffer) > 0)
+"""
+
+
+@pytest.fixture
+def use(tmp_path: Path) -> Callable[..., list[str]]:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(*words: str) -> list[str]:
+        command = [sys.executable, "-c", USE, *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    return run
+
+
+def test_a_kernel_is_compiled_once_and_can_be_loaded_before_it_is_called(use: Callable[..., list[str]]) -> None:
+    assert use("ahead") == ["0", "0", "True"]  # nothing to load yet, and nothing is compiled ahead
+    assert use() == ["False"]
+    assert use("ahead") == ["1", "0", "False"]  # what only kernels call is part of them already
