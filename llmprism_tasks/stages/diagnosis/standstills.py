@@ -65,6 +65,8 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     if not stalls.apart(still, others) or not _now_and_then(still):
         return None
     now, window = still.filter("current"), steps.filter("current")
+    if now.is_empty():
+        return None
     lost_ns = float(now.select(pl.min_horizontal("late_ns", longer).sum()).item())
     loss = lost_ns / float(window["length_ns"].sum())
     if loss < settings.least_effect:

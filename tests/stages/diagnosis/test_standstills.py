@@ -76,6 +76,13 @@ def test_what_costs_too_little_is_not_told(by: float, rows: list[tuple[str, str,
     assert named(standing(dict.fromkeys((2, 5, 6), by))) == rows
 
 
+@pytest.mark.parametrize("ended", [7, STEPS], ids=["before the window's steps", "and none ended in it"])
+def test_what_was_before_the_window_is_no_news(ended: int) -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    now = pl.col("step_index") >= ended
+    assert named(dataclasses.replace(evidence, steps=evidence.steps.with_columns(current=now))) == []
+
+
 def test_a_job_of_which_more_is_known_is_left_to_that() -> None:
     evidence = standing({2: 500, 5: 500, 6: 500})
     one_late = lengthened(
