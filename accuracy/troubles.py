@@ -199,7 +199,9 @@ def healthy(seed: int, job_hosts: Sequence[int] = HEALTHY_HOSTS, exchanging_host
     names = iter(draw.shuffled([job["name"] for job in jobs]))
     starts, stops, moves = (list(islice(names, some * dozens)) for some in (2, 2, 1))
     habits = [habit for _ in range(dozens) for habit in _habits(draw, names)]
-    jobs += [_exchanging_job(draw, f"deep{at}", hosts, at) for at, hosts in enumerate(exchanging_hosts)]
+    deep = [_exchanging_job(draw, f"deep{at}", hosts, at) for at, hosts in enumerate(exchanging_hosts)]
+    jobs += deep
+    habits += _habits(draw, iter(job["name"] for job in deep), checkpoint_steps=12) if deep else []
     lives = [{"job": name, "start_s": draw.between(60, 300)} for name in starts]
     lives += [{"job": name, "end_s": draw.between(300, 540)} for name in stops]
     restarts = [
@@ -216,11 +218,11 @@ def healthy(seed: int, job_hosts: Sequence[int] = HEALTHY_HOSTS, exchanging_host
     }
 
 
-def _habits(draw: Draw, names: Iterator[str]) -> list[Content]:
+def _habits(draw: Draw, names: Iterator[str], checkpoint_steps: int = 40) -> list[Content]:
     return [
         {"job": next(names), "cost_spread": draw.between(0.05, 0.2)},
         {"job": next(names), "pauses": 0.05, "pause_ms": draw.between(100, 400)},
-        {"job": next(names), "checkpoint_steps": 40, "read_mb": 50.0},
+        {"job": next(names), "checkpoint_steps": checkpoint_steps, "read_mb": 50.0},
         {"job": next(names), "drift": 0.02},
     ]
 

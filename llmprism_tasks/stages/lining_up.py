@@ -19,6 +19,9 @@ FAR_OFF = 1.5
 """Ratio of periods, one way or the other, of steps that have another pace, since somebody became slow or before that;
 jitter is far below."""
 
+MOST = 0.5
+"""Ratio of a beat's bytes that came whole in the beat before, too, above which the two are not of one step."""
+
 DIGITS = 9
 """Digits of a sum of ratios that do not depend on their order."""
 
@@ -60,6 +63,7 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is
     sent for each time that any comes: where the collector splits records, sizes that most steps have are not there
     in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
+    What comes whole, and whole again in the next beat, comes once a step, however little it is of what used to come.
     """
     streams = table.group_by("group", "stream", "beat").agg(
         pl.col("bytes").sum(),
@@ -67,7 +71,13 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         part=pl.col("size_class").first() >= 0,
     )
     of_typical = (pl.col("bytes") / pl.col("bytes").median().over("stream")).clip(upper_bound=1)
-    streams = streams.with_columns(of_typical=of_typical)
+    complete, beat = pl.col("of_typical") >= settings.least_whole, pl.col("beat")
+    again = complete & complete.shift().over("stream") & (beat - beat.shift().over("stream") == 1)
+    streams = (
+        streams.with_columns(of_typical=of_typical)
+        .sort("stream", "beat")
+        .with_columns(again=pl.when(again).then("bytes").otherwise(0))
+    )
     often = streams.group_by("group", "stream").agg(pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len())
     as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
     present = often.group_by("group").agg(present=as_often, times=pl.col("of_typical").max())
@@ -80,6 +90,7 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
             pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
             pl.col("part").any(),
             pl.col("times").first(),
+            again=pl.col("again").sum() > MOST * pl.col("bytes").sum(),
         )
         .sort("group", "beat")
         .with_columns(
@@ -95,11 +106,11 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         )
     )
     new = np.ones(beats.height, dtype=bool)
-    group, part = beats["group"].to_numpy(), beats["share"].to_numpy()
+    group, part, repeats = (beats[name].to_numpy() for name in ("group", "share", "again"))
     total = 0.0
     for i in range(beats.height):  # beats of all jobs: a few hundred a minute and job
         joins = i > 0 and group[i] == group[i - 1] and total < settings.least_whole
-        if joins and total + part[i] <= 1 + settings.byte_tolerance:
+        if joins and not repeats[i] and total + part[i] <= 1 + settings.byte_tolerance:
             new[i] = False
             total += part[i]
         else:
@@ -108,7 +119,7 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     whole = (
         beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
         .with_columns(whole_share=pl.col("share").sum().over("whole"))
-        .filter((pl.col("whole_share") >= settings.least_step) | cut_off)
+        .filter((pl.col("whole_share") >= settings.least_step) | cut_off | pl.col("again"))
         .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
     )
     return whole.select("group", "beat", "step")

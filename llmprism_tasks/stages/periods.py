@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -16,6 +18,9 @@ CUT_OFF = 1
 
 OVER = 2.0
 """Periods of silence after which a stream is not waiting for its next burst any more."""
+
+BUSY = 0.5
+"""Ratio of the time from one checkpoint to the next in which steps are done: more than half, or few would train so."""
 
 OF_TWO = 1.7
 """Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
@@ -45,7 +50,8 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = _of_all_steps(rhythms.filter(~_interrupted()), settings)
+    rhythms = _without_pauses(rhythms.filter(~_interrupted()), settings)
+    rhythms = _of_all_steps(rhythms, settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -78,8 +84,27 @@ def _interrupted() -> pl.Expr:
     )
 
 
+def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
+
+    Such a pair is busy for most of the time from one pause to the next, its sizes come several times in between, for as
+    long as the pauses do, and nothing in the group comes once.
+    """
+    width, whole = float(np.log1p(settings.same_period)), pl.col("size_class") == WHOLE
+    lasts, part = (pl.col("bursts") - 1) * pl.col("mean_period_ns"), pl.col("size_class") >= 0
+    quicker, longest = (value.filter(part).max().over(PAIR) for value in (pl.col("period_ns"), lasts))
+    busy = whole & (pl.col("duration_ns") > BUSY * pl.col("period_ns"))
+    several = (OVER * quicker <= pl.col("period_ns")) & (longest + pl.col("period_ns") >= lasts)
+    slot = (pl.col("period_ns").log() / width).floor().cast(pl.Int64)
+    marked = rhythms.with_columns(slot=slot, pauses=(busy & several).fill_null(value=False))
+    others = marked.filter(~pl.col("pauses")).drop_nulls("slot")
+    once = pl.concat([others.select("group", slot=pl.col("slot") + shift) for shift in (-1, 0, 1)]).unique()
+    paused = marked.filter("pauses").join(once, on=["group", "slot"], how="anti")
+    return _without(rhythms, paused, [*PAIR, "size_class"])
+
+
 def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Leave out the streams that repeat with a longer period only in the slower steps of their group.
+    """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
 
     Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
     pauses within a step have become longer than a whole step was. Another stream goes on throughout: as often as these
@@ -98,7 +123,14 @@ def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
     absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
     now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
     of_some = alike.join(_throughout(seen, settings), on="group").filter(longer, absent | (now_and_then & (others > 0)))
-    return seen.join(of_some, on=key, how="anti", maintain_order="left").drop("times", "lasts", "slot")
+    return _without(seen, of_some, key).drop("times", "lasts", "slot")
+
+
+def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Forget the periods of some streams; they are there all the same."""
+    named = some.select(key).unique().with_columns(forgotten=pl.lit(value=True))
+    period = pl.when(pl.col("forgotten").is_null()).then("period_ns")
+    return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
 
 
 def _throughout(seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -130,8 +162,11 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     usual_mean = pl.col("mean_period_ns").filter(by_median).median().over("group")
     by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "usual_mean_ns")]
     fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
-    kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits).drop("usual_mean_ns")
     part = pl.col("size_class") >= 0
+    # A size that comes twice in some steps, since they became longer, is no measure for what comes once in all of them.
+    often = part & (pl.col("mean_period_ns") * (1 + settings.same_period) < pl.col("usual_mean_ns"))
+    kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits).with_columns(often=often.fill_null(value=False))
+    kept = kept.filter(~pl.col("often") | pl.col("often").all().over(PAIR)).drop("usual_mean_ns", "often")
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
     complete = pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR)

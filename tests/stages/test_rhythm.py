@@ -96,6 +96,28 @@ def test_a_size_that_is_there_in_slower_steps_and_in_some_others_does_not_tell_t
     assert found["period_ns"].item() / MS == pytest.approx(period)
 
 
+@pytest.mark.parametrize(
+    ("lasts", "every_ms", "once", "period"),
+    [(36.7, 3670, False, 3670), (17, 3670, False, 38_250), (36.7, 20_000, False, 38_250), (36.7, 3670, True, 38_250)],
+    ids=["checkpoints", "idle for most of it", "two at most", "something comes once"],
+)
+def test_pauses_between_many_steps_are_not_between_steps(
+    lasts: float, every_ms: int, once: bool, period: float
+) -> None:
+    """A pair is quiet as a whole each 38 s alone, and its sizes come about each tenth of that."""
+    table = flows(ring("ab", every(3670, count=80)))
+    whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
+
+    def changed(bursts: int, period: float, duration: float, size_class: int) -> pl.DataFrame:
+        times = dict.fromkeys(("period_ns", "mean_period_ns"), period * MS)
+        values = {"bursts": bursts, "duration_ns": duration * MS, "size_class": size_class, **times}
+        return whole.with_columns(pl.lit(value).cast(whole.schema[name]).alias(name) for name, value in values.items())
+
+    parts = [changed(8, 38_250, 1000 * lasts, WHOLE), changed(round(290_000 / every_ms), every_ms, 3, 0)]
+    parts += [changed(8, 38_250, 3, 1)] * once
+    assert group_periods(table, pl.concat(parts), DEFAULT)["period_ns"].item() / MS == pytest.approx(period)
+
+
 def test_nothing_has_no_rhythm() -> None:
     none = stream_rhythms(flows(), DEFAULT)
     assert none.is_empty()
@@ -264,6 +286,12 @@ def test_a_pair_has_its_group_s_period_within_the_tolerance(period: float, found
 def test_a_pair_whose_median_is_of_the_quick_half_has_the_mean_of_its_sizes(mean: float, found: list[int]) -> None:
     """Half of the steps take 830 ms, half 1060, on average 940."""
     assert kept((WHOLE, 830, mean, 300), (0, 1060, 940, 100), group_period=1060) == found
+
+
+@pytest.mark.parametrize(("mean", "found"), [(920, [0, 1, 2]), (900, [0, 2])])
+def test_a_size_that_comes_twice_in_some_steps_yields_to_those_that_come_once(mean: float, found: list[int]) -> None:
+    """Steps take 1 s in the median, as all three sizes have it, and on average, as two have."""
+    assert kept((0, 1000, 1000, 10), (2, 1000, 1000, 10), (1, 1000, mean, 10), bursts=11) == found
 
 
 def test_a_pair_with_the_period_as_a_whole_needs_no_parts() -> None:

@@ -14,9 +14,12 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.own_past import quick_steps
 from llmprism_tasks.stages.diagnosis.slow_compute import told
-from llmprism_tasks.stages.diagnosis.waiting import AS_LONG
 from llmprism_tasks.stages.own_work import own_work
 from llmprism_tasks.stages.placement import NIC, STEP
+
+AS_LONG = 0.998
+"""Ratio of the longest silences of a step above which others are as long: two ends of one transfer see it begin within
+some microseconds, and exchange a hundred times a step."""
 
 BY_CHANCE = 0.001
 """Probability below which one is the last so often by chance: jobs that are slower for another cause are few, and have
@@ -27,8 +30,7 @@ PUSHED = 0.3
 small sharded model is 15 MB. Where other small bursts are taken for it, silences are too short in all steps alike."""
 
 MOST = 0.5
-"""Ratio of what a job's steps lose by which the silences of who is to blame have grown; and of its quick steps in which
-a NIC may be the last: above it, it is so by its place."""
+"""Ratio of what a job's steps lose by which the silences of who is to blame have grown."""
 
 
 def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -113,7 +115,7 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         .filter(
             pl.col("slow") >= settings.least_steps,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
-            chance <= MOST,
+            chance < settings.persistence,
             _at_least("slow", "steps", chance) <= BY_CHANCE,
             pl.col("loss") >= pl.max_horizontal(settings.least_effect, MOST * pl.col("longer")),
         )

@@ -14,6 +14,7 @@ from llmprism_tasks.stages.breakdown import account
 from llmprism_tasks.stages.diagnosis.assembly import EFFECTS
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.repair import COMPUTING, Trouble, repaired
+from llmprism_tasks.stages.diagnosis.waiting import exchanging
 from llmprism_tasks.stages.step_graph import step_graph
 
 MOST_STEPS = 32
@@ -38,14 +39,15 @@ NANOSECONDS = 1e9
 
 
 def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return the diagnoses with `lost_gpu_s` and `recoverable_gpu_s`, both NULL where they are not known.
+    """Return the diagnoses with `lost_gpu_s` and `recoverable_gpu_s`, both NULL where they are not known: the latter
+    also of slow computing in jobs that exchange in every layer.
 
     Parameters
     ----------
     diagnoses : `job_id`, `kind`, `subject_type`, `subject`, `start_ns`, `end_ns`, `severity`, and whatever else
     jobs : the window's: `job_id`, `tp`, `sharded`
     """
-    lost, given_back = [], []
+    lost, given_back, waiting = [], [], set(exchanging(evidence))
     for job_id, kind, subject_type, subject, start_ns, end_ns, severity in diagnoses.select(
         "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns", "severity"
     ).iter_rows():
@@ -54,7 +56,8 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost: tuple[float | None, float | None] = (_silent(trouble, evidence),) * 2
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
-        elif kind in EFFECTS:  # nobody is named whose repair would give any of it back
+        elif kind in EFFECTS or (kind in COMPUTING and job_id in waiting):
+            # Nobody is named whose repair would give any of it back, or the replay knows no waits in every layer.
             cost = (_lost(trouble, evidence), None)
         elif kind in NOW_AND_THEN or (kind == "pipeline_imbalance" and _hides(trouble, evidence, severity)):
             cost = _agreed(_lost(trouble, evidence), _share(trouble, evidence, severity), hides=True)

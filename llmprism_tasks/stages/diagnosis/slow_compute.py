@@ -15,7 +15,7 @@ from llmprism_tasks.stages.diagnosis.later_work import at_first
 from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread_of_work
 from llmprism_tasks.stages.diagnosis.own_past import against_past
 from llmprism_tasks.stages.diagnosis.paid import paid
-from llmprism_tasks.stages.diagnosis.waiting import longest_silent, not_waiting
+from llmprism_tasks.stages.diagnosis.waiting import in_lock_step, not_waiting
 from llmprism_tasks.stages.own_work import OUTVOTING
 from llmprism_tasks.stages.placement import NIC
 
@@ -29,7 +29,8 @@ MOST = 0.5
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes too long, step after step, by enough to slow the job.
 
-    They are compared with their replicas, and where there are none, or half of them are slow, with their own past.
+    They are compared with their replicas, and where there are none, or half of them are slow, with their own past; not
+    in lock step, where all are silent alike (`last_to_come`).
     `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's
     steps are longer than its quick ones, or, where that is more, the loss itself; `confidence` the share of it that the
     excess explains. The kind is `straggler` where it explains less than half, or where a transfer that begins late has
@@ -38,8 +39,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
         return pl.DataFrame(schema=ROW)
+    suspects = suspects.filter(~in_lock_step(evidence))
     suspects, undecided = (
-        longest_silent(some.join(_most_slow(some, evidence), on="job_id", how="anti"), evidence)
+        some.join(_most_slow(some, evidence), on="job_id", how="anti")
         for some in not_waiting(suspects, evidence, settings)
     )
     return told(suspects, undecided.join(suspects, on="job_id", how="anti"), evidence)

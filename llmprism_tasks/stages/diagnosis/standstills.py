@@ -65,7 +65,7 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     if not stalls.apart(still, others) or not _now_and_then(still):
         return None
     now, window = still.filter("current"), steps.filter("current")
-    if now.is_empty():
+    if now.is_empty() or now.height > MOST * window.height:
         return None
     lost_ns = float(now.select(pl.min_horizontal("late_ns", longer).sum()).item())
     loss = lost_ns / float(window["length_ns"].sum())
@@ -88,8 +88,9 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
 
 
 def _now_and_then(still: pl.DataFrame) -> bool:
-    """Tell whether steps neither all follow each other, as since somebody is slow, nor come at about the same distance,
-    as those with a checkpoint do."""
+    """Tell whether steps neither follow each other for the most part, as since somebody is slow, nor come at about the
+    same distance, as those with a checkpoint do."""
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
-    return most > 1 and (least < FIXED or most - least > 1)
+    longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
+    return longest <= MOST * still.height + 1 and (least < FIXED or most - least > 1)

@@ -14,10 +14,6 @@ ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
 SAME_TRANSFER = 0.98
 """Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
 
-AS_LONG = 0.998
-"""Ratio of the longest silences of a step above which others are as long: two ends of one transfer see it begin within
-some microseconds, and exchange a hundred times a step."""
-
 
 def not_waiting(
     suspects: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
@@ -50,17 +46,15 @@ def not_waiting(
     return blamed, suspects.join(mutual.select(NIC).unique(), on=NIC, how="semi")
 
 
-def longest_silent(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Keep, of jobs that exchange in every layer, who is silent for longest: there all others may be waiting for it.
+def exchanging(evidence: Evidence) -> pl.Series:
+    """Return the jobs that exchange tokens or blocks of context in every layer."""
+    return evidence.flows.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
 
-    Parameters
-    ----------
-    suspects : `job_id`, `addr`, `own_ns`, `ringed` (whether silences between collectives were measured)
-    """
-    exchanging = evidence.flows.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
-    in_lock_step = pl.col("ringed") & pl.col("job_id").is_in(exchanging.implode())
-    longest = pl.col("own_ns") >= AS_LONG * pl.col("own_ns").max().over("job_id")
-    return suspects.filter(longest | ~in_lock_step)
+
+def in_lock_step(evidence: Evidence) -> pl.Expr:
+    """Say of NICs (`job_id`, `ringed`: whether silences between collectives were measured) whether their job exchanges
+    in every layer: there all wait for the slow one within the step, and seem slow."""
+    return pl.col("ringed") & pl.col("job_id").is_in(exchanging(evidence).implode())
 
 
 def _in_between(

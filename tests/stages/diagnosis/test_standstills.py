@@ -52,12 +52,26 @@ def test_steps_before_which_all_are_silent_for_long_are_stalls_of_the_job() -> N
         ((1, 4, 9, 12), JOB),
         ((1, 3, 5, 7), JOB),
     ],
-    ids=["rare", "too few", "lasting", "each third step", "about each third", "now and then", "each second"],
+    ids=[
+        "rare",
+        "too few",
+        "lasting",
+        "each third step",
+        "about each third",
+        "now and then",
+        "each second",
+    ],
 )
 def test_what_lasts_or_comes_at_a_distance_is_something_else(
     at: Sequence[int], rows: list[tuple[str, str, str]]
 ) -> None:
     assert named(standing(dict.fromkeys(at, 500.0))) == rows
+
+
+@pytest.mark.parametrize(("at", "told"), [((2, 4, 6, 7, 8), True), ((2, 6, 7, 8, 9), False)])
+def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: bool) -> None:
+    """Three of five may be chance, four are a trouble that began."""
+    assert standstills._now_and_then(pl.DataFrame({"step_index": at})) == told
 
 
 def test_steps_that_are_longer_for_what_they_send_do_not_stand_still() -> None:
