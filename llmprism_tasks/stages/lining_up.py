@@ -116,10 +116,12 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         else:
             total = part[i]
     cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
+    # Of the latest beat the rest may be still to come: it is for the next window to say what it was.
+    latest = pl.col("beat") == pl.col("beat").max().over("group")
     whole = (
         beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
         .with_columns(whole_share=pl.col("share").sum().over("whole"))
-        .filter((pl.col("whole_share") >= settings.least_step) | cut_off | pl.col("again"))
+        .filter((pl.col("whole_share") >= settings.least_step) | cut_off | (pl.col("again") & ~latest))
         .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
     )
     return whole.select("group", "beat", "step")
