@@ -65,6 +65,32 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
     What comes whole, and whole again in the next beat, comes once a step, however little it is of what used to come.
     """
+    beats = _beats(table, settings)
+    new = np.ones(beats.height, dtype=bool)
+    group, part, repeats = (beats[name].to_numpy() for name in ("group", "share", "again"))
+    total = 0.0
+    for i in range(beats.height):  # beats of all jobs: a few hundred a minute and job
+        joins = i > 0 and group[i] == group[i - 1] and total < settings.least_whole
+        if joins and not repeats[i] and total + part[i] <= 1 + settings.byte_tolerance:
+            new[i] = False
+            total += part[i]
+        else:
+            total = part[i]
+    cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
+    # Of the latest beat the rest may be still to come: it is for the next window to say what it was.
+    latest = pl.col("beat") == pl.col("beat").max().over("group")
+    whole = (
+        beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
+        .with_columns(whole_share=pl.col("share").sum().over("whole"))
+        .filter((pl.col("whole_share") >= settings.least_step) | cut_off | (pl.col("again") & ~latest))
+        .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
+    )
+    return whole.select("group", "beat", "step")
+
+
+def _beats(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the beats of each group in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most
+    of it came whole in the beat before, too), `quiet_ns` and `since_ns` (of the group)."""
     streams = table.group_by("group", "stream", "beat").agg(
         pl.col("bytes").sum(),
         pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
@@ -81,7 +107,7 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     often = streams.group_by("group", "stream").agg(pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len())
     as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
     present = often.group_by("group").agg(present=as_often, times=pl.col("of_typical").max())
-    beats = (
+    return (
         streams.join(present, on="group", maintain_order="left")
         .with_columns(carried=pl.col("of_typical") / pl.col("present"))
         .group_by("group", "beat")
@@ -105,26 +131,6 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
             since_ns=pl.col("window_start_ns").min().over("group"),
         )
     )
-    new = np.ones(beats.height, dtype=bool)
-    group, part, repeats = (beats[name].to_numpy() for name in ("group", "share", "again"))
-    total = 0.0
-    for i in range(beats.height):  # beats of all jobs: a few hundred a minute and job
-        joins = i > 0 and group[i] == group[i - 1] and total < settings.least_whole
-        if joins and not repeats[i] and total + part[i] <= 1 + settings.byte_tolerance:
-            new[i] = False
-            total += part[i]
-        else:
-            total = part[i]
-    cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
-    # Of the latest beat the rest may be still to come: it is for the next window to say what it was.
-    latest = pl.col("beat") == pl.col("beat").max().over("group")
-    whole = (
-        beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
-        .with_columns(whole_share=pl.col("share").sum().over("whole"))
-        .filter((pl.col("whole_share") >= settings.least_step) | cut_off | (pl.col("again") & ~latest))
-        .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
-    )
-    return whole.select("group", "beat", "step")
 
 
 def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:

@@ -90,15 +90,13 @@ def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataF
     Such a pair is busy for most of the time from one pause to the next, its sizes come several times in between, for as
     long as the pauses do, and nothing in the group comes once.
     """
-    width, whole = float(np.log1p(settings.same_period)), pl.col("size_class") == WHOLE
-    lasts, part = (pl.col("bursts") - 1) * pl.col("mean_period_ns"), pl.col("size_class") >= 0
+    whole, part = pl.col("size_class") == WHOLE, pl.col("size_class") >= 0
+    lasts = (pl.col("bursts") - 1) * pl.col("mean_period_ns")
     quicker, longest = (value.filter(part).max().over(PAIR) for value in (pl.col("period_ns"), lasts))
     busy = whole & (pl.col("duration_ns") > BUSY * pl.col("period_ns"))
     several = (OVER * quicker <= pl.col("period_ns")) & (longest + pl.col("period_ns") >= lasts)
-    slot = (pl.col("period_ns").log() / width).floor().cast(pl.Int64)
-    marked = rhythms.with_columns(slot=slot, pauses=(busy & several).fill_null(value=False))
-    others = marked.filter(~pl.col("pauses")).drop_nulls("slot")
-    once = pl.concat([others.select("group", slot=pl.col("slot") + shift) for shift in (-1, 0, 1)]).unique()
+    marked = rhythms.with_columns(slot=_slot("period_ns", settings), pauses=(busy & several).fill_null(value=False))
+    once = _around(marked.filter(~pl.col("pauses")).select("group", "slot").drop_nulls().unique())
     paused = marked.filter("pauses").join(once, on=["group", "slot"], how="anti")
     return _without(rhythms, paused, [*PAIR, "size_class"])
 
@@ -111,15 +109,15 @@ def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
     while they last, and with a shorter period of its own in all other time. Sizes that are there in some of the quicker
     steps, too, last as long, and show fewer bursts, but more than every second.
     """
-    width = float(np.log1p(settings.same_period))
-    times, lasts = pl.col("bursts").cast(pl.Int64) - 1, (pl.col("bursts") - 1) * pl.col("mean_period_ns")
-    seen = rhythms.with_columns(times=times, lasts=lasts, slot=(lasts.log() / width).floor().cast(pl.Int64))
+    times = pl.col("bursts").cast(pl.Int64) - 1
+    seen = rhythms.with_columns(times=times, lasts=times * pl.col("mean_period_ns"))
+    seen = seen.with_columns(slot=_slot("lasts", settings))
     key = ["group", "times", "slot"]
     # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
     alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
     others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
     longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
-    each = (without / others / pl.col("period_ns_right")).log().abs() <= width
+    each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
     absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
     now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
     of_some = alike.join(_throughout(seen, settings), on="group").filter(longer, absent | (now_and_then & (others > 0)))
@@ -186,6 +184,17 @@ def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
     return same
 
 
+def _slot(column: str, settings: RhythmSettings) -> pl.Expr:
+    """Number spans of time such that those that are the same have one number, or the next."""
+    slot: pl.Expr = (pl.col(column).log() / float(np.log1p(settings.same_period))).floor().cast(pl.Int64)
+    return slot
+
+
+def _around(slotted: pl.DataFrame) -> pl.DataFrame:
+    """Return each row for its `slot` and for those beside it."""
+    return pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
+
+
 def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
     return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
 
@@ -194,11 +203,9 @@ def _agreed(
     flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, settings: RhythmSettings
 ) -> pl.DataFrame:
     """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
-    slotted = periodic.with_columns(
-        slot=(pl.col("period_ns").log() / np.log1p(settings.same_period)).floor().cast(pl.Int64)
-    )
+    slotted = periodic.with_columns(slot=_slot("period_ns", settings))
     ends = ends_of(rhythms).group_by("group").agg(endpoints=pl.col("addr").n_unique())
-    slots = pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
+    slots = _around(slotted)
     total = rhythms.filter(pl.col("size_class") == WHOLE).group_by("group").agg(total=pl.col("bytes").sum())
     carried = slots.group_by("group", "slot").agg(carried=pl.col("bytes").sum()).join(total, on="group")
     support = (

@@ -218,12 +218,12 @@ def _observe(connection: Any, window: Window, tables: Sequence[str], *, without:
     connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
     connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
     connection.execute("SET VARIABLE without = ?", [list(without)])
+    others = " AND NOT list_contains(getvariable('without'), job_id)" if without else ""
     for table in TABLES:
-        others = " AND NOT list_contains(getvariable('without'), job_id)"
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
             f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
-            f"{others if without and 'job_id' in table.column_names else ''}"
+            f"{others if 'job_id' in table.column_names else ''}"
         )
     held = engine.hold(connection, {f"window_{table}": suite(table)["expectations"] for table in tables})
     rows = [

@@ -105,19 +105,12 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
         return None
     host = _one_host(explained)
     who = "another rank each time" if host is None else f"host {host}"
-    return {
-        "job_id": job_id,
-        "kind": "stalls",
-        "subject_type": "job" if host is None else "host",
-        "subject": host or job_id,
-        **_span(explained),
-        "score": loss / settings.least_effect,
-        "severity": loss / (1 - loss),
-        "explanation": f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
+    said = (
+        f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
         f"ms on average while all wait for {who}: look at data loading and garbage collection. They cost "
-        f"{100 * loss:.0f} % of the window.",
-        "confidence": explained.height / long.height,
-    }
+        f"{100 * loss:.0f} % of the window."
+    )
+    return told(job_id, explained, said, loss, explained.height / long.height, settings.least_effect, host=host)
 
 
 def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
@@ -140,19 +133,13 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
     lost_ns = float(struck["behind_ns"].sum())
     loss = lost_ns / float(steps["length_ns"].sum())
     who = "some rank, another one each time," if host is None else f"host {host}"
-    return {
-        "job_id": job_id,
-        "kind": "stalls" if known else "straggler",
-        "subject_type": "job" if host is None else "host",
-        "subject": host or job_id,
-        **span,
-        "score": loss / settings.least_effect,
-        "severity": loss / (1 - loss),
-        "explanation": f"In {struck.height} of {steps.height} steps {who} begins late, by "
+    said = (
+        f"In {struck.height} of {steps.height} steps {who} begins late, by "
         f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))}. "
-        f"This costs {100 * loss:.0f} % of the window.",
-        "confidence": struck.height / steps.height,
-    }
+        f"This costs {100 * loss:.0f} % of the window."
+    )
+    kind = "stalls" if known else "straggler"
+    return told(job_id, struck, said, loss, struck.height / steps.height, settings.least_effect, kind=kind, host=host)
 
 
 def _then(host: str | None, *, known: bool) -> str:
@@ -198,18 +185,42 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     later = pl.col("late_ns") > pl.col("late_ns").median()
     if not steps.select(paid(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
         return None
+    said = (
+        f"In each of {steps.height} steps the slowest replica, another one each time, computes for "
+        f"{100 * loss:.0f} % of the step while all others wait: micro-batches are uneven. Packing samples, or "
+        "dealing them out by length, would give most of it back."
+    )
+    return told(job_id, steps, said, loss, 1.0, settings.least_uneven, kind="uneven_micro_batches")
+
+
+def told(
+    job_id: str,
+    steps: pl.DataFrame,
+    explanation: str,
+    loss: float,
+    confidence: float,
+    least: float,
+    *,
+    kind: str = "stalls",
+    host: str | None = None,
+) -> dict[str, Any]:
+    """Return the row of a trouble that is nobody's device, or one host's.
+
+    Parameters
+    ----------
+    steps : those that it struck: `start_ns`, `end_ns`
+    loss, least : what it costs, and the least that counts, as ratios of the window's steps
+    """
     return {
         "job_id": job_id,
-        "kind": "uneven_micro_batches",
-        "subject_type": "job",
-        "subject": job_id,
+        "kind": kind,
+        "subject_type": "job" if host is None else "host",
+        "subject": host or job_id,
         **_span(steps),
-        "score": loss / settings.least_uneven,
+        "score": loss / least,
         "severity": loss / (1 - loss),
-        "explanation": f"In each of {steps.height} steps the slowest replica, another one each time, computes for "
-        f"{100 * loss:.0f} % of the step while all others wait: micro-batches are uneven. Packing samples, or "
-        "dealing them out by length, would give most of it back.",
-        "confidence": 1.0,
+        "explanation": explanation,
+        "confidence": confidence,
     }
 
 

@@ -71,20 +71,12 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     loss = lost_ns / float(window["length_ns"].sum())
     if loss < settings.least_effect:
         return None
-    return {
-        "job_id": job_id,
-        "kind": "stalls",
-        "subject_type": "job",
-        "subject": job_id,
-        "start_ns": now["start_ns"].min(),
-        "end_ns": now["end_ns"].max(),
-        "score": loss / settings.least_effect,
-        "severity": loss / (1 - loss),
-        "explanation": f"In {now.height} of {window.height} steps the whole job is silent for longer, by "
+    said = (
+        f"In {now.height} of {window.height} steps the whole job is silent for longer, by "
         f"{lost_ns / now.height / 1e6:.0f} ms on average, while all wait for somebody: look at data loading and "
-        f"garbage collection. They cost {100 * loss:.0f} % of the window.",
-        "confidence": still.height / long.height,
-    }
+        f"garbage collection. They cost {100 * loss:.0f} % of the window."
+    )
+    return stalls.told(job_id, now, said, loss, still.height / long.height, settings.least_effect)
 
 
 def _now_and_then(still: pl.DataFrame) -> bool:
