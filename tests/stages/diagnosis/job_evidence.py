@@ -165,7 +165,7 @@ def without_rows(evidence: Evidence) -> Evidence:
 
 
 def _before(step: pl.Expr, more_ms: Mapping[int, float]) -> pl.Expr:
-    total: pl.Expr = pl.lit(0)
+    total: pl.Expr = pl.lit(0, dtype=pl.Int64)
     for at, more in more_ms.items():
         total = total + pl.when(step > at).then(round(more * MS)).otherwise(0)
     return total

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pytest
-from job_evidence import DEFAULT, shuffled, without_rows, working
+from handmade import MB
+from job_evidence import DEFAULT, kinds, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis import cross_step, last_to_come, slow_compute
@@ -24,12 +25,16 @@ def lock_step(
 ) -> Evidence:
     """Return a ring all of whose members become 300 ms later after a dozen steps: in each step those named are 10 ms
     later still, in quick steps one after another."""
-    named = [*(usually[step % len(usually)] for step in range(QUICK)), *last]
-    ready = {
-        addr: [500.0 + LATE * (step >= QUICK) + 10 * (addr in which) for step, which in enumerate(named)]
-        for addr in NICS
-    }
-    return working([ready], hosts=hosts)
+    slow = {addr: [500.0 + LATE + 10 * (addr in which) for which in last] for addr in NICS}
+    return becoming(slow, usually=usually, hosts=hosts)
+
+
+def becoming(
+    slow: Mapping[str, Sequence[float]], *, usually: Sequence[str] = NICS, hosts: Mapping[str, str] | None = None
+) -> Evidence:
+    """Return the same ring whose members are ready in its slow steps when it is said, in ms after a step's start."""
+    quick = {addr: [500.0 + 10 * (addr in usually[step % len(usually)]) for step in range(QUICK)] for addr in NICS}
+    return working([{addr: [*quick[addr], *slow[addr]] for addr in NICS}], hosts=hosts)
 
 
 def found(evidence: Evidence) -> pl.DataFrame:
@@ -58,6 +63,25 @@ def test_nics_of_one_host_are_named_as_the_host_and_of_two_hosts_nobody_can_tell
     row = found(lock_step(["cd"] * SLOW)).row(0, named=True)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("straggler", "job", "j")
     assert row["explanation"].startswith("c, d begin late together, step after step")
+
+
+@pytest.mark.parametrize(("sooner", "names"), [(1, ["j"]), (2, ["c"])], ids=["too close to call", "told apart"])
+def test_who_is_silent_for_nearly_as_long_is_as_long(sooner: float, names: list[str]) -> None:
+    """Of 810 ms a 500th is 1.6."""
+    slow = {addr: [800.0] * SLOW for addr in NICS} | {"c": [810.0] * SLOW, "f": [810.0 - sooner] * SLOW}
+    assert found(becoming(slow))["subject"].to_list() == names
+
+
+@pytest.mark.parametrize(("ahead", "names"), [(3.7, ["c"]), (3.8, ["j"])])
+def test_who_sent_a_little_ahead_was_ready_then(ahead: float, names: list[str]) -> None:
+    """Its mean burst is of 16 MB in twenty steps and of what it sent ahead in eight: 0.3 of it are 3.75 MB."""
+    late = dict.fromkeys("cdefg", [810.0] * SLOW)
+    evidence = becoming(dict.fromkeys(NICS, [800.0] * SLOW) | late)
+    begins = [QUICK * 1000 + step * (1000 + LATE) for step in range(SLOW)]
+    pairs = ("de", "fg")
+    pushed = [(at + 500.0, at + 501.0, src, dst, round(ahead * MB)) for at in begins for src, dst in pairs]
+    flows = pl.concat([evidence.flows, kinds(dp=pushed).select(evidence.flows.columns)])
+    assert found(dataclasses.replace(evidence, flows=flows))["subject"].to_list() == names
 
 
 @pytest.mark.parametrize(

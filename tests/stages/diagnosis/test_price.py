@@ -103,6 +103,16 @@ def test_nobody_is_priced_whose_work_is_not_seen(healthy: Evidence) -> None:
     assert diagnosed(healthy, kind="cross_group", subject_type="dp_group", subject="a")["recoverable_gpu_s"] is None
 
 
+@pytest.mark.parametrize("kind", ["slow_compute", "slow_nic"])
+def test_where_ranks_exchange_in_every_layer_what_slow_computing_takes_is_known_and_a_repair_is_not(
+    healthy: Evidence, kind: str
+) -> None:
+    exchanging = dataclasses.replace(healthy, flows=healthy.flows.with_columns(kind=pl.lit("ep")))
+    row = diagnosed(exchanging, kind=kind)
+    assert isinstance(row["lost_gpu_s"], float)
+    assert (row["recoverable_gpu_s"] is None) == (kind == "slow_compute")
+
+
 def test_silence_costs_all_of_its_time_and_a_repair_gives_it_back(healthy: Evidence) -> None:
     window = healthy.window
     begun = {"kind": "hang", "subject_type": "job", "start_ns": window.end_ns - 20_000_000_000}

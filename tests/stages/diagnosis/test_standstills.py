@@ -97,6 +97,13 @@ def test_what_was_before_the_window_is_no_news(ended: int) -> None:
     assert named(dataclasses.replace(evidence, steps=evidence.steps.with_columns(current=now))) == []
 
 
+@pytest.mark.parametrize(("since", "rows"), [(6, JOB), (7, [])], ids=["four of eight", "four of seven"])
+def test_most_of_a_window_s_steps_is_no_longer_now_and_then(since: int, rows: list[tuple[str, str, str]]) -> None:
+    evidence = standing(dict.fromkeys((2, 7, 9, 11, 12), 500.0))
+    now = pl.col("step_index") >= since
+    assert named(dataclasses.replace(evidence, steps=evidence.steps.with_columns(current=now))) == rows
+
+
 def test_a_job_of_which_more_is_known_is_left_to_that() -> None:
     evidence = standing({2: 500, 5: 500, 6: 500})
     one_late = lengthened(
