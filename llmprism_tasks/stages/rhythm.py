@@ -16,7 +16,7 @@ from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.cutting import STEPPING, cut
 from llmprism_tasks.stages.first_burst import first_bursts
 from llmprism_tasks.stages.lining_up import line_up, whole_steps
-from llmprism_tasks.stages.periods import ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.periods import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
 
 
@@ -190,5 +190,7 @@ def _named_streams(found: pl.DataFrame, stepping: pl.DataFrame, pairs: pl.DataFr
         .join(fitting, on=PAIR, how="anti")
         .drop("threshold_ns")
         .join(typical, on="group")
+        # Nor is broken what repeats within the period: beside its gradients it exchanges blocks in every layer.
+        .filter(~(OVER * pl.col("period_ns") <= pl.col("group_period_ns")).fill_null(value=False))
     )
     return pl.concat([fitting, broken.select(fitting.columns)])

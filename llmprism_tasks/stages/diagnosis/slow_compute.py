@@ -25,6 +25,11 @@ QUARTILE_PER_SIGMA = 0.3186
 MOST = 0.5
 """Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
 
+AS_UNEVEN = 4.0
+"""Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. Its peers differ, too;
+in a ring they seem more alike by a third, since who waits begins with whom it waits for; and of a dozen steps a
+deviation is known to a third."""
+
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name those whose own work takes too long, step after step, by enough to slow the job.
@@ -66,11 +71,12 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     past = evidence.once(against_past, settings)
     work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
-    theirs = work.with_columns(noise=_noise(), common=False)
-    work = pl.concat([theirs, past.with_columns(by_past=True)], how="diagonal")
+    lasting = pl.col("excess").median().over(NIC)
+    theirs = work.with_columns(noise=_noise(pl.col("excess")), lasting_noise=_noise(lasting), common=False)
+    work = pl.concat([theirs, past.with_columns(lasting_noise="noise", by_past=True)], how="diagonal")
     work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
+        pl.col("noise", "lasting_noise").clip(lower_bound=settings.least_noise),
         loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share"),
-        noise=pl.max_horizontal("noise", settings.least_noise),
     )
     if work.is_empty():
         return work
@@ -85,13 +91,13 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return once.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
 
 
-def _noise() -> pl.Expr:
-    """Return how much the NICs of a job differ, as a standard deviation.
+def _noise(excess: pl.Expr) -> pl.Expr:
+    """Return how much the NICs of a job differ, as a standard deviation: in a step, or in what lasts.
 
     Of two peers the quicker is usual, so half of the excesses are 0. Of the others the lower quartile counts: with two
     stages of two replicas, half of them are a culprit's.
     """
-    excess, pairs = pl.col("excess").abs(), pl.col("members") == OUTVOTING - 1
+    excess, pairs = excess.abs(), pl.col("members") == OUTVOTING - 1
     of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
     return pl.when(pairs).then(of_pairs).otherwise(SIGMA_PER_MAD * excess.median().over("job_id"))
 
@@ -110,10 +116,15 @@ def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Find for each NIC the run of steps in which it is slow, and keep those that are long and slow enough."""
+    """Find for each NIC the run of steps in which it is slow, and keep those that are long and slow enough.
+
+    What differs by chance, as samples of uneven length do, does so less and less over more steps.
+    """
     work = work.sort(*NIC, "step_index").with_columns(
-        above=pl.col("excess") - pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
+        above=pl.col("excess")
+        - pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("lasting_noise"))
     )
+    by_chance = (settings.least_steps / pl.col("slow")).sqrt()
     series = work.group_by(NIC, maintain_order=True).agg(pl.len())
     offsets = np.concatenate([[0], np.cumsum(series["len"].to_numpy())]).astype(np.int64)
     first, last, _ = runs.best_runs(work["above"].to_numpy(), offsets)
@@ -132,20 +143,25 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("end_ns").max(),
             pl.col("component", "by_past", "common", "paid").first(),
             pl.col("excess", "loss", "own_ns").median(),
-            score=pl.col("excess").median() / pl.col("noise").first(),
-            steady=pl.col("excess").median() >= settings.noise_margin * pl.col("own_noise").first(),
+            pl.col("noise", "lasting_noise", "own_noise").first(),
             slow=(pl.col("above") > 0).sum(),
             steps=pl.len(),
             now=pl.col("current").any(),
             ringed=pl.col("last_stage").is_null().all(),
         )
+        .with_columns(
+            score=pl.col("excess") / pl.max_horizontal("lasting_noise", by_chance * pl.col("noise")),
+            uneven=pl.col("own_noise") <= AS_UNEVEN * (1 + pl.col("excess")) * pl.col("noise"),
+        )
         .filter(
-            pl.col("now", "paid", "steady"),
+            pl.col("now", "paid"),
             pl.col("slow") >= settings.least_steps,
             pl.col("end_ns") - pl.col("start_ns") >= settings.least_lasting_s * 1e9,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
             pl.col("loss") >= settings.least_effect,
             pl.col("score") >= settings.sigmas,
+            pl.col("excess")
+            >= settings.noise_margin * pl.col("own_noise") * pl.when("uneven").then(by_chance).otherwise(1.0),
         )
     )
 
