@@ -14,6 +14,10 @@ ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
 SAME_TRANSFER = 0.98
 """Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
 
+APART = 0.5
+"""Ratio of what somebody is late by, from which on its neighbours' transfers begin one after the other for its sake:
+where all are late alike, one that is slower by a percent for ever is the last, too."""
+
 
 def not_waiting(
     suspects: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
@@ -60,9 +64,8 @@ def in_lock_step(evidence: Evidence) -> pl.Expr:
 def _in_between(
     suspects: pl.DataFrame, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> pl.DataFrame:
-    """Return whose hops begin together, step after step, while those of its neighbours do not: that end was late.
-
-    Between two that are late, hops begin one after the other: each when its own late end comes.
+    """Return whose hops begin together, step after step, and those of its neighbours one after the other, by most of
+    what it is late: that end was late.
     """
     names = hops.select("job_id", "neighbour").rename({"neighbour": "addr"})
     mine = pl.concat([hops.select(NIC), names]).unique()
@@ -74,15 +77,25 @@ def _in_between(
     ends = (sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in ENDS)
     begins = _in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
     apart_ns = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()
-    at_once = (
+    spread = (
         begins.group_by(STEP)
-        .agg(at_once=(apart_ns < settings.least_work_ms * 1e6) & (pl.len() > 1))
+        .agg(apart_ns=apart_ns, several=pl.len() > 1)
         .group_by(NIC)
-        .agg(at_once=pl.col("at_once").mean() >= settings.persistence)
-        .filter("at_once")
+        .agg(
+            between_ns=pl.col("apart_ns").median(),
+            at_once=((pl.col("apart_ns") < settings.least_work_ms * 1e6) & pl.col("several")).mean()
+            >= settings.persistence,
+        )
     )
-    others = hops.join(at_once.select("job_id", neighbour="addr"), on=["job_id", "neighbour"], how="semi")
-    return at_once.join(hops, on=NIC, how="semi").join(others, on=NIC, how="anti").select(NIC)
+    late = suspects.select(*NIC, late_ns=pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns"))
+    theirs = spread.select("job_id", "between_ns", neighbour="addr")
+    waited = (
+        hops.join(late, on=NIC)
+        .join(theirs, on=["job_id", "neighbour"])
+        .group_by(NIC)
+        .agg(waited=(pl.col("between_ns") >= APART * pl.col("late_ns")).all())
+    )
+    return spread.filter("at_once").join(waited.filter("waited"), on=NIC).select(NIC)
 
 
 def _in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
