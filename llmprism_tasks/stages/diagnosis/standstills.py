@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis import checkpoints, network, stalls
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread
@@ -30,6 +30,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `confidence` the share of the long steps that stand still for most of what they are longer.
     """
     known = [evidence.once(one, settings).select("job_id") for one in (checkpoints.find, slow_nics, stalls.find)]
+    # While a link is down nothing is sent either.
+    known.append(evidence.once(network.find, settings).filter(pl.col("kind") == "link_flap").select("job_id"))
     steps = (
         evidence.work.filter(pl.col("last_stage").is_null())
         .join(pl.concat(known), on="job_id", how="anti")

@@ -110,11 +110,14 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
 
 
 def _may_be_instead(row: dict[str, Any], best: dict[str, Any]) -> bool:
-    """Tell whether a device explains what the best one does as well, and not only as a part of it or around it."""
+    """Tell whether a device explains what the best one does as well, and not only as a part of it or around it.
+
+    A part of it does if nothing clears it, while something clears the best: the rest may be slow for its sake.
+    """
     if row["explained"] != best["explained"]:
         return False
     if row["own"] != best["own"]:
-        return not set(row["own"]) < set(best["own"])
+        return not set(row["own"]) < set(best["own"]) or (best["cleared"] > 0 and row["cleared"] == 0)
     return not best["own"] or row["specific"] == best["specific"]
 
 
