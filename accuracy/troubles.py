@@ -249,6 +249,10 @@ TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
     "slow_gpu_1.1": ("A GPU computes 1.1 times as long.", trouble("slow_gpu_1.1", slow_gpu(1.1))),
     "slow_gpu_1.3": ("A GPU computes 1.3 times as long.", trouble("slow_gpu_1.3", slow_gpu(1.3))),
     "slow_gpu_2": ("A GPU computes twice as long.", trouble("slow_gpu_2", slow_gpu(2.0))),
+    "uneven_gpu": (
+        "A GPU computes 1.5 times as long, while samples differ in length by a fifth.",
+        trouble("uneven_gpu", slow_gpu(1.5), sequence_spread=0.2),
+    ),
     "slow_gpu_of_2048": (
         "One of 2,048 GPUs computes 1.3 times as long.",
         trouble("slow_gpu_of_2048", slow_gpu(1.3), hosts=256),

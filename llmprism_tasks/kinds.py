@@ -31,7 +31,7 @@ class Kind:
     def next_for(self, subject_type: str, *, over: bool = False) -> str:
         """Return what to do about a subject of this type."""
         now = self.next_of_job or self.next if subject_type == "job" else self.next
-        return self.once_over or f"it is over; should it come back, {now}" if over else now
+        return self.once_over or f"it is over, or has become usual; should it come back, {now}" if over else now
 
     def said_of(self, subject_type: str, *, went_on: bool = False) -> str:
         """Return the words that fit a subject of this type."""
@@ -54,7 +54,7 @@ KINDS: dict[str, Kind] = {
         "holds up its job",
         "look at its clocks, temperature and errors and at what else runs there, then at its NIC; "
         "if it lasts, move the job off that host.",
-        of_job="is held up, by whom is not known",
+        of_job="has become slower, for no cause that is known",
         next_of_job="look at what changed when it began, in the job and on its hosts; flows name nobody yet.",
     ),
     "degraded_switch": Kind(
@@ -94,7 +94,7 @@ KINDS: dict[str, Kind] = {
         "look at its processes, its GPUs' errors and its NICs: the job waits for it, and will not go on by itself.",
         at_once=True,
         went_on="had gone quiet",
-        once_over="it is over; look at its logs and its GPUs' and NICs' errors of that time before it comes back.",
+        once_over="it is over, or longer than the look-back; look at its logs and its GPUs' and NICs' errors of that time before it comes back.",
     ),
     "stopped": Kind(
         "has stopped",

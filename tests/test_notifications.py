@@ -240,7 +240,9 @@ def test_the_message_says_what_is_wrong_what_it_costs_what_to_do_and_what_proves
 def test_what_has_closed_is_not_advised_as_if_it_went_on(run: Run, receiver: Receiver) -> None:
     for number, found in enumerate(([{"kind": "slow_compute"}], [], [])):
         run(number, *found)
-    assert receiver.bodies[-1]["incident"]["next"].startswith("it is over; should it come back, look at")
+    assert receiver.bodies[-1]["incident"]["next"].startswith(
+        "it is over, or has become usual; should it come back, look at"
+    )
 
 
 def test_the_pipeline_tells_and_never_fails_by_it(receiver: Receiver, warehouse: Warehouse) -> None:

@@ -191,7 +191,7 @@ def test_a_single_window_advises_to_wait(warehouse: Warehouse, minute: Minute) -
 def test_what_is_over_needs_no_hurry(warehouse: Warehouse, minute: Minute) -> None:
     for number in range(4):
         minute(number, [diagnosis(number)] if number < 2 else [])
-    assert "Next: it is over; should it come back, look at its clocks" in words(shown(warehouse))
+    assert "Next: it is over, or has become usual; should it come back, look at its clocks" in words(shown(warehouse))
 
 
 def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Minute) -> None:
@@ -203,7 +203,7 @@ def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Min
     text = words(shown(warehouse))
     assert "1 incident, closed." in text
     assert "no step ends" in text
-    assert "Next: it is over; look at its logs" in text
+    assert "Next: it is over, or longer than the look-back; look at its logs" in text
     assert "% sure" in text
 
 

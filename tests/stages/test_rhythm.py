@@ -642,6 +642,16 @@ def test_named_pairs_too_broken_to_show_the_period_are_cut_like_the_others() -> 
     assert (numbered["step"] == begin).all()
 
 
+@pytest.mark.parametrize(("apart", "names"), [(450, "abef"), (550, "abcef")])
+def test_a_named_pair_that_repeats_within_the_period_is_not_broken(apart: int, names: str) -> None:
+    """Its gradients are lost among blocks that it sends twice a step, or once."""
+    blocks = messages("c", "d", every(apart, count=12_000 // apart), 4 * MB)
+    table = flows(ring("abef", every(1000, count=12)), blocks)
+    named = table.select("src_addr", "dst_addr").unique()
+    numbered = rhythm.of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT, pairs=named)
+    assert set(numbered["src_addr"]) == set(names)
+
+
 def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> None:
     """Many records of one link are lost, and the pause between steps is short: no gap of it ends a step."""
     draw, begins = random.Random(4), every(420, count=10)

@@ -10,7 +10,7 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Say of each job with a run of slow steps that somebody holds it up, cause unknown.
+    """Say of each job with a run of slow steps that it has become slower, cause unknown.
 
     What is known to take most of what the job loses explains it: assembly leaves these rows out then.
     """
@@ -18,7 +18,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return slower.with_columns(
         kind=pl.lit("straggler"),
         explanation=pl.format(
-            "Somebody holds this job up, cause unknown: nobody is known to begin late, or to send slowly. {}",
+            "The job has become slower, cause unknown: no device is known to explain most of it. {}",
             "explanation",
         ),
     ).cast(pl.Schema(ROW))

@@ -124,6 +124,19 @@ def test_in_a_ring_who_pushes_slowly_accuses_and_who_pushes_quickly_clears(
     assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
 
 
+@pytest.mark.parametrize(
+    ("pushes", "names"),
+    [
+        ({"a": 6, "c": 1, "d": 1}, [("slow_nic", "b")]),
+        ({"a": 6, "d": 1}, []),
+    ],
+)
+def test_a_nic_that_nothing_clears_rivals_the_leaf_that_something_does(pushes: dict[str, float], names: Named) -> None:
+    """All of the ring is on one leaf. Who never comes early may be slow, or wait for `b`; a leaf spares nobody."""
+    hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcd", 6, *["leaf-0"] * 4)]
+    assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
+
+
 def test_a_leaf_slows_all_its_nics() -> None:
     """Three of the pairs' ends are on it; the rings inside each leaf go along."""
     slow = [both(a, b, 2, "leaf-0 s leaf-1") for a, b in ("ad", "be", "cf")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,6 +158,33 @@ def test_where_work_differs_from_step_to_step_more_or_slower_steps_are_asked_for
     usual = [500.0 * (1 + by * (0, 1, -1)[step % 3]) for step in range(steps)]
     longer = [1.2 * ready for ready in usual]
     assert named(working([{"a": usual, "b": longer, "c": usual, "d": usual, "e": usual}])) == names
+
+
+def uneven(steps: int, by: float, factor: float, own: float) -> dict[str, list[float]]:
+    """Return a ring of eight whose samples differ in length by these ratios; `b` computes longer."""
+    draw = random.Random(1)
+
+    def ready(differ: float) -> list[float]:
+        return [500.0 * (1 + differ * draw.gauss()) for _ in range(steps)]
+
+    return {name: ready(by) for name in "acdefgh"} | {"b": [factor * at for at in ready(own)]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "factor", "names"),
+    [(12, 1.3, [("addr", "b")]), (12, 1.2, []), (48, 1.4, [("addr", "b")]), (48, 1.15, [])],
+)
+def test_beside_samples_of_uneven_length_many_steps_tell_what_few_do_not(
+    steps: int, factor: float, names: list[tuple[str, str]]
+) -> None:
+    """Samples differ by a tenth, and so its excess by 0.14, of which three deviations are more than it is late."""
+    assert named(working([uneven(steps, 0.1, factor, 0.1)])) == names
+
+
+@pytest.mark.parametrize(("own", "names"), [(0.1, [("addr", "b")]), (0.3, [])])
+def test_who_varies_far_more_than_samples_do_does_not_compute_slowly(own: float, names: list[tuple[str, str]]) -> None:
+    """Four times as much as its peers, by 0.03 each."""
+    assert named(working([uneven(24, 0.03, 1.5, own)])) == names
 
 
 @pytest.mark.parametrize(("least", "names"), [(651, []), (499, [("addr", "b")])])
