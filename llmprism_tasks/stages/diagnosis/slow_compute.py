@@ -196,7 +196,8 @@ def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFram
     excess = pl.col("excess")
     spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()
     noise = marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
-    length, late = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64), pl.col("above") > 0
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
     told = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
     return noise.join(marked.group_by(NIC).agg(paid=told), on=NIC)
 
