@@ -94,7 +94,8 @@ KINDS: dict[str, Kind] = {
         "look at its processes, its GPUs' errors and its NICs: the job waits for it, and will not go on by itself.",
         at_once=True,
         went_on="had gone quiet",
-        once_over="it is over, or longer than the look-back; look at its logs and its GPUs' and NICs' errors of that time before it comes back.",
+        once_over="it is over, or longer than the look-back; look at its logs and its GPUs' and NICs' errors of that "
+        "time before it comes back.",
     ),
     "stopped": Kind(
         "has stopped",
