@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
@@ -21,6 +23,10 @@ STEP = ["job_id", "step_index"]
 
 FIXED = 3
 """Steps from which on what comes again and again at about the same distance is something that the job does."""
+
+
+USUAL = 0.9
+"""Ratio of the steps that come again after as many others, from which on they are a pattern."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -37,8 +43,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         .join(pl.concat(known), on="job_id", how="anti")
         .group_by(STEP)
         .agg(
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
+            # Of most members: where a few are cut elsewhere, from the first start to the last end a step seems long.
+            pl.col("start_ns", "end_ns").median().cast(pl.Int64),
             pl.col("current").all(),
             silent_ns=pl.col("own_ns").max(),
             longest_ns=(pl.col("own_ns") - pl.col("later_ns")).max(),
@@ -83,8 +89,19 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
 
 def _now_and_then(still: pl.DataFrame) -> bool:
     """Tell whether steps neither follow each other for the most part, as since somebody is slow, nor come at about the
-    same distance, as those with a checkpoint do."""
+    same distance, as those with a checkpoint do, nor in a pattern, as the parts of a step that was cut."""
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
-    return longest <= MOST * still.height + 1 and (least < FIXED or most - least > 1)
+    fixed = least >= FIXED and most - least <= 1
+    pattern = least < most and _in_a_pattern(still["step_index"].to_numpy())
+    return longest <= MOST * still.height + 1 and not fixed and not pattern
+
+
+def _in_a_pattern(steps: npt.NDArray[np.int64]) -> bool:
+    """Tell whether about all of some steps come again after as many others, twice at least."""
+    return any(
+        np.isin(again, steps).mean() >= USUAL
+        for lag in range(FIXED, int(np.ptp(steps)) // 2 + 1)
+        if (again := steps[steps + lag <= steps[-1]] + lag).size >= FIXED
+    )

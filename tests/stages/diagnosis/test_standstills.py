@@ -74,6 +74,25 @@ def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: 
     assert standstills._now_and_then(pl.DataFrame({"step_index": at})) == told
 
 
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [((0, 1, 4, 5, 8, 9, 12, 13), False), ((0, 1, 4, 6, 8, 9, 12, 13), True), ((0, 2, 4, 6, 8, 10, 12), True)],
+    ids=["two of four", "not always", "each second"],
+)
+def test_what_comes_in_a_pattern_is_how_steps_were_cut(at: Sequence[int], told: bool) -> None:
+    assert standstills._now_and_then(pl.DataFrame({"step_index": at})) == told
+
+
+@pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
+def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[str, str, str]]) -> None:
+    """Of some of six members the longer steps begin half a second sooner, as where they are cut elsewhere."""
+    more, at = 500, (2, 5, 6)
+    evidence = standing(dict.fromkeys(at, float(more)))
+    later = pl.when(pl.col("step_index").is_in(at) & ~pl.col("addr").is_in([*members])).then(more * 1_000_000)
+    steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + later.otherwise(0))
+    assert named(dataclasses.replace(evidence, steps=steps)) == rows
+
+
 def test_steps_that_are_longer_for_what_they_send_do_not_stand_still() -> None:
     assert named(standing({2: 500, 5: 500, 6: 500}, silent=False)) == []
 
