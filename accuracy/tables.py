@@ -134,7 +134,7 @@ def shown(figure: str, value: float | None) -> str:
     if figure.startswith("error_"):
         return f"{100 * value:.3f} %" if value < 0.01 else f"{100 * value:.1f} %"
     if figure == "false_per_job_hour":
-        return f"{value:.1f}"
+        return f"{value:.3g}"
     if isinstance(value, int) and figure in {"steps_extra", "changed_ids", "invented", "called_other", "called_pp"}:
         return f"{value:,}"
     return "1" if value == 1 else f"{min(value, 0.9999):.4f}".rstrip("0").rstrip(".")

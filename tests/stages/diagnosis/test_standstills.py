@@ -10,7 +10,7 @@ import pytest
 from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis import standstills
+from llmprism_tasks.stages.diagnosis import network, standstills
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 
 STEPS = 14
@@ -52,15 +52,7 @@ def test_steps_before_which_all_are_silent_for_long_are_stalls_of_the_job() -> N
         ((1, 4, 9, 12), JOB),
         ((1, 3, 5, 7), JOB),
     ],
-    ids=[
-        "rare",
-        "too few",
-        "lasting",
-        "each third step",
-        "about each third",
-        "now and then",
-        "each second",
-    ],
+    ids=["rare", "too few", "lasting", "each third step", "about each third", "now and then", "each second"],
 )
 def test_what_lasts_or_comes_at_a_distance_is_something_else(
     at: Sequence[int], rows: list[tuple[str, str, str]]
@@ -138,6 +130,15 @@ def test_a_job_of_which_more_is_known_is_left_to_that() -> None:
     assert named(one_late) == []
     piped = dataclasses.replace(evidence, flows=evidence.flows.with_columns(kind=pl.lit("pp")))
     assert named(piped) == []
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("link_flap", []), ("slow_nic", JOB)])
+def test_while_a_link_is_down_nothing_is_sent_either(kind: str, rows: list[tuple[str, str, str]]) -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    known = standstills.find(evidence, DEFAULT).with_columns(kind=pl.lit(kind), subject=pl.lit("a"))
+    beside = dataclasses.replace(evidence)
+    beside._found[network.find, DEFAULT] = known
+    assert named(beside) == rows
 
 
 def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
