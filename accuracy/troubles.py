@@ -121,6 +121,12 @@ def checkpoint_stall(draw: Draw, made: Content) -> Content:
     return {"kind": "checkpoint_stall", "job": "ill", "steps": draw.one_of(4, 6), "pause_s": draw.between(4, 8)}
 
 
+def frequent_checkpoints(draw: Draw, made: Content) -> Content:
+    del made
+    fault = {"kind": "checkpoint_stall", "job": "ill", "start_s": 0.0}
+    return fault | {"steps": draw.one_of(6, 8, 10), "pause_s": draw.between(7, 20)}
+
+
 def data_loader_stalls(draw: Draw, made: Content) -> Content:
     del made
     return {"kind": "data_loader_stalls", "job": "ill", "steps": draw.one_of(2, 3), "pause_s": draw.between(1, 2)}
@@ -282,6 +288,10 @@ TROUBLES: Mapping[str, tuple[str, Callable[[int], Content]]] = {
     "checkpoint_stall": (
         "Every fourth or sixth step waits for a checkpoint, for 4 to 8 s.",
         trouble("checkpoint_stall", checkpoint_stall),
+    ),
+    "frequent_checkpoints": (
+        "From the beginning on every sixth to tenth step waits for 7 to 20 s, in jobs that only reduce gradients.",
+        trouble("frequent_checkpoints", frequent_checkpoints, tp=8, pp=1, chunks=1),
     ),
     "data_loader_stalls": (
         "In every second or third step one rank, another each time, waits for 1 to 2 s.",

@@ -7,6 +7,12 @@ import numpy as np
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
 
+AGAIN = 3
+"""Silences that last alike from which on they are pauses, as for checkpoints: nobody restarts that often in minutes."""
+
+ALIKE = 0.25
+"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
+
 
 def occupied(starts: Integers, ends: Integers, offsets: Integers, rows: Integers, part: int, until: int) -> Integers:
     """Say up to when transfers go on that begin in each part of time.
@@ -33,7 +39,8 @@ def last_long(table: Integers, now: int, least: int, ratio: float, latest_since:
     """Return the part in which each row goes on after the last of its long silences; -1 if there is none.
 
     A silence is long if it lasts more than `least` parts, and `ratio` times as long as in half of all other time, of
-    which `least` parts must have been seen.
+    which `least` parts must have been seen. Those that come again and again are none; one that is not over yet may
+    still become like them.
 
     Parameters
     ----------
@@ -90,11 +97,14 @@ def _last_long(table: Integers, now: int, least: int, ratio: float, latest_since
         for i in range(count):
             if silence[i] <= least or since[i] > latest_since or parts[i] > latest_part:
                 continue
-            usual, all_time = 0, 0
+            under_way = parts[i] == now and table[row, now] < 0
+            usual, all_time, alike = 0, 0, 0
             for other in range(count):
                 all_time += time[other]
                 if silence[other] <= silence[i] / ratio:
                     usual += time[other]
-            if usual >= least and usual >= (all_time - time[i]) / 2:
+                no_longer = under_way or silence[other] <= (1 + ALIKE) * silence[i]
+                alike += no_longer and silence[i] <= (1 + ALIKE) * silence[other]
+            if alike < AGAIN and usual >= least and usual >= (all_time - time[i]) / 2:
                 found[row] = parts[i]
     return found

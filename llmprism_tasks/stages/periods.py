@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods.bursts import STEPS_APART
 from llmprism_tasks.methods.steadiness import FEW
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
@@ -73,15 +74,15 @@ def _interrupted() -> pl.Expr:
     """Tell which sizes of a pair seem to repeat with a long period only because the pair pauses now and then.
 
     A size that is there for several periods of the whole pair keeps these; what the whole pair did for longer than the
-    size kept its long period is the step, and the pauses are something else: checkpoints.
+    size kept its long period is the step, and the pauses are something else: checkpoints. So it is where the pair's
+    bursts are too far apart to be buckets.
     """
     lasts = pl.col("bursts") * pl.col("period_ns")
     whole = pl.col("size_class") == WHOLE
     of_pair = [value.filter(whole).max().over(PAIR) for value in (pl.col("period_ns"), lasts)]
     spans = pl.col("duration_ns") > of_pair[0]
-    return ((pl.col("size_class") >= 0) & spans & (of_pair[1] - lasts >= OVER * pl.col("period_ns"))).fill_null(
-        value=False
-    )
+    longer = (of_pair[1] - lasts >= OVER * pl.col("period_ns")) | (of_pair[0] >= STEPS_APART)
+    return ((pl.col("size_class") >= 0) & spans & longer).fill_null(value=False)
 
 
 def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

@@ -280,22 +280,28 @@ def test_checkpoints_do_not_swallow_the_steps_between_them(pauses: int) -> None:
     assert found.period == 1000
 
 
-def checkpoints(pause: float, *, every: int = 4, count: int = 32) -> list[float]:
-    """Return when steps of a second begin, of which each fourth comes after a pause."""
-    return np.cumsum([pause if step and step % every == 0 else 1000 for step in range(count)]).tolist()
+def checkpoints(pause: float, *, step: float = 990, parts: Sequence[float] = (0, 300)) -> Series:
+    """Return steps of two transfers at a time, or one, of which each fourth comes after a pause."""
+    begins = np.cumsum([pause if at and at % 4 == 0 else step for at in range(32)]).tolist()
+    return Series.of([row for begin in begins for part in parts for row in steps([begin + part], length=50, parts=2)])
 
 
-@pytest.mark.parametrize(("pause", "bursts", "period"), [(3050, 32, 1000), (3150, 8, 6150)])
+@pytest.mark.parametrize(("pause", "bursts", "period"), [(3020, 32, 990), (3120, 8, 6090)])
 def test_steps_between_regular_checkpoints_are_steps_if_they_go_on_for_most_of_the_time(
     pause: float, bursts: int, period: float
 ) -> None:
-    """32 seconds are 70 % of 45.7, of which seven pauses make 21.7; in longer ones, steps look like buckets of one.
+    """31.7 seconds are 70 % of 45.3, of which seven pauses make 21.5; in longer ones, steps look like buckets of one.
 
     The pauses stand out four times as much as the steps' own quiet time does from the 250 ms within them.
     """
-    rows = [row for begin in checkpoints(pause) for row in steps([begin, begin + 300], length=50, parts=2)]
-    (found,) = find(Series.of(rows))
+    (found,) = find(checkpoints(pause))
     assert (found.bursts, found.period) == (bursts, period)
+
+
+@pytest.mark.parametrize(("step", "parts", "bursts"), [(990, 2, 8), (1010, 2, 32), (1010, 1, 8)])
+def test_bursts_of_several_transfers_a_second_apart_are_no_buckets(step: float, parts: int, bursts: int) -> None:
+    """They go on for half of the time; single transfers so far apart may be a pipeline's micro-batches."""
+    assert find(checkpoints(5000, step=step, parts=[0, 300][:parts]))[0].bursts == bursts
 
 
 @pytest.mark.parametrize(("buckets", "bursts", "period"), [(8, 12, 3750), (10, 120, 300)])

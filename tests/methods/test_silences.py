@@ -41,6 +41,23 @@ def test_what_has_not_come_back_is_silent_until_now() -> None:
     assert went_on([*range(11)], 20, latest_since=9) == -1
 
 
+@pytest.mark.parametrize(
+    ("lengths", "pauses"), [([10, 12], False), ([10, 12, 10], True), ([10, 13, 10], False), ([12, 13, 10], False)]
+)
+def test_those_that_come_again_and_again_are_pauses(lengths: list[int], pauses: bool) -> None:
+    """Each after ten busy parts. Three are alike if none is a quarter longer than another."""
+    begins = np.cumsum([0, *(9 + length for length in lengths)]).tolist()
+    busy = [part for begin in begins for part in range(begin, begin + 10)]
+    assert went_on(busy, busy[-1]) == (-1 if pauses else begins[-1])
+
+
+@pytest.mark.parametrize(("until", "found"), [(53, -1), (54, 54)])
+def test_what_is_not_over_is_one_of_them_while_it_does_not_last_longer(until: int, found: int) -> None:
+    """Two silences of 8 parts."""
+    busy = [part for begin in (0, 17, 34) for part in range(begin, begin + 10)]
+    assert went_on(busy, until) == found
+
+
 def test_the_last_counts_and_nobody_else() -> None:
     assert went_on([*range(11), *range(20, 30), *range(40, 50)], 49) == 40
     assert silences.last_long(np.full((2, 9), -1, np.int64), 8, 5, 2.0, 9, 9).tolist() == [-1, -1]

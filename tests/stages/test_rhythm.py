@@ -41,12 +41,18 @@ def period_ms(*parts: Iterable[Row], values: RhythmSettings = DEFAULT) -> float 
     return None if found.is_empty() else round(found["period_ns"].item() / MS, 3)
 
 
-@pytest.mark.parametrize(("bursts", "duration", "period"), [(9, 5100, 6000), (8, 5100, 1000), (8, 100, 6000)])
-def test_a_job_that_pauses_after_some_steps_keeps_their_period(bursts: int, duration: float, period: float) -> None:
-    """The pair sent its burst every second for a minute; one of its sizes is cut at pauses that began later."""
-    table = flows(ring("ab", every(1000, count=60)))
+@pytest.mark.parametrize(
+    ("step", "bursts", "busy", "period"),
+    [(990, 9, 0.85, 5940), (990, 8, 0.85, 990), (990, 8, 0.02, 5940), (1010, 9, 0.85, 1010), (1010, 8, 0.02, 6060)],
+    ids=["buckets", "began later", "something comes once", "a second apart", "comes once, a second apart"],
+)
+def test_a_job_that_pauses_after_some_steps_keeps_their_period(
+    step: float, bursts: int, busy: float, period: float
+) -> None:
+    """The pair sent its burst about every second for a minute; one of its sizes is cut at pauses alone."""
+    table = flows(ring("ab", every(step, count=60)))
     whole = stream_rhythms(table, DEFAULT).with_columns(group=pl.lit("g")).filter(size_class=WHOLE)
-    cycle = {"period_ns": 6000.0 * MS, "mean_period_ns": 6000.0 * MS, "duration_ns": duration * MS}
+    cycle = {"period_ns": 6 * step * MS, "mean_period_ns": 6 * step * MS, "duration_ns": busy * 6 * step * MS}
     sizes = whole.with_columns(
         pl.lit(0).cast(whole.schema["size_class"]).alias("size_class"),
         pl.lit(bursts).cast(whole.schema["bursts"]).alias("bursts"),
