@@ -598,7 +598,7 @@ class DiagnosisSettings:
         unit="robust deviations",
         low=0,
         high=100,
-        reason="of the job's own noise, below which an excess is not counted as slow",
+        reason="of the job's own noise, in a step or in what lasts, below which an excess is not counted as slow",
     )
     least_noise: float = number(
         0.01,

@@ -23,7 +23,7 @@ from llmprism_tasks.stages.diagnosis import (
     standstills,
     straggler,
 )
-from llmprism_tasks.stages.diagnosis.assembly import assembled
+from llmprism_tasks.stages.diagnosis.assembly import assembled, said_once
 from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.stages.diagnosis.price import price
 from llmprism_tasks.stages.remembered import forget
@@ -41,9 +41,6 @@ TROUBLES = (
     cross_step.find,
 )
 """One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
-
-ONCE = ["job_id", "kind", "subject_type", "subject"]
-"""What a window says once: the first that says so knows most of it."""
 
 
 def diagnosis(
@@ -75,6 +72,6 @@ def diagnosis(
         return (frames.empty("diagnoses"),)
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
     last = last_to_come.find(found, evidence, settings.diagnosis)
-    found = pl.concat([last, found]).unique(ONCE, keep="first", maintain_order=True)
+    found = said_once(pl.concat([last, found]))
     rows = price(evidence, assembled(found, evidence, settings), jobs)
     return (frames.conform(rows.with_columns(window_start_ns=pl.lit(window.start_ns)), "diagnoses"),)

@@ -27,6 +27,15 @@ MOST = 0.5
 """Share of its job's loss above which a cause leaves less to all others together than it takes itself."""
 
 
+ONCE = ["job_id", "kind", "subject_type", "subject"]
+"""What a window says once."""
+
+
+def said_once(found: pl.DataFrame) -> pl.DataFrame:
+    """Keep of rows that say the same of the same subject the first: who comes first knows most of it."""
+    return found.unique(ONCE, keep="first", maintain_order=True)
+
+
 def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:
     """Make diagnoses of what the finders found.
 

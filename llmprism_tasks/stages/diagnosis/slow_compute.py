@@ -36,10 +36,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     They are compared with their replicas, and where there are none, or half of them are slow, with their own past; not
     in lock step, where all are silent alike (`last_to_come`).
-    `score` is the excess in robust deviations of the job's NICs (0 is normal); `severity` the ratio by which the job's
-    steps are longer than its quick ones, or, where that is more, the loss itself; `confidence` the share of it that the
-    excess explains. The kind is `straggler` where it explains less than half, or where a transfer that begins late has
-    two ends to blame, and `stalls` where only the beginning of its steps is late.
+    `score` is the excess in robust deviations of the job's NICs over as many steps (0 is normal); `severity` the ratio
+    by which the job's steps are longer than its quick ones, or, where that is more, the loss itself; `confidence` the
+    share of it that the excess explains. The kind is `straggler` where it explains less than half, or where a transfer
+    that begins late has two ends to blame, and `stalls` where only the beginning of its steps is late.
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from job_evidence import moving
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.assembly import DEVICES, assembled
+from llmprism_tasks.stages.diagnosis.assembly import DEVICES, assembled, said_once
 from llmprism_tasks.stages.diagnosis.evidence import ROW
 
 EVIDENCE = moving({"abc": 100.0, "def": 100.0})
@@ -48,6 +48,16 @@ def test_suspects_are_numbered_by_what_they_cost_and_effects_are_not() -> None:
 def test_each_job_has_its_own_suspects() -> None:
     other = row("slow_nic", "addr", "z", job_id="k", severity=0.1)
     assert diagnosed(row("slow_compute", "addr", "a"), other) == [("slow_compute", "a", 1), ("slow_nic", "z", 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [({}, 1), ({"subject": "b"}, 2), ({"kind": "slow_nic"}, 2), ({"subject_type": "host"}, 2), ({"job_id": "k"}, 2)],
+)
+def test_the_same_of_the_same_subject_is_said_once(change: dict[str, str], kept: int) -> None:
+    rows = [row("slow_compute", "addr", "a", severity=0.1), row("slow_compute", "addr", "a", severity=0.9) | change]
+    found = said_once(pl.DataFrame(rows, schema=ROW))
+    assert found["severity"].to_list() == [0.1, 0.9][:kept]
 
 
 @pytest.mark.parametrize("kind", ["straggler", "switch_level"])
