@@ -106,6 +106,12 @@ def test_one_pause_is_chance(saved: Sequence[int], told: int) -> None:
     assert len(found(job(3000, saved))) == told
 
 
+@pytest.mark.parametrize(("before", "often"), [(20, "once"), (0, "2 times")])
+def test_how_often_counts_what_the_window_saw(before: int, often: str) -> None:
+    (row,) = found(job(3000, (13, 29), before=before))
+    assert f"{often}, while" in row["explanation"]
+
+
 @pytest.mark.parametrize(("saved", "told"), [((13, 23), 0), ((3, 13, 23), 1), ((3, 13, 24), 0), ((3, 4, 5), 0)])
 def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[int], told: int) -> None:
     assert len(found(job(3000, saved, written=0, more=11))) == told
