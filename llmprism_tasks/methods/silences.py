@@ -8,7 +8,10 @@ from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
 
 AGAIN = 3
-"""Silences that last alike from which on they are pauses, as for checkpoints: nobody restarts that often in minutes."""
+"""Silences that last alike from which on they are pauses, as for checkpoints."""
+
+TOO_SHORT = 2
+"""Times the shortest silence below which they are: a job that crashes again and again takes longer to come back."""
 
 ALIKE = 0.25
 """Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
@@ -39,8 +42,8 @@ def last_long(table: Integers, now: int, least: int, ratio: float, latest_since:
     """Return the part in which each row goes on after the last of its long silences; -1 if there is none.
 
     A silence is long if it lasts more than `least` parts, and `ratio` times as long as in half of all other time, of
-    which `least` parts must have been seen. Those that come again and again are none; one that is not over yet may
-    still become like them.
+    which `least` parts must have been seen. Short ones that come again and again are none; one that is not over
+    yet may still become like them.
 
     Parameters
     ----------
@@ -105,6 +108,7 @@ def _last_long(table: Integers, now: int, least: int, ratio: float, latest_since
                     usual += time[other]
                 no_longer = under_way or silence[other] <= (1 + ALIKE) * silence[i]
                 alike += no_longer and silence[i] <= (1 + ALIKE) * silence[other]
-            if alike < AGAIN and usual >= least and usual >= (all_time - time[i]) / 2:
+            pauses = alike >= AGAIN and silence[i] < TOO_SHORT * least
+            if not pauses and usual >= least and usual >= (all_time - time[i]) / 2:
                 found[row] = parts[i]
     return found
