@@ -121,7 +121,9 @@ def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
     each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
     absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
     now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
-    of_some = alike.join(_throughout(seen, settings), on="group").filter(longer, absent | (now_and_then & (others > 0)))
+    of_some = alike.join(_throughout(seen, settings), on="group").filter(
+        longer, absent | (now_and_then & (others > CUT_OFF))
+    )
     return _without(seen, of_some, key).drop("times", "lasts", "slot")
 
 
