@@ -110,7 +110,8 @@ def overdue(
         if not (silence.replaced or told):
             continue
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
-        patience = gap.longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
+        longest_ns = 0 if silence.replaced else gap.longest_ns
+        patience = longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
         if silence.until_ns - gap.since_ns > patience and saved < settings.recognition.least_bytes:
             found.append(silence)
     return found
@@ -175,7 +176,7 @@ def _least_ns(settings: Settings) -> int:
 
 def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
     """Yield the gaps between a job's flows that are long, longer than any before, and were open in the window before or
-    later."""
+    later; also shorter ones after which others have joined the job."""
     gaps = (
         _parts(bulk)
         .select(
@@ -186,11 +187,25 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
         .with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
     )
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
-    long = gaps.with_columns(longest_ns=longest).filter(
-        pl.col("length") > pl.col("longest_ns") + _least_ns(settings),
-        pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns - window.length_ns),
+    latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
+    shortest = pl.when(pl.col("joined_ns") >= pl.col("back_ns")).then(0).otherwise("longest_ns") + _least_ns(settings)
+    long = (
+        gaps.with_columns(longest_ns=longest)
+        .join(latest, on="job_id", maintain_order="left")
+        .filter(
+            pl.col("length") > shortest,
+            pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns - window.length_ns),
+        )
     )
-    return (Gap(**row) for row in long.drop("length").iter_rows(named=True))
+    return (Gap(**row) for row in long.drop("length", "joined_ns").iter_rows(named=True))
+
+
+def _joined(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return since when each member takes part in its job: `job_id`, `addr`, `joined_ns`."""
+    bulk = traffic.in_order(bulk)
+    first = bulk.select("job_id", *PAIR, "flow_start_ns")[traffic.starts_of_pairs(bulk)[:-1]]
+    ends = pl.concat([first.select("job_id", "flow_start_ns", addr=end) for end in PAIR])
+    return ends.group_by("job_id", "addr").agg(joined_ns=pl.col("flow_start_ns").min())
 
 
 def _parts(bulk: pl.DataFrame) -> pl.DataFrame:

@@ -3,7 +3,8 @@
 -- nothing to judge. Windows without records and windows that were not run say nothing, and nor do, of a job, those in
 -- which it was set aside.
 -- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
--- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart. A host that is slow
+-- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart; another
+-- host because of which the job is silent again after that is another trouble. A host that is slow
 -- while it, or for no known cause while its job, is known to stand still is one trouble with that. What a job suffers
 -- while something else is to blame is an effect of that, unless it goes on for two finished windows more.
 -- A silence is judged by the flows around its start, and each of its rows tells of all of it until then: what they cover
@@ -105,11 +106,22 @@ timed AS (  -- how many finished windows have told of the tenant so far
 begun AS (
     SELECT
         timed.* EXCLUDE (finished, told_so_far),
-        told_so_far - finished - lag(told_so_far) OVER trouble < 2 AS goes_on
+        told_so_far - finished - lag(told_so_far) OVER trouble < 2
+        AND NOT coalesce(
+            family = 'silent'
+            AND start_ns > max(end_ns) OVER before
+            AND subject_host <> last_value(subject_host IGNORE NULLS) OVER before,
+            FALSE
+        ) AS goes_on
     FROM timed
     WINDOW trouble AS (
         PARTITION BY family, place, tenant
-        ORDER BY window_start_ns, job_id, kind, subject_type, subject
+        ORDER BY window_start_ns, start_ns, job_id, kind, subject_type, subject
+    ),
+    before AS (
+        PARTITION BY family, place, tenant
+        ORDER BY window_start_ns, start_ns, job_id, kind, subject_type, subject
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 ),
 
@@ -118,7 +130,7 @@ numbered AS (
         *,
         sum(CASE WHEN goes_on THEN 0 ELSE 1 END) OVER (
             PARTITION BY family, place, tenant
-            ORDER BY window_start_ns, job_id, kind, subject_type, subject
+            ORDER BY window_start_ns, start_ns, job_id, kind, subject_type, subject
         ) AS number_of_incident
     FROM begun
 ),

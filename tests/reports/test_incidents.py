@@ -235,6 +235,29 @@ def test_a_hang_that_ends_in_a_restart_is_one_incident(warehouse: Warehouse, min
     assert (incident["subject"], incident["state"]) == ("10.3.1.5", "open")
 
 
+@pytest.mark.parametrize(
+    ("since", "subject", "expected"),
+    [
+        (100, "10.3.2.5", ["10.3.1.5", "10.3.2.5"]),
+        (90, "10.3.2.5", ["10.3.1.5"]),
+        (100, "10.3.1.5", ["10.3.1.5"]),
+        (100, "gpt", ["10.3.1.5"]),
+    ],
+    ids=["another host", "while it is silent", "the same host", "nobody"],
+)
+def test_another_host_that_silences_its_job_again_is_another_incident(
+    warehouse: Warehouse, minute: Minute, since: float, subject: str, expected: list[str]
+) -> None:
+    again = {"subject_type": "job" if subject == "gpt" else "addr", "subject": subject}
+    minute(0, [silent(0, 55)])
+    minute(1, [silent(1, 90)])
+    minute(2, [silent(2, 130, since=since, **STOPPED | again)])
+    minute(3, [silent(3, 130, since=since, **STOPPED | again)])
+    found = incidents(warehouse)
+    assert found["subject"].to_list() == expected
+    assert found["incident_id"].n_unique() == len(expected)
+
+
 def test_a_silence_costs_all_of_it_whichever_windows_show_it(warehouse: Warehouse, minute: Minute) -> None:
     """32 GPUs from 30 to 130 s, and from 150 to 170 s; what was said of it in between begins a little later."""
     minute(0, [silent(0, 58.5)])

@@ -166,6 +166,20 @@ def test_pauses_it_has_made_before_are_its_own() -> None:
     assert len(found(paused, begun(0.4, at=at), others(at + 30_000), window=NEXT)) == 1
 
 
+@pytest.mark.parametrize(
+    ("silent", "again", "told"),
+    [(11_000, "abce", True), (9000, "abce", False), (11_000, "abcd", False), (30_000, "abcd", True)],
+)
+def test_a_pause_in_which_a_host_was_replaced_is_not_the_jobs_own(silent: float, again: str, told: bool) -> None:
+    """Though it has paused for 15 s before."""
+    at = STEP * 11 + 15_000
+    paused = [*whole(12), *ring(NICS, every(STEP, count=6, start=at))]
+    last = at + STEP * 6
+    back = ring(again, every(STEP, count=5, start=last + silent))
+    silences = found(paused, begun(0.4, at=last), back, others(180_000), nics=again, window=NEXT)
+    assert [set(silence.replaced) for silence in silences] == ([{"d"} & {*"abcd"} - {*again}] if told else [])
+
+
 @pytest.mark.parametrize(("to", "overdue_"), [("storage", False), ("a", True)])
 def test_who_waits_for_a_checkpoint_is_not_overdue(to: str, overdue_: bool) -> None:
     saving = messages("b", to, [LAST + 500], 40 * MB) if to == "storage" else []

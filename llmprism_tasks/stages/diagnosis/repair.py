@@ -14,6 +14,10 @@ COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
 """Kinds of trouble with a subject's own work; all others with what it carries."""
 
 
+PAUSED = 0.25
+"""Ratio of the time until the first round by which nobody comes as soon as usual where the whole job paused: a
+checkpoint that is worth a diagnosis lengthens its step by as much."""
+
 FACTS = 2**20
 """More than there are stages, bits of an exchange, and gaps of a step."""
 
@@ -60,12 +64,19 @@ def repaired(
         described = described.with_columns(before=before).join(carried, on=on, how="left", nulls_equal=True)
         mine = pl.col("carried").fill_null(value=False)
     past = pl.col("step_index") < since
-    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past)
+    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past).with_columns(paused_ns=_paused())
     if not marked["troubled"].any():
         return None
     usual = _healthy(marked) if computing else marked.with_columns(healthy_ns=_carried_as_usual())
     healthy = usual.with_columns(healthy_ns=pl.when("troubled").then("healthy_ns"))
     return healthy.sort("position").select(pl.coalesce("healthy_ns", _not_held_up()).cast(pl.Float64)).to_series()
+
+
+def _paused() -> pl.Expr:
+    """Return for how long the whole job pauses in a step, which no repair of one member gives back."""
+    soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
+    usual = soonest.filter("past").median().over("kind", "place")
+    return pl.when(soonest > (1 + PAUSED) * usual).then(soonest - usual).otherwise(0).fill_null(0)
 
 
 def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
@@ -92,7 +103,8 @@ def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
     by_pace = pl.when(took > 0).then(pl.col("duration_ns") * healthy / took)
     first = pl.when(pl.col("first_ns") > 0).then("first_ns")
     by_first = pl.col("duration_ns") * of(peers, "first_ns").over(*place, "step_index") / first
-    before_rounds = pl.min_horizontal(pl.coalesce("past_ns", by_pace, by_first, "others_ns"), "duration_ns")
+    by_past = pl.col("past_ns") + pl.col("paused_ns")
+    before_rounds = pl.min_horizontal(pl.coalesce(by_past, by_pace, by_first, "others_ns"), "duration_ns")
     elsewhere = pl.coalesce("healthy_ns", by_pace)
     return known.with_columns(healthy_ns=pl.when(pl.col("first_ns").is_null()).then(elsewhere).otherwise(before_rounds))
 
@@ -109,7 +121,8 @@ def _carried_as_usual() -> pl.Expr:
         return after.filter(who).median().over("kind", "place", *over)
 
     first, peers = pl.col("first_ns"), ~pl.col("mine")
-    first = pl.min_horizontal(first, first.filter("past").median().over("kind", "place", "nic")).fill_null(0)
+    before = first.filter("past").median().over("kind", "place", "nic") + pl.col("paused_ns")
+    first = pl.min_horizontal(first, before).fill_null(0)
     after = pl.col("duration_ns") - pl.col("first_ns").fill_null(0)
     now, past, ever = of(peers, "step_index"), of(pl.col("mine") & pl.col("past")), of(peers)
     usual = (
@@ -133,7 +146,8 @@ def _not_held_up() -> pl.Expr:
     )
     after = (pl.col("duration_ns") - pl.col("first_ns")).clip(lower_bound=0)
     by_first = pl.when(first < of_subject).then(first * growth).otherwise(after)
-    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(past, anyone, by_first))
+    before = pl.coalesce(past, anyone) + pl.col("paused_ns")
+    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(before, by_first))
     # Rounds that part when their members are late are one when they are not, so that work and round go together.
     round_before = pl.col("duration_ns").filter("past").median().over(place)
     as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")

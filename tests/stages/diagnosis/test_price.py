@@ -49,6 +49,16 @@ def test_a_flap_is_priced_by_the_healthy_steps_between_though_most_steps_are_hea
     assert told == pytest.approx(true, rel=WITHIN)
 
 
+@pytest.mark.parametrize(("job", "fault"), [("replicas", SLOW_GPU), ("replicas", FAULTS["slow_nic", 1 / 2])])
+def test_pauses_of_the_whole_job_are_in_nobodys_price(job: str, fault: dict[str, object]) -> None:
+    """They are for checkpoints; a repair gives nothing of them back."""
+    pauses = prices.every(FAULTS["checkpoint_stall", None], job)
+    broken = prices.simulated(job, SEED, fault, pauses)
+    true = prices.true_loss(broken, prices.simulated(job, SEED, pauses))
+    broken.truth["truth_faults"] = broken.truth["truth_faults"].filter(pl.col("kind") == fault["kind"])
+    assert prices.priced(broken, fault)["recoverable_gpu_s"] == pytest.approx(true, rel=WITHIN)
+
+
 @pytest.mark.parametrize("job", ["pipelines", "tensors"])
 def test_what_is_older_than_the_look_back_is_priced_by_replicas(job: str) -> None:
     """In rings of two, as in `tensors`, nobody sees who waits."""
