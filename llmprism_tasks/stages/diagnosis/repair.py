@@ -15,8 +15,8 @@ COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
 
 
 PAUSED = 0.25
-"""Ratio of the time until the first round by which nobody comes as soon as usual where the whole job paused: a
-checkpoint that is worth a diagnosis lengthens its step by as much."""
+"""Ratio of the time until the first round by which nobody comes as soon as in most troubled steps where the whole job
+paused: a checkpoint that is worth a diagnosis lengthens its step by as much."""
 
 FACTS = 2**20
 """More than there are stages, bits of an exchange, and gaps of a step."""
@@ -75,7 +75,7 @@ def repaired(
 def _paused() -> pl.Expr:
     """Return for how long the whole job pauses in a step, which no repair of one member gives back."""
     soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
-    usual = soonest.filter("past").median().over("kind", "place")
+    usual = soonest.filter(~pl.col("past")).median().over("kind", "place")
     return pl.when(soonest > (1 + PAUSED) * usual).then(soonest - usual).otherwise(0).fill_null(0)
 
 
