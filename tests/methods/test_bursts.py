@@ -298,10 +298,13 @@ def test_steps_between_regular_checkpoints_are_steps_if_they_go_on_for_most_of_t
     assert (found.bursts, found.period) == (bursts, period)
 
 
+@pytest.mark.parametrize("later", [300, 60], ids=["pauses are clearer", "steps are clearer"])
 @pytest.mark.parametrize(("step", "parts", "bursts"), [(990, 2, 8), (1010, 2, 32), (1010, 1, 8)])
-def test_bursts_of_several_transfers_a_second_apart_are_no_buckets(step: float, parts: int, bursts: int) -> None:
+def test_bursts_of_several_transfers_a_second_apart_are_no_buckets(
+    step: float, parts: int, later: float, bursts: int
+) -> None:
     """They go on for half of the time; single transfers so far apart may be a pipeline's micro-batches."""
-    assert find(checkpoints(5000, step=step, parts=[0, 300][:parts]))[0].bursts == bursts
+    assert find(checkpoints(5000, step=step, parts=[0, later][:parts]))[0].bursts == bursts
 
 
 @pytest.mark.parametrize(("buckets", "bursts", "period"), [(8, 12, 3750), (10, 120, 300)])
