@@ -193,6 +193,15 @@ TROUBLES: Mapping[str, Family] = {
         first=400,
         methods=("joint",),
     ),
+    "healthy_damaged": Family(
+        "Nor with twelve jobs before a collector that loses 5 % of the records.",
+        troubles.healthy_damaged,
+        _at_most(0.01, "false_per_job_hour"),
+        minutes=troubles.HEALTHY_MINUTES,
+        published=14,
+        first=450,
+        methods=("joint",),
+    ),
     "healthy_platform": Family(
         "Nor with 44 jobs of 2,880 GPUs, eight of which exchange in every layer.",
         troubles.healthy_platform,

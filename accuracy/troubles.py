@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from accuracy.collectors import DAMAGE
 from accuracy.drawing import GPUS, MODELS, Content, Draw
 
 MINUTES = 5
@@ -235,6 +236,11 @@ def _habits(draw: Draw, names: Iterator[str], checkpoint_steps: int = 40) -> lis
 
 def _uneven(draw: Draw, at: int) -> Content:
     return {"sequence_spread": draw.between(0.05, 0.2)} if at % 4 == 0 else {}
+
+
+def healthy_damaged(seed: int) -> Content:
+    """The same as `healthy` before a collector that loses, doubles, disorders and mistimes records."""
+    return healthy(seed) | {"collector": DAMAGE}
 
 
 def healthy_platform(seed: int) -> Content:
