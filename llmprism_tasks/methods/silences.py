@@ -6,15 +6,16 @@ import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.working import Flags
 
 AGAIN = 3
 """Silences that last alike from which on they are pauses, as for checkpoints."""
 
-TOO_SHORT = 2
-"""Times the shortest silence below which they are: a job that crashes again and again takes longer to come back."""
-
 ALIKE = 0.25
 """Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
+
+FAR_MORE = 2
+"""Times what goes one way at other times: what is on its way at the edge of a part, and a pipeline's first messages."""
 
 
 def occupied(starts: Integers, ends: Integers, offsets: Integers, rows: Integers, part: int, until: int) -> Integers:
@@ -38,11 +39,19 @@ def occupied(starts: Integers, ends: Integers, offsets: Integers, rows: Integers
     return _occupied(starts, ends, offsets, rows, int(rows.max(initial=-1)) + 1, part, first, parts)
 
 
-def last_long(table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int) -> Integers:
+def last_long(
+    table: Integers,
+    now: int,
+    least: int,
+    ratio: float,
+    latest_since: int,
+    latest_part: int,
+    anew: Flags | None = None,
+) -> tuple[Integers, Flags]:
     """Return the part in which each row goes on after the last of its long silences; -1 if there is none.
 
     A silence is long if it lasts more than `least` parts, and `ratio` times as long as in half of all other time, of
-    which `least` parts must have been seen. Short ones that come again and again are none; one that is not over
+    which `least` parts must have been seen. Those that come again and again are pauses instead; one that is not over
     yet may still become like them.
 
     Parameters
@@ -51,8 +60,49 @@ def last_long(table: Integers, now: int, least: int, ratio: float, latest_since:
     now : the part up to which a silence may last that is not over yet; transfers are then thought to go on
     least, ratio : see above
     latest_since, latest_part : silences that begin after the one, or end after the other, are not looked for
+    anew : as `begins_anew` returns: silences that end in such a part are no pauses
+
+    Returns
+    -------
+    those parts, and whether any silence of a row was taken for a pause
     """
-    return _last_long(table, now, least, float(ratio), latest_since, latest_part)
+    if anew is None:
+        anew = np.zeros((table.shape[0], 0), np.bool_)
+    return _last_long(table, now, least, float(ratio), latest_since, latest_part, anew)
+
+
+def begins_anew(table: Integers, one_way: Integers, groups: Integers, least: int) -> Flags:
+    """Say in which parts rows begin anew after more than `least` silent ones, by how much goes one way then.
+
+    What an endpoint sends in a step of training comes back to it, round rings and along pipelines. Weights go one way,
+    from those who have them to those who start. About the end of a long silence more goes one way then than at other
+    times, to some of a group sooner than to others.
+
+    Parameters
+    ----------
+    table : as `occupied` returns
+    one_way : shape (groups, parts): bytes that go one way in each part
+    groups : shape (rows,): the group whose traffic tells of a row
+
+    Returns
+    -------
+    shape (rows, parts); nowhere where nothing is seen at other times
+    """
+    latest = np.maximum.accumulate(table, axis=1)
+    before = np.concatenate([np.full((len(table), 1), -1), latest[:, :-1]], axis=1)
+    resumes = (table >= 0) & ((before < 0) | (np.arange(table.shape[1]) - before > least))
+    starting = np.zeros(one_way.shape, np.bool_)
+    np.logical_or.at(starting, groups, resumes)
+    soon, peak = starting.copy(), one_way.copy()
+    for later in range(1, least):
+        soon[:, later:] |= starting[:, :-later]
+        peak[:, :-later] = np.maximum(peak[:, :-later], one_way[:, later:])
+        peak[:, later:] = np.maximum(peak[:, later:], one_way[:, :-later])
+    seen = np.zeros(one_way.shape, np.bool_)
+    np.logical_or.at(seen, groups, table >= 0)
+    other = np.where(seen & ~soon, one_way, -1).max(axis=1, keepdims=True, initial=-1)
+    begins: Flags = resumes & ((other >= 0) & (peak > FAR_MORE * other))[groups]
+    return begins
 
 
 @compiled
@@ -82,8 +132,10 @@ def _occupied(
 
 
 @compiled
-def _last_long(table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int) -> Integers:
-    found = np.full(table.shape[0], -1, np.int64)
+def _last_long(
+    table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
+) -> tuple[Integers, Flags]:
+    found, paused = np.full(table.shape[0], -1, np.int64), np.zeros(table.shape[0], np.bool_)
     silence, time = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
     since, parts = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
     for row in range(table.shape[0]):
@@ -102,13 +154,18 @@ def _last_long(table: Integers, now: int, least: int, ratio: float, latest_since
                 continue
             under_way = parts[i] == now and table[row, now] < 0
             usual, all_time, alike = 0, 0, 0
+            starts = anew.size > 0 and anew[row, parts[i]]
             for other in range(count):
                 all_time += time[other]
                 if silence[other] <= silence[i] / ratio:
                     usual += time[other]
                 no_longer = under_way or silence[other] <= (1 + ALIKE) * silence[i]
-                alike += no_longer and silence[i] <= (1 + ALIKE) * silence[other]
-            pauses = alike >= AGAIN and silence[i] < TOO_SHORT * least
-            if not pauses and usual >= least and usual >= (all_time - time[i]) / 2:
+                like = no_longer and silence[i] <= (1 + ALIKE) * silence[other]
+                alike += like and not (anew.size > 0 and anew[row, parts[other]])
+            if usual < least or usual < (all_time - time[i]) / 2:
+                continue
+            if alike >= AGAIN and not starts:
+                paused[row] = True
+            else:
                 found[row] = parts[i]
-    return found
+    return found, paused

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import silences
+from llmprism_tasks.methods import grouping, silences
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages import traffic
@@ -18,6 +18,9 @@ from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 RESOLUTION = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
+
+BOTH_WAYS = 100
+"""Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
 
 
 def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
@@ -90,12 +93,51 @@ def _began_anew(
     first = int(starts.min()) // part_ns
     table = silences.occupied(starts, ends, traffic.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
     now = window.end_ns // part_ns - first
-    begins = silences.last_long(
-        table,
-        now,
-        RESOLUTION,
-        settings.restart_ratio,
-        latest_since=now if before_ns is None else before_ns // part_ns - 1 - first,
-        latest_part=table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
-    )[rows]
+    bounds = (
+        now if before_ns is None else before_ns // part_ns - 1 - first,
+        table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
+    )
+    begins, paused = silences.last_long(table, now, RESOLUTION, settings.restart_ratio, *bounds)
+    if paused.any():
+        doubted = np.flatnonzero(paused)
+        one_way, groups = _one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
+        anew = silences.begins_anew(table[doubted], one_way, groups, RESOLUTION)
+        begins[doubted], _ = silences.last_long(
+            table[doubted], now, RESOLUTION, settings.restart_ratio, *bounds, anew=anew
+        )
+    begins = begins[rows]
     return np.where(begins < 0, 0, (begins + first) * part_ns)
+
+
+def _one_way(
+    bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integers, count: int
+) -> tuple[Integers, Integers]:
+    """Return how much goes one way among the NICs of some rows: by how much they send more than they get, or less; a
+    hundredth of all that they move at least.
+
+    Parameters
+    ----------
+    rows, wanted : as for `_began_anew`, and the rows that are
+    parts, count : the part of time in which each flow begins, and how many there are
+
+    Returns
+    -------
+    bytes, shape (groups, parts), of NICs that pairs of these rows join; and the group of each row
+    """
+    pairs = traffic.pairs_of(bulk, [*traffic.PAIR])
+    addrs = pl.concat([pairs[end] for end in traffic.PAIR]).unique().sort()
+    source, target = (pairs[end].cast(pl.Enum(addrs)).to_physical().cast(pl.Int64).to_numpy() for end in traffic.PAIR)
+    chosen = np.isin(rows, wanted)
+    place = addrs.len() + np.searchsorted(wanted, rows[chosen])
+    left, right = np.concatenate([source[chosen]] * 2), np.concatenate([target[chosen], place])
+    _, groups = np.unique(grouping.connected_components(left, right, addrs.len() + wanted.size), return_inverse=True)
+    theirs = np.isin(np.arange(addrs.len()), left) | np.isin(np.arange(addrs.len()), right)
+    flows = np.repeat(theirs[source] & theirs[target], np.diff(traffic.starts_of_pairs(bulk)))
+    sizes = bulk["bytes"].to_numpy()[flows]
+    sent, got = np.zeros((2, addrs.len(), count), np.int64)
+    for moved, ends in ((sent, source), (got, target)):
+        np.add.at(moved, (np.repeat(ends, np.diff(traffic.starts_of_pairs(bulk)))[flows], parts[flows]), sizes)
+    one_way, in_all = np.zeros((2, int(groups.max()) + 1, count), np.int64)
+    for moved, whole in ((np.abs(sent - got), one_way), (sent + got, in_all)):
+        np.add.at(whole, groups[: addrs.len()], moved)
+    return np.maximum(one_way, in_all // BOTH_WAYS), groups[addrs.len() :]

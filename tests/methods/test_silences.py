@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.methods import silences
+from llmprism_tasks.methods.series import Integers
 
 PART = 10
 
 
-def went_on(busy: list[int], now: int, *, latest_since: int = 99, latest_part: int = 99) -> int:
-    """Return where a row goes on that is busy in some parts."""
-    table = np.full((1, now + 1), -1, np.int64)
-    table[0, busy] = busy
-    found = silences.last_long(table, now, 5, 2.0, latest_since, latest_part)
-    return int(found[0])
+def busy_in(parts: list[int], until: int) -> Integers:
+    """Return the table of one row that is busy in some parts."""
+    table = np.full((1, until + 1), -1, np.int64)
+    table[0, parts] = parts
+    return table
+
+
+def went_on(
+    busy: list[int], now: int, *, latest_since: int = 99, latest_part: int = 99, anew: Sequence[int] = ()
+) -> int:
+    """Return where a row goes on that is busy in some parts, and begins anew in some of them."""
+    begins = np.zeros((1, now + 1), np.bool_)
+    begins[0, list(anew)] = True
+    return int(silences.last_long(busy_in(busy, now), now, 5, 2.0, latest_since, latest_part, begins)[0][0])
 
 
 @pytest.mark.parametrize(("until", "found"), [(15, -1), (16, 16)])
@@ -43,16 +54,57 @@ def test_what_has_not_come_back_is_silent_until_now() -> None:
 
 @pytest.mark.parametrize(
     ("lengths", "pauses"),
-    [([8, 9], False), ([8, 9, 8], True), ([8, 9, 6], False), ([9, 9, 9], True), ([9, 10, 10], False)],
-    ids=["two", "three", "one is a quarter shorter", "just below ten", "ten"],
+    [([8, 9], False), ([8, 9, 8], True), ([8, 9, 6], False), ([13, 13, 14], True)],
+    ids=["two", "three", "one is a quarter shorter", "longer"],
 )
-def test_those_that_come_again_and_again_are_pauses_unless_they_are_as_long_as_restarts(
-    lengths: list[int], pauses: bool
-) -> None:
-    """Each after ten busy parts; restarts take ten."""
-    begins = np.cumsum([0, *(9 + length for length in lengths)]).tolist()
-    busy = [part for begin in begins for part in range(begin, begin + 10)]
+def test_those_that_come_again_and_again_are_pauses(lengths: list[int], pauses: bool) -> None:
+    """Each after thirteen busy parts."""
+    begins, busy = between(lengths, 13)
     assert went_on(busy, busy[-1]) == (-1 if pauses else begins[-1])
+
+
+@pytest.mark.parametrize(("anew", "found"), [((), -1), ((2,), 2), ((0,), 3), ((3,), 3), ((0, 1, 2, 3), 3)], ids=str)
+def test_what_begins_anew_is_no_pause_and_no_other_one_is_like_it(anew: tuple[int, ...], found: int) -> None:
+    """Four silences of eight parts; of three others, none is left alone, and of four, none is left over."""
+    begins, busy = between([8, 8, 8] if anew == (0,) else [8, 8, 8, 8], 10)
+    parts = [begins[1 + i] for i in anew]
+    last = begins[-1] if found == 3 else begins[1 + found] if found >= 0 else -1
+    assert went_on(busy, busy[-1], anew=parts) == last
+
+
+def between(lengths: list[int], busy: int) -> tuple[list[int], list[int]]:
+    """Return where a row goes on after silences, from its beginning on, and all parts that it is busy in."""
+    begins = np.cumsum([0, *(busy - 1 + length for length in lengths)]).tolist()
+    return begins, [part for begin in begins for part in range(begin, begin + busy)]
+
+
+@pytest.mark.parametrize(("at", "much", "found"), [(33, 11, True), (33, 10, False), (24, 11, True), (23, 11, False)])
+def test_who_begins_anew_gets_more_one_way_than_ever(at: int, much: int, found: bool) -> None:
+    """Five at other times; others of its group may be a few parts ahead."""
+    table = busy_in([*range(21), *range(33, 60)], 59)
+    one_way = np.full((1, 60), 5)
+    one_way[0, at] = much
+    begins = silences.begins_anew(table, one_way, np.zeros(1, np.int64), 10)
+    assert begins[0].any() == found
+    assert not found or begins[0, 33]
+
+
+@pytest.mark.parametrize(("until", "found"), [(10, False), (11, True)])
+def test_who_is_never_seen_at_work_begins_nothing(until: int, found: bool) -> None:
+    """What goes one way in the ten parts after a silence, or after the beginning, may be the beginning's."""
+    table = busy_in([*range(until), *range(23, 33)], 32)
+    one_way = np.where(table >= 0, 5, 0)
+    one_way[0, 23] = 11
+    assert silences.begins_anew(table, one_way, np.zeros(1, np.int64), 10)[0, 23] == found
+
+
+def test_each_group_tells_of_its_own_rows() -> None:
+    table = np.concatenate([busy_in([*range(21), *range(33, 60)], 59)] * 3)
+    one_way = np.full((2, 60), 5)
+    one_way[1, 33] = 50
+    begins = silences.begins_anew(table, one_way, np.array([0, 1, 1]), 10)
+    assert begins[:, 33].tolist() == [False, True, True]
+    assert not np.delete(begins, [0, 33], axis=1).any()
 
 
 @pytest.mark.parametrize(("until", "found"), [(46, -1), (47, 47)])
@@ -64,7 +116,7 @@ def test_what_is_not_over_is_one_of_them_while_it_does_not_last_longer(until: in
 
 def test_the_last_counts_and_nobody_else() -> None:
     assert went_on([*range(11), *range(20, 30), *range(40, 50)], 49) == 40
-    assert silences.last_long(np.full((2, 9), -1, np.int64), 8, 5, 2.0, 9, 9).tolist() == [-1, -1]
+    assert silences.last_long(np.full((2, 9), -1, np.int64), 8, 5, 2.0, 9, 9)[0].tolist() == [-1, -1]
 
 
 TRANSFERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 200), st.integers(0, 50)), max_size=30)

@@ -109,3 +109,34 @@ def test_every_flow_is_of_a_run_before_or_since() -> None:
     before, since = at_restarts(flows, WINDOW, DEFAULT)
     assert seconds(before) == every(2, 20, 60)
     assert before.height + since.height == flows.height
+
+
+CYCLES = [every(1, 60 * cycle, 60 * cycle + 40) for cycle in range(4)]
+"""Forty steps of a second, and a silence of twenty."""
+
+
+def ring(weights: int) -> pl.DataFrame:
+    """Return what three NICs send each other, and how one sends the two others so many bytes as it comes back."""
+    sends = [sent([start for steps in CYCLES for start in steps], *pair) for pair in ("ab", "bc", "ca")]
+    back = [sent([steps[0] - 2 for steps in CYCLES[1:]], "a", to).with_columns(bytes=pl.lit(weights)) for to in "bc"]
+    return pl.concat([*sends, *(back if weights else [])])
+
+
+WHOLE = Window(180 * SECOND, 60 * SECOND)
+
+
+LITTLE, MUCH = 2 * 10**4, 10**5
+"""Bytes; of six million that the three send and get in a second, two hundredths are 120 thousand."""
+
+
+@pytest.mark.parametrize(("weights", "begins"), [(0, 0), (LITTLE, 0), (MUCH, 180)])
+def test_silences_that_come_again_and_again_are_pauses_unless_weights_follow(weights: int, begins: float) -> None:
+    since = since_restart(ring(weights), WHOLE, DEFAULT)
+    assert min(seconds(since.filter(pl.col("bytes") == 10**6))) == begins
+
+
+@pytest.mark.parametrize(("weights", "count"), [(LITTLE, 1), (MUCH, 2)])
+def test_so_they_are_for_a_job(weights: int, count: int) -> None:
+    """Those of pairs begin and end in the window: only the job's runs can be told."""
+    flows = ring(weights).with_columns(job_id=pl.lit("j"))
+    assert len(runs(flows, Window(150 * SECOND, 60 * SECOND), DEFAULT)) == count
