@@ -208,7 +208,7 @@ TROUBLES: Mapping[str, Family] = {
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
         published=15,  # of 6.8 job-hours each
-        first=560,
+        first=575,
         methods=("joint",),
     ),
 }
