@@ -13,6 +13,10 @@ from llmprism_tasks.stages.diagnosis.suspects import Suspicion
 
 Row = dict[str, Any]
 
+HEALTHY = 0.1
+"""Ratio of what slow steps have more up to which one between them is healthy: what is slow for good is so in all of
+them, and hardly ever by a tenth of that."""
+
 
 @dataclass(frozen=True)
 class Losses:
@@ -64,12 +68,13 @@ class Losses:
         }
 
     def course(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-        """Return the steps of a job in which some hops moved data, with `felt`: whether these were slow in it."""
+        """Return the steps of a job in which some hops moved data, with `excess` (of their time per byte over
+        the usual, as a ratio) and `felt`: whether these were slow in it."""
         pace = (pl.col("pace") / pl.col("usual")).median()
         felt = (
             self.by_step.join(slow.select(*PLACE, "usual"), on=PLACE, nulls_equal=True)
             .group_by(end_ns="step_ns")
-            .agg(felt=pace >= settings.slow_rate)
+            .agg(excess=pace - 1, felt=pace >= settings.slow_rate)
         )
         return self.steps.filter(pl.col("job_id") == job_id).join(felt, on="end_ns").sort("end_ns")
 
@@ -96,14 +101,12 @@ class Losses:
         return float(longest or 0.0)  # type: ignore[arg-type]
 
     def stretches(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> int:
-        """Return in how many stretches of steps some hops are slow, when healthy steps lie between them; else 0.
-
-        One stretch, or some that fill most of the steps since the first, are a trouble that lasts.
-        """
-        felt = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())["felt"]
-        begins = int((felt & ~felt.shift(fill_value=False)).sum())
-        lasting = begins < 2 or float(felt.mean()) >= settings.persistence  # type: ignore[arg-type]
-        return 0 if lasting else begins
+        """Return in how many stretches of steps some hops are slow, when healthy steps lie between them; else 0."""
+        since = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())
+        healthy = pl.col("excess") <= HEALTHY * pl.col("excess").filter("felt").median()
+        told = since.filter(pl.col("felt") | healthy)["felt"]
+        begins = int((told & ~told.shift(fill_value=False)).sum())
+        return begins if begins > 1 else 0
 
 
 def _alone(felt: pl.Series, settings: DiagnosisSettings) -> bool:
