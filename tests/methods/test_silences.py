@@ -63,13 +63,16 @@ def test_those_that_come_again_and_again_are_pauses(lengths: list[int], pauses: 
     assert went_on(busy, busy[-1]) == (-1 if pauses else begins[-1])
 
 
-@pytest.mark.parametrize(("anew", "found"), [((), -1), ((2,), 2), ((0,), 3), ((3,), 3), ((0, 1, 2, 3), 3)], ids=str)
-def test_what_begins_anew_is_no_pause_and_no_other_one_is_like_it(anew: tuple[int, ...], found: int) -> None:
-    """Four silences of eight parts; of three others, none is left alone, and of four, none is left over."""
-    begins, busy = between([8, 8, 8] if anew == (0,) else [8, 8, 8, 8], 10)
-    parts = [begins[1 + i] for i in anew]
-    last = begins[-1] if found == 3 else begins[1 + found] if found >= 0 else -1
-    assert went_on(busy, busy[-1], anew=parts) == last
+@pytest.mark.parametrize(
+    ("count", "anew", "found"),
+    [(4, [], None), (4, [4], 4), (4, [1], None), (4, [1, 2], 4), (3, [1], 3)],
+    ids=["none", "the last", "the first: three are left", "two of four", "one of three"],
+)
+def test_what_begins_anew_is_no_pause_and_nothing_like_one(count: int, anew: list[int], found: int | None) -> None:
+    """Silences of eight parts, counted from one; three of them are pauses."""
+    begins, busy = between([8] * count, 10)
+    went = went_on(busy, busy[-1], anew=[begins[i] for i in anew])
+    assert went == (begins[found] if found else begins[1] if anew else -1)
 
 
 def between(lengths: list[int], busy: int) -> tuple[list[int], list[int]]:
