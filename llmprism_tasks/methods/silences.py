@@ -14,6 +14,10 @@ AGAIN = 3
 ALIKE = 0.25
 """Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
 
+TOO_LONG = 2
+"""Times the shortest long silence from which on one is no pause where nothing else can tell: a job that crashes again
+and again takes longer to come back than to save, and to be told of a checkpoint that was none is worse than not."""
+
 FAR_MORE = 2
 """Times what goes one way at other times: what is on its way at the edge of a part, and a pipeline's first messages."""
 
@@ -71,7 +75,7 @@ def last_long(
     return _last_long(table, now, least, float(ratio), latest_since, latest_part, anew)
 
 
-def begins_anew(table: Integers, one_way: Integers, groups: Integers, least: int) -> Flags:
+def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated: Flags, least: int) -> Flags:
     """Say in which parts rows begin anew after more than `least` silent ones, by how much goes one way then.
 
     What an endpoint sends in a step of training comes back to it, round rings and along pipelines. Weights go one way,
@@ -83,6 +87,8 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, least: int
     table : as `occupied` returns
     one_way : shape (groups, parts): bytes that go one way in each part
     groups : shape (rows,): the group whose traffic tells of a row
+    replicated : shape (groups,): whether there are replicas that weights would be seen to go to; of others nobody can
+        tell, and they are thought to begin anew after `TOO_LONG` silences
 
     Returns
     -------
@@ -90,7 +96,8 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, least: int
     """
     latest = np.maximum.accumulate(table, axis=1)
     before = np.concatenate([np.full((len(table), 1), -1), latest[:, :-1]], axis=1)
-    resumes = (table >= 0) & ((before < 0) | (np.arange(table.shape[1]) - before > least))
+    silent = np.where(before < 0, least + 1, np.arange(table.shape[1]) - before)
+    resumes = (table >= 0) & (silent > least)
     starting = np.zeros(one_way.shape, np.bool_)
     np.logical_or.at(starting, groups, resumes)
     soon, peak = starting.copy(), one_way.copy()
@@ -101,7 +108,8 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, least: int
     seen = np.zeros(one_way.shape, np.bool_)
     np.logical_or.at(seen, groups, table >= 0)
     other = np.where(seen & ~soon, one_way, -1).max(axis=1, keepdims=True, initial=-1)
-    begins: Flags = resumes & ((other >= 0) & (peak > FAR_MORE * other))[groups]
+    weights = ((other >= 0) & (peak > FAR_MORE * other))[groups]
+    begins: Flags = resumes & (weights | (~replicated[groups, np.newaxis] & (silent >= TOO_LONG * least)))
     return begins
 
 

@@ -87,7 +87,7 @@ def test_who_begins_anew_gets_more_one_way_than_ever(at: int, much: int, found: 
     table = busy_in([*range(21), *range(33, 60)], 59)
     one_way = np.full((1, 60), 5)
     one_way[0, at] = much
-    begins = silences.begins_anew(table, one_way, np.zeros(1, np.int64), 10)
+    begins = silences.begins_anew(table, one_way, np.zeros(1, np.int64), np.array([True]), 10)
     assert begins[0].any() == found
     assert not found or begins[0, 33]
 
@@ -98,14 +98,23 @@ def test_who_is_never_seen_at_work_begins_nothing(until: int, found: bool) -> No
     table = busy_in([*range(until), *range(23, 33)], 32)
     one_way = np.where(table >= 0, 5, 0)
     one_way[0, 23] = 11
-    assert silences.begins_anew(table, one_way, np.zeros(1, np.int64), 10)[0, 23] == found
+    assert silences.begins_anew(table, one_way, np.zeros(1, np.int64), np.array([True]), 10)[0, 23] == found
+
+
+@pytest.mark.parametrize(("silent", "replicated", "found"), [(19, False, False), (20, False, True), (20, True, False)])
+def test_where_no_weights_would_be_seen_long_silences_are_thought_to_be_restarts(
+    silent: int, replicated: bool, found: bool
+) -> None:
+    table = busy_in([*range(21), *range(20 + silent, 60)], 59)
+    begins = silences.begins_anew(table, np.full((1, 60), 5), np.zeros(1, np.int64), np.array([replicated]), 10)
+    assert begins[0, 20 + silent] == found
 
 
 def test_each_group_tells_of_its_own_rows() -> None:
     table = np.concatenate([busy_in([*range(21), *range(33, 60)], 59)] * 3)
     one_way = np.full((2, 60), 5)
     one_way[1, 33] = 50
-    begins = silences.begins_anew(table, one_way, np.array([0, 1, 1]), 10)
+    begins = silences.begins_anew(table, one_way, np.array([0, 1, 1]), np.array([True, True]), 10)
     assert begins[:, 33].tolist() == [False, True, True]
     assert not np.delete(begins, [0, 33], axis=1).any()
 
