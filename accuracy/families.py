@@ -198,7 +198,7 @@ TROUBLES: Mapping[str, Family] = {
         troubles.healthy_damaged,
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
-        published=14,
+        published=7,
         first=450,
         methods=("joint",),
     ),
@@ -207,8 +207,8 @@ TROUBLES: Mapping[str, Family] = {
         troubles.healthy_platform,
         _at_most(0.01, "false_per_job_hour"),
         minutes=troubles.HEALTHY_MINUTES,
-        published=15,  # of 6.8 job-hours each
-        first=575,
+        published=12,  # of 6.8 job-hours each
+        first=580,
         methods=("joint",),
     ),
 }
