@@ -135,6 +135,23 @@ def test_silences_that_come_again_and_again_are_pauses_unless_weights_follow(wei
     assert min(seconds(since.filter(pl.col("bytes") == 10**6))) == begins
 
 
+@pytest.mark.parametrize(("also_at", "since"), [([], 178), ([167], 178), ([172], 172), ([165, 172], 58)], ids=str)
+def test_pairs_that_only_start_ups_use_begin_with_the_others(also_at: list[float], since: float) -> None:
+    """A few seconds sooner, maybe, after ten without anything: who goes on all the time begins nothing."""
+    tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH))
+    flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH))])
+    kept = since_restart(flows, WHOLE, DEFAULT)
+    assert min(seconds(kept.filter(pl.col("dst_addr") == "b"))) == 178
+    assert min(seconds(kept.filter(pl.col("dst_addr") == "c", pl.col("src_addr") == "a"))) == since
+
+
+@pytest.mark.parametrize(("pause", "begins"), [(18, 0), (22, 180)])
+def test_of_two_who_have_no_replicas_to_be_seen_long_pauses_are_restarts(pause: float, begins: float) -> None:
+    cycles = [start for at in range(4) for start in every(1, 60 * at, 60 * (at + 1) - pause)]
+    flows = pl.concat([sent(cycles, *pair) for pair in ("ab", "ba")])
+    assert min(seconds(since_restart(flows, WHOLE, DEFAULT))) == begins
+
+
 @pytest.mark.parametrize(("weights", "count"), [(LITTLE, 1), (MUCH, 2)])
 def test_so_they_are_for_a_job(weights: int, count: int) -> None:
     """Those of pairs begin and end in the window: only the job's runs can be told."""
