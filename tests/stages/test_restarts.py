@@ -145,6 +145,18 @@ def test_pairs_that_only_start_ups_use_begin_with_the_others(also_at: list[float
     assert min(seconds(kept.filter(pl.col("dst_addr") == "c", pl.col("src_addr") == "a"))) == since
 
 
+def test_with_who_does_not_begin_nothing_does() -> None:
+    tree = sent([58, 118, 178], "a", "x").with_columns(bytes=pl.lit(MUCH))
+    kept = since_restart(pl.concat([ring(MUCH), tree]), WHOLE, DEFAULT)
+    assert min(seconds(kept.filter(pl.col("dst_addr") == "x"))) == 58
+
+
+def test_what_goes_to_others_than_members_are_no_weights() -> None:
+    """Checkpoints go one way, too, to storage."""
+    saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9))
+    assert min(seconds(since_restart(pl.concat([ring(0), saved]), WHOLE, DEFAULT))) == 0
+
+
 @pytest.mark.parametrize(("pause", "begins"), [(18, 0), (22, 180)])
 def test_of_two_who_have_no_replicas_to_be_seen_long_pauses_are_restarts(pause: float, begins: float) -> None:
     cycles = [start for at in range(4) for start in every(1, 60 * at, 60 * (at + 1) - pause)]

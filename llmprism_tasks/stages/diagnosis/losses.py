@@ -13,6 +13,9 @@ from llmprism_tasks.stages.diagnosis.suspects import Suspicion
 
 Row = dict[str, Any]
 
+AS_SLOW = 0.5
+"""Ratio of what most slow steps have more that the slowest of a stretch must have, to be of the same trouble."""
+
 HEALTHY = 0.1
 """Ratio of what slow steps have more up to which one between them is healthy: what is slow for good is so in all of
 them, and hardly ever by a tenth of that."""
@@ -101,11 +104,17 @@ class Losses:
         return float(longest or 0.0)  # type: ignore[arg-type]
 
     def stretches(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> int:
-        """Return in how many stretches of steps some hops are slow, when healthy steps lie between them; else 0."""
+        """Return in how many stretches of steps some hops are slow, when healthy steps lie between them; else 0.
+
+        Stretches that are slow by far less than most are another trouble's.
+        """
         since = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())
-        healthy = pl.col("excess") <= HEALTHY * pl.col("excess").filter("felt").median()
-        told = since.filter(pl.col("felt") | healthy)["felt"]
-        begins = int((told & ~told.shift(fill_value=False)).sum())
+        usual = pl.col("excess").filter("felt").median()
+        told = since.filter(pl.col("felt") | (pl.col("excess") <= HEALTHY * usual)).with_columns(
+            usual=usual, stretch=pl.col("felt").rle_id()
+        )
+        slowest = told.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
+        begins = slowest.filter(pl.col("excess") >= AS_SLOW * pl.col("usual")).height
         return begins if begins > 1 else 0
 
 

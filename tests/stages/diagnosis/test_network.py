@@ -245,6 +245,8 @@ def test_a_nic_that_is_slow_by_turns_flaps() -> None:
         ((1.0,) * 8 + (9.0, 9.0, 9.0, 1.0, 9.0), "link_flap"),
         ((1.0,) * 8 + (3.0, 3.0, 3.0, 1.19, 3.0), "link_flap"),
         ((1.0,) * 8 + (3.0, 3.0, 3.0, 1.21, 3.0), "slow_nic"),
+        ((1.0,) * 8 + (9.0, 9.0, 9.0, 1.0, 5.1), "link_flap"),
+        ((1.0,) * 8 + (9.0, 9.0, 9.0, 1.0, 4.9), "slow_nic"),
     ],
 )
 def test_what_is_never_healthy_between_is_a_trouble_that_lasts(factors: tuple[float, ...], kind: str) -> None:
