@@ -23,7 +23,7 @@ from llmprism_tasks.stages.diagnosis import (
     standstills,
     straggler,
 )
-from llmprism_tasks.stages.diagnosis.assembly import assembled, said_once
+from llmprism_tasks.stages.diagnosis.assembly import assembled, of_likely_layouts, said_once
 from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.stages.diagnosis.price import price
 from llmprism_tasks.stages.remembered import forget
@@ -72,6 +72,6 @@ def diagnosis(
         return (frames.empty("diagnoses"),)
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
     last = last_to_come.find(found, evidence, settings.diagnosis)
-    found = said_once(pl.concat([last, found]))
+    found = of_likely_layouts(said_once(pl.concat([last, found])), jobs)
     rows = price(evidence, assembled(found, evidence, settings), jobs)
     return (frames.conform(rows.with_columns(window_start_ns=pl.lit(window.start_ns)), "diagnoses"),)

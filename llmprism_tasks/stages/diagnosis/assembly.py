@@ -26,6 +26,11 @@ EFFECTS = ("cross_step", "cross_group")
 MOST = 0.5
 """Share of its job's loss above which a cause leaves less to all others together than it takes itself."""
 
+AMONG_ALIKE = ("slow_compute", "pipeline_imbalance")
+"""Kinds that are told by comparing members that do the same work, which only the layout says."""
+
+LIKELY = 0.5
+"""Confidence in a layout below which it is more likely wrong than right."""
 
 ONCE = ["job_id", "kind", "subject_type", "subject"]
 """What a window says once."""
@@ -34,6 +39,17 @@ ONCE = ["job_id", "kind", "subject_type", "subject"]
 def said_once(found: pl.DataFrame) -> pl.DataFrame:
     """Keep of rows that say the same of the same subject the first: who comes first knows most of it."""
     return found.unique(ONCE, keep="first", maintain_order=True)
+
+
+def of_likely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Leave out what is told by comparing members where it is not likely that they do the same work.
+
+    Parameters
+    ----------
+    jobs : the window's: `job_id`, `confidence` (of the layout; NULL without one)
+    """
+    unlikely = jobs.filter(pl.col("confidence") < LIKELY)["job_id"]
+    return found.filter(~(pl.col("kind").is_in(AMONG_ALIKE) & pl.col("job_id").is_in(unlikely.implode())))
 
 
 def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:

@@ -53,6 +53,9 @@ TRAFFIC: dict[str, Traffic] = {
 
 ALL = Traffic(past=True)
 
+UNTIL_BACK = ("checkpoint_stall", "stopped")
+"""Kinds that end with the flow with which a job goes on."""
+
 OF_SUBJECT = {
     "addr": "addr = {subject}",
     "host": "host = {subject}",
@@ -92,6 +95,24 @@ FROM flows
 INNER JOIN pairs ON flows.src_addr = pairs.src_addr AND flows.dst_addr = pairs.dst_addr
 WHERE pairs.window_start_ns = {window}
     AND pairs.job_id = {job}
+    AND {flows}
+ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
+
+OF_PAUSES = """\
+-- {title}: its flows, and what its members write to others than any job's (kind NULL).
+WITH members AS (
+    SELECT job_id, addr FROM job_members WHERE window_start_ns = {window}
+)
+
+SELECT pairs.kind, flows.*
+FROM flows
+LEFT JOIN pairs ON flows.src_addr = pairs.src_addr AND flows.dst_addr = pairs.dst_addr
+    AND pairs.window_start_ns = {window} AND pairs.job_id = {job}
+WHERE (
+        pairs.job_id IS NOT NULL
+        OR flows.src_addr IN (SELECT addr FROM members WHERE job_id = {job})
+        AND flows.dst_addr NOT IN (SELECT addr FROM members)
+    )
     AND {flows}
 ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
 
@@ -188,7 +209,7 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
     values["job"] = values["job_id"]
     subject_type = found["subject_type"]
     if subject_type == "job":
-        return OF_JOB.format(**values)
+        return (OF_PAUSES if found["kind"] == "checkpoint_stall" else OF_JOB).format(**values)
     if subject_type in CROSSING:
         return OF_PATHS.format(crossing=CROSSING[subject_type].format(**values), **values)
     if found["kind"] == "stopped":
@@ -204,10 +225,11 @@ def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
 
 def _conditions(found: Row, traffic: Traffic, since_ns: int, window: Window, settings: Settings) -> list[str]:
     first_ns = _first_ns(found, since_ns, window) if traffic.past else found["start_ns"]
+    before = "<=" if found["kind"] in UNTIL_BACK else "<"
     conditions = [
         f"flows.window_start_ns BETWEEN {first_ns - first_ns % window.length_ns} AND {window.start_ns}",
         f"flows.flow_start_ns >= {first_ns}",
-        f"flows.flow_start_ns < {found['end_ns']}",
+        f"flows.flow_start_ns {before} {found['end_ns']}",
         f"flows.bytes > {settings.traffic.control_bytes}",
     ]
     if traffic.kinds:
