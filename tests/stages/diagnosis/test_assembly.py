@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from job_evidence import moving
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.assembly import DEVICES, assembled, said_once
+from llmprism_tasks.stages.diagnosis.assembly import DEVICES, assembled, of_likely_layouts, said_once
 from llmprism_tasks.stages.diagnosis.evidence import ROW
 
 EVIDENCE = moving({"abc": 100.0, "def": 100.0})
@@ -154,3 +154,13 @@ def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> Non
         sql = assembled(pl.DataFrame([hang], schema=ROW), EVIDENCE, settings())["evidence_sql"].item()
         assert f"pairs.window_start_ns = {window.start_ns}" in sql
         assert (f"flows.flow_start_ns >= {before.lookback(5).start_ns}" in sql) == (job_id == "silent")
+
+
+@pytest.mark.parametrize(("confidence", "kinds"), [(0.51, 3), (0.49, 1), (None, 3)])
+def test_who_is_compared_with_whom_must_be_likely(confidence: float | None, kinds: int) -> None:
+    """Of another job's layout nothing follows."""
+    found = [row(kind, "addr", "a") for kind in ("slow_compute", "pipeline_imbalance", "slow_nic")]
+    jobs = pl.DataFrame({"job_id": ["j", "other"], "confidence": [confidence, 0.0]})
+    kept = of_likely_layouts(pl.DataFrame(found, schema=ROW), jobs)
+    assert kept.height == kinds
+    assert "slow_nic" in kept["kind"]

@@ -151,6 +151,21 @@ def test_a_slow_job_is_proven_by_its_flows_from_the_look_back_on(warehouse: Ware
     assert proof["window_start_ns"].unique().sort().to_list() == [WINDOW.shifted(-1).start_ns, WINDOW.start_ns]
 
 
+@pytest.mark.parametrize(("kind", "shown"), [("checkpoint_stall", True), ("stopped", True), ("stalls", False)])
+def test_a_pause_is_proven_by_the_flow_that_ends_it_too(warehouse: Warehouse, kind: str, *, shown: bool) -> None:
+    evidence = moving(LETTERS, before=LETTERS)
+    starts = evidence.flows.filter(pl.col("window_start_ns") == WINDOW.start_ns)["flow_start_ns"]
+    back_ns = starts.unique().sort()[5]
+    (proof,) = proven(warehouse, evidence, diagnosed(kind, "job", "j", end_ns=back_ns))
+    until = pl.col("flow_start_ns") <= back_ns if shown else pl.col("flow_start_ns") < back_ns
+    assert same(proof.drop_nulls("kind"), evidence.flows.filter(until))
+
+
+def test_a_checkpoint_is_proven_by_what_is_written_meanwhile_too(warehouse: Warehouse) -> None:
+    (proof,) = proven(warehouse, moving(LETTERS), diagnosed("checkpoint_stall", "job", "j"))
+    assert proof.filter(pl.col("kind").is_null()).select("src_addr", "dst_addr").rows() == [("a", "storage")]
+
+
 SUBJECTS: list[tuple[dict[str, Any], pl.Expr, pl.Expr]] = [
     (
         {"subject_type": "host", "subject": "host-a", "peers": ["host-b", "d"]},
