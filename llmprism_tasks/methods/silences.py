@@ -92,7 +92,7 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated
 
     Returns
     -------
-    shape (rows, parts); nowhere where nothing is seen at other times
+    shape (rows, parts); by weights nowhere where nothing is seen at other times
     """
     latest = np.maximum.accumulate(table, axis=1)
     before = np.concatenate([np.full((len(table), 1), -1), latest[:, :-1]], axis=1)

@@ -27,6 +27,12 @@ PAUSE = 0.5
 """Ratio of a step's longest silence from which a silence ends what follows the step before."""
 TWINS = 2.0
 """Ratio of what the steps most alike differ by: half of them differ by more, and hardly one by twice as much."""
+LOST = 0.25
+"""Ratio of a pipeline's last messages that a bad collector may not have seen: one record of the four that a stage of
+four tensor-parallel ranks sends. Ranks that work in lock step have all sent, or none."""
+SAME_RHYTHM = 2**0.5
+"""Factor within which two periods are of one rhythm: the shortest step taken for another, of two micro-batches, is two
+periods long."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +81,16 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     endpoints = division.endpoints.join(whole, on="step", how="semi")
     job_steps = division.job_steps.join(whole, on="step", how="semi").sort("step")
     placed = completion.step_of_flows(bulk, endpoints, job_steps)
+    ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
     pairs = _taking_part(steps)
-    midway = not begun.is_empty() and _is_part(begun, steps, pairs, settings)
-    ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
+    # Flows of no step that ended before the last whole one did are leftovers of it.
+    midway = bool((begun["flow_end_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
+    midway = midway and _kept(period_ns, bulk, moment, settings)
     due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
@@ -110,6 +118,21 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
     complete = last["bytes"].item() >= min(settings.rhythm.least_whole * usual, least)
     complete &= last["missing"].item() <= others["missing"].max()
     return steps.select("step") if complete else steps[:-1].select("step")
+
+
+def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
+    """Say whether the job had about the same period until a window before it fell silent, if it had one.
+
+    A pipeline's messages alone show its steps badly: from one moment to the next they seem to be its micro-batches, or
+    the coming again of some size. What is midway in such a step says nothing.
+    """
+    until_ns = moment.start_ns
+    earlier = Window(until_ns - moment.length_ns, moment.length_ns)
+    division = divide(bulk.filter(pl.col("flow_start_ns") < until_ns), earlier, settings)
+    if division is None or division.job_steps.height < 3:
+        return True
+    before_ns = float(division.job_steps["end_ns"].sort().diff().median())  # type: ignore[arg-type]
+    return max(period_ns, before_ns) <= SAME_RHYTHM * min(period_ns, before_ns)
 
 
 def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
@@ -172,15 +195,18 @@ def _is_last_answer(
 
     So a pipeline ends whose micro-batches were taken for steps, or whose steps begin amid them: nothing answers its
     last gradients. They are whole, or, where samples and so messages differ in size, as large as what they answer.
+    Of some the record may be lost.
     """
     sent = pairs.join(due.select(*PAIR, "sent"), on=PAIR, how="left").with_columns(
         pl.col("sent").fill_null(pl.col("usual"))
     )
-    silent = sent.filter(pl.col("sent") == 0).select(PAIR)
     whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual")).select(PAIR)
-    answered = pl.concat([whole, _answers(begun, steps, settings)]).unique()
-    back = silent.select(src_addr="dst_addr", dst_addr="src_addr")
-    return 0 < 2 * silent.height == sent.height and answered.join(back, on=PAIR).height == silent.height
+    answered = pl.concat([whole, _answers(begun, steps, settings)]).unique().with_columns(answered=True)
+    silent = sent.filter(pl.col("sent") == 0).select(src_addr="dst_addr", dst_addr="src_addr", asked=True)
+    both = sent.join(silent, on=PAIR, how="left").join(answered, on=PAIR, how="left")
+    last = both.filter(pl.col("asked") & pl.col("answered")).height
+    lost = both.filter(pl.col("asked") & (pl.col("sent") == 0)).height // 2
+    return 0 < 2 * (last + lost) == sent.height and lost <= LOST * (last + lost)
 
 
 def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import grouping, silences
+from llmprism_tasks.methods import silences
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.working import Flags
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.one_way import ends_of_pairs, one_way
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 RESOLUTION = 10
@@ -21,9 +21,6 @@ RESOLUTION = 10
 of pairs and parts is a hundred times smaller than that of flows."""
 
 NEVER = np.iinfo(np.int64).max
-
-BOTH_WAYS = 100
-"""Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
 
 
 def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
@@ -77,7 +74,7 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     if not begins_ns.any():
         return begins_ns
     least_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
-    source, target, count = _ends(bulk)
+    source, target, count = ends_of_pairs(bulk)
     latest, first = np.zeros(count, np.int64), np.full(count, NEVER)
     for ends in (source, target):
         np.maximum.at(latest, ends, begins_ns)
@@ -88,17 +85,9 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     starts = bulk["flow_start_ns"].to_numpy()
     soon = (starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)
     np.minimum.at(back_ns, pair[soon], starts[soon])
-    silent = (begins_ns == 0) & (latest[source] > 0) & (latest[target] > 0)
+    silent = begins_ns == 0
     silent[pair[(starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)]] = False
     return np.where(silent, back_ns, begins_ns)
-
-
-def _ends(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:
-    """Return the numbers of each pair's NICs, and how many NICs there are."""
-    pairs = traffic.pairs_of(bulk, [*traffic.PAIR])
-    addrs = pl.concat([pairs[end] for end in traffic.PAIR]).unique().sort()
-    source, target = (pairs[end].cast(pl.Enum(addrs)).to_physical().cast(pl.Int64).to_numpy() for end in traffic.PAIR)
-    return source, target, addrs.len()
 
 
 def _began_anew(
@@ -136,48 +125,10 @@ def _began_anew(
     begins, paused = silences.last_long(table, now, RESOLUTION, settings.restart_ratio, *bounds)
     if paused.any():
         doubted = np.flatnonzero(paused)
-        one_way, groups, rings = _one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
-        anew = silences.begins_anew(table[doubted], one_way, groups, rings, RESOLUTION)
+        traded = one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
+        anew = silences.begins_anew(table[doubted], traded.bytes, traded.groups, traded.replicated, RESOLUTION)
         begins[doubted], _ = silences.last_long(
             table[doubted], now, RESOLUTION, settings.restart_ratio, *bounds, anew=anew
         )
     begins = begins[rows]
     return np.where(begins < 0, 0, (begins + first) * part_ns)
-
-
-def _one_way(
-    bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integers, count: int
-) -> tuple[Integers, Integers, Flags]:
-    """Return how much goes one way among the NICs of some rows: by how much they send more than they get, or less; a
-    hundredth of all that they move at least.
-
-    Parameters
-    ----------
-    rows, wanted : as for `_began_anew`, and the rows that are
-    parts, count : the part of time in which each flow begins, and how many there are
-
-    Returns
-    -------
-    bytes, shape (groups, parts), of NICs that pairs of these rows join; the group of each row; and whether some NICs of
-    a group are joined in a circle: it is no line of stages, but has replicas, which weights go to
-    """
-    source, target, nics = _ends(bulk)
-    counts = np.diff(traffic.starts_of_pairs(bulk))
-    chosen = np.isin(rows, wanted)
-    place = nics + np.searchsorted(wanted, rows[chosen])
-    left, right = np.concatenate([source[chosen]] * 2), np.concatenate([target[chosen], place])
-    _, groups = np.unique(grouping.connected_components(left, right, nics + wanted.size), return_inverse=True)
-    theirs = np.isin(np.arange(nics), left) | np.isin(np.arange(nics), right)
-    among = theirs[source] & theirs[target]
-    flows = np.repeat(among, counts)
-    sizes = bulk["bytes"].to_numpy()[flows]
-    sent, got = np.zeros((2, nics, count), np.int64)
-    for moved, ends in ((sent, source), (got, target)):
-        np.add.at(moved, (np.repeat(ends, counts)[flows], parts[flows]), sizes)
-    one_way, in_all = np.zeros((2, int(groups.max()) + 1, count), np.int64)
-    for moved, whole in ((np.abs(sent - got), one_way), (sent + got, in_all)):
-        np.add.at(whole, groups[:nics], moved)
-    hops = np.unique(np.stack([np.minimum(source, target), np.maximum(source, target)])[:, chosen], axis=1)[0]
-    size = np.bincount(groups[:nics], minlength=len(one_way))
-    rings = np.bincount(groups[hops], minlength=len(one_way)) >= size
-    return np.maximum(one_way, in_all // BOTH_WAYS), groups[nics:], rings

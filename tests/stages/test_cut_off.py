@@ -60,3 +60,29 @@ def test_of_messages_of_different_sizes_the_answer_to_the_last_is_the_end(
     there = [messages("a", "b", [1000 * step], round(size * MB)) for step, size in enumerate(sizes)]
     back = [messages("b", "a", [1000 * step], round(size * MB)) for step, size in enumerate(sizes[:-1], 1)]
     assert cut_off_midway(*there, *back, messages("b", "a", [LAST], round(answer * MB))) == expected
+
+
+@pytest.mark.parametrize(("rails", "lost", "expected"), [(4, 0, False), (4, 1, False), (4, 2, True), (3, 1, True)])
+def test_of_a_pipeline_s_last_messages_a_record_may_be_lost(rails: int, lost: int, expected: bool) -> None:
+    """One of four, and not one of three."""
+    there = [messages(f"a{rail}", f"b{rail}", every(1000, count=STEPS), 8 * MB) for rail in range(rails)]
+    back = [messages(f"b{rail}", f"a{rail}", every(1000, count=STEPS, start=300), 8 * MB) for rail in range(rails)]
+    last = [messages(f"a{rail}", f"b{rail}", [LAST], 8 * MB) for rail in range(lost, rails)]
+    assert cut_off_midway(*there, *back, *last) == expected
+
+
+@pytest.mark.parametrize(("other", "late", "expected"), [(600, 20, False), (400, 300, True)], ids=["within", "after"])
+def test_what_ended_before_the_last_whole_step_begins_no_other(other: int, late: int, expected: bool) -> None:
+    """One group ends a step long after the other, of which a record is left over: before that end, or after it."""
+    step = [messages(*ends, every(1000, count=STEPS), 8 * MB) for ends in ("ab", "bc", "ca")]
+    step += [messages(*ends, every(1000, count=STEPS, start=other), 8 * MB) for ends in ("de", "ef", "fd")]
+    ended = max(end for rows in step for _, end, *_ in rows)
+    assert cut_off_midway(*step, [(ended + late - 5, ended + late, "a", "b", 4 * MB)]) == expected
+
+
+@pytest.mark.parametrize(("before", "expected"), [(1000, True), (1350, True), (1480, False), (700, False)])
+def test_what_was_another_rhythm_a_minute_ago_says_nothing(before: int, expected: bool) -> None:
+    """Periods up to 1.4 times as long, or as short, are one: a step of two micro-batches is twice as long."""
+    since = [*every(before, count=40_000 // before), *every(1000, count=61, start=40_000)]
+    steps = [messages(*ends, since, 8 * MB) for ends in ("ab", "bc", "ca")]
+    assert cut_off_midway(*steps, messages("a", "b", [101_000], 4 * MB)) == expected

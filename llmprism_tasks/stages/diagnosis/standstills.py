@@ -15,7 +15,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis import checkpoints, network, stalls
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
-from llmprism_tasks.stages.diagnosis.later_work import length_ns
+from llmprism_tasks.stages.diagnosis.later_work import LEAST_LATER, length_ns
 from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
 
@@ -27,6 +27,10 @@ FIXED = 3
 
 USUAL = 0.9
 """Ratio of the steps that come again after as many others, from which on they are a pattern."""
+
+STRETCHED = 2 / 3
+"""Ratio of what one part of a step has grown by to what the other has, from which on the step is longer throughout. Of
+samples that are longer it was 0.9 to 1, of stalls, of which some other silence near by grows as well, up to 0.4."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -61,9 +65,9 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     # A step's silences in all, or its longest: what is thought to have gone ahead hides one or the other.
     silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
-    steps = steps.with_columns(late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0))
+    steps = steps.with_columns(late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0), stretched=_stretched())
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
-    still = long.filter(pl.col("late_ns") >= MOST * longer)
+    still = long.filter(pl.col("late_ns") >= MOST * longer, ~pl.col("stretched"))
     others = steps.join(long, on="step_index", how="anti")
     if still.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
         return None
@@ -85,6 +89,16 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         f"garbage collection. They cost {100 * loss:.0f} % of the window."
     )
     return stalls.told(job_id, now, said, loss, still.height / long.height, settings.least_effect)
+
+
+def _stretched() -> pl.Expr:
+    """Say whether a step's longest silence and all its others are longer by about the same ratio: so they are where a
+    sample is, while who stands still does so in one of them."""
+    others_ns = pl.col("silent_ns") - pl.col("longest_ns")
+    grown = [part / part.quantile(QUICK) - 1 for part in (pl.col("longest_ns"), others_ns)]
+    least, most = pl.min_horizontal(grown), pl.max_horizontal(grown)
+    seen = others_ns.quantile(QUICK) >= LEAST_LATER * pl.col("longest_ns").quantile(QUICK)
+    return seen & (least >= STRETCHED * most)
 
 
 def _now_and_then(still: pl.DataFrame) -> bool:

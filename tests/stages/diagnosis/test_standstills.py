@@ -95,6 +95,39 @@ def test_where_samples_differ_in_length_a_stall_stands_far_out(differ: float, ro
     assert named(standing({2: 500, 5: 500, 6: 500}, differ=differ)) == rows
 
 
+@pytest.mark.parametrize(
+    ("first", "others", "told"),
+    [(1.3, 1.3, False), (1.3, 1.21, False), (1.3, 1.19, True), (1.19, 1.3, True), (1.9, 1.0, True)],
+    ids=["longer throughout", "nearly so", "the first by far more", "the others by far more", "the first alone"],
+)
+def test_a_longer_sample_is_longer_throughout(first: float, others: float, told: bool) -> None:
+    """Of two parts of 1 and 2 s, one grows by two thirds of what the other does, or by less."""
+    grows = [step in (2, 5, 6) for step in range(STEPS)]
+    longest, rest = ([base * (by if grown else 1.0) for grown in grows] for base, by in ((1e9, first), (2e9, others)))
+    silent = [one + other for one, other in zip(longest, rest, strict=True)]
+    begins = [sum(silent[:step], 0.0) for step in range(STEPS)]
+    steps = pl.DataFrame(
+        {
+            "step_index": range(STEPS),
+            "start_ns": begins,
+            "end_ns": [begin + length for begin, length in zip(begins, silent, strict=True)],
+            "current": True,
+            "silent_ns": silent,
+            "longest_ns": longest,
+            "length_ns": silent,
+        }
+    )
+    assert (standstills._row("j", steps, DEFAULT) is not None) == told
+
+
+@pytest.mark.parametrize(("others", "stretched"), [(0.11, True), (0.09, False)])
+def test_what_only_follows_the_longest_silence_is_no_part_to_compare(others: float, stretched: bool) -> None:
+    """A tenth of it may be the optimizer's."""
+    steps = pl.DataFrame({"longest_ns": [1.0, 1.0, 1.0, 1.3]})
+    steps = steps.with_columns(silent_ns=(1 + others) * pl.col("longest_ns"))
+    assert steps.select(standstills._stretched()).to_series().to_list()[-1] == stretched
+
+
 @pytest.mark.parametrize(("by", "rows"), [(210, JOB), (180, [])])
 def test_what_costs_too_little_is_not_told(by: float, rows: list[tuple[str, str, str]]) -> None:
     """4 % of 14 s and three stalls."""
