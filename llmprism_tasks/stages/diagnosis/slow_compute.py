@@ -240,6 +240,9 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends"
     if found["at_first"]:
         what = f"begins its steps later than {usual}, and works as quickly afterwards"
+    work = evidence.work.filter(pl.col("job_id") == found["job_id"])
+    # In a pipeline nothing shows which end of what is sent late was not ready.
+    other = " but who takes what it sends" if found["at_first"] and work["last_stage"].count() else ""
     return {
         "job_id": found["job_id"],
         "kind": known if confidence >= MOST else "straggler",
@@ -251,7 +254,7 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "severity": severity,
         "explanation": f"{who} {what} "
         f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
-        f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for; "
+        f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for{other}; "
         f"the job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": confidence,
         "peers": _peers(found, evidence),

@@ -116,7 +116,7 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     if loss < settings.least_effect:
         return None
     host = _one_host(explained)
-    who = "another rank each time" if host is None else f"host {host}"
+    who = "another rank each time" if host is None else _who(host, explained)
     said = (
         f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
         f"ms on average while all wait for {who}: look at data loading and garbage collection. They cost "
@@ -146,7 +146,7 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         return None
     lost_ns = float(struck["behind_ns"].sum())
     loss = lost_ns / float(steps["length_ns"].sum())
-    who = "some rank, another one each time," if host is None else f"host {host}"
+    who = "some rank, another one each time," if host is None else _who(host, struck)
     said = (
         f"In {struck.height} of {steps.height} steps {who} begins late, by "
         f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))}. "
@@ -154,6 +154,11 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
     )
     kind = "stalls" if known else "straggler"
     return told(job_id, struck, said, loss, struck.height / steps.height, settings.least_effect, kind=kind, host=host)
+
+
+def _who(host: str, steps: pl.DataFrame) -> str:
+    """Name a host; of a pipeline it is the one that sends late, and nothing shows which end of that was not ready."""
+    return f"host {host}" if steps["whole"].all() else f"host {host} (or who takes what it sends first)"
 
 
 def _then(host: str | None, *, known: bool) -> str:

@@ -61,7 +61,13 @@ def test_stalls_of_one_host_are_its_own() -> None:
     """Three of four are some one's of eight by chance in one case of sixteen, all four in one of five hundred."""
     three = dict.fromkeys((2, 5, 9), ("d", 500.0))
     assert named(stalling(three | {10: ("d", 500)})) == [("stalls", "host", "host-d")]
+    assert "all wait for host host-d: look" in found(stalling(three | {10: ("d", 500)}))["explanation"].item()
     assert named(stalling(three | {10: ("a", 500)})) == JOB
+
+
+@pytest.mark.parametrize(("whole", "who"), [(True, "host d"), (False, "host d (or who takes what it sends first)")])
+def test_in_a_pipeline_nothing_shows_which_end_was_not_ready(whole: bool, who: str) -> None:
+    assert stalls._who("d", pl.DataFrame({"whole": [whole, whole]})) == who
 
 
 def test_all_well_is_silent() -> None:
