@@ -14,7 +14,7 @@ import polars as pl
 
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import completion
+from llmprism_tasks.stages import completion, links
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.streams import PAIR
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
@@ -85,11 +85,12 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
     pairs = _taking_part(steps)
-    # Flows of no step that ended before the last whole one did are leftovers of it.
-    midway = bool((begun["flow_end_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
+    # Flows of no step that began before the last whole one ended are leftovers of it.
+    midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
+    midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
     midway = midway and _kept(period_ns, bulk, moment, settings)
     due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
@@ -133,6 +134,34 @@ def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings
         return True
     before_ns = float(division.job_steps["end_ns"].sort().diff().median())  # type: ignore[arg-type]
     return max(period_ns, before_ns) <= SAME_RHYTHM * min(period_ns, before_ns)
+
+
+def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether each NIC has sent about what it sends in a step, or in the least of those before: that was the last
+    one, though not all of its bursts were cut like those of others."""
+    sent = steps.group_by("src_addr", "step").agg(pl.col("bytes").sum()).group_by("src_addr")
+    usual = sent.agg(usual=pl.col("bytes").median(), least=pl.col("bytes").min())
+    enough = pl.min_horizontal(settings.rhythm.least_whole * pl.col("usual"), "least")
+    last = usual.join(begun.group_by("src_addr").agg(pl.col("bytes").sum()), on="src_addr", how="left")
+    return bool(last.select((pl.col("bytes").fill_null(0) >= enough).all()).item())
+
+
+def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
+    """Say whether lines of three NICs or more are all there is, and a step is one message from each to the next.
+
+    A step of so many stages has more micro-batches than one: these were taken for steps, and what a pipeline has under
+    way when the last of them ends says nothing.
+    """
+    ends = pairs.join(links.components(pairs, pairs), left_on="src_addr", right_on="addr")
+    shape = ends.group_by("cluster").agg(nics=pl.col("src_addr").n_unique(), hops=pl.len())
+    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr")
+    lines = shape.select(((pl.col("nics") > 2) & (pl.col("hops") == 2 * (pl.col("nics") - 1))).all()).item()
+    if not lines or pairs.join(back, on=PAIR, how="anti").height:
+        return False
+    until = pl.col("flow_end_ns").cum_max().shift().over("step", *PAIR)
+    apart = (pl.col("flow_start_ns") > until).fill_null(value=True)
+    messages = steps.with_columns(apart=apart).group_by("step", *PAIR).agg(pl.col("apart").sum())
+    return bool(messages["apart"].median() == 1)
 
 
 def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
