@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 from handmade import Row, every, flows, messages, settings
 
-from llmprism_tasks.stages.cut_off import cut_off
+from llmprism_tasks.stages.cut_off import _are_micro_batches, cut_off
 
 MB = 1_000_000
 STEPS = 12
@@ -86,3 +88,24 @@ def test_what_was_another_rhythm_a_minute_ago_says_nothing(before: int, expected
     since = [*every(before, count=40_000 // before), *every(1000, count=61, start=40_000)]
     steps = [messages(*ends, since, 8 * MB) for ends in ("ab", "bc", "ca")]
     assert cut_off_midway(*steps, messages("a", "b", [101_000], 4 * MB)) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0.88, True), (0.92, False)])
+def test_who_has_sent_about_a_step_s_bytes_has_ended_it(size: float, expected: bool) -> None:
+    """Nine tenths of them, each NIC, though one goes on with something that no step had."""
+    steps = [messages(*ends, every(1000, count=STEPS), 8 * MB) for ends in ("ab", "bc", "ca")]
+    last = [messages(*ends, [LAST], round(8 * size * MB)) for ends in ("ab", "bc", "ca")]
+    assert cut_off_midway(*steps, *last[:2], [(LAST + 400, LAST + 401, *row[2:]) for row in last[2]]) == expected
+
+
+@pytest.mark.parametrize(
+    ("hops", "count", "expected"),
+    [(("ab", "bc"), 1, True), (("ab", "bc"), 2, False), (("ab",), 1, False), (("ab", "bc", "ca"), 1, False)],
+    ids=["a line", "two messages a step", "perhaps two replicas", "a ring"],
+)
+def test_micro_batches_of_a_line_are_no_steps_to_be_midway_in(hops: Sequence[str], count: int, expected: bool) -> None:
+    ends = [pair for hop in hops for pair in (hop, hop[::-1])]
+    sent = [messages(*pair, [40 * part for part in range(count)], 8 * MB) for pair in ends]
+    steps = flows(*sent).with_columns(step=pl.lit(0)).sort("step", "flow_start_ns")
+    pairs = pl.DataFrame([tuple(pair) for pair in ends], schema=["src_addr", "dst_addr"], orient="row")
+    assert _are_micro_batches(steps, pairs) == expected

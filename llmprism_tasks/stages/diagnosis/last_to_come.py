@@ -123,6 +123,7 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
             score=pl.col("excess") / pl.max_horizontal("noise", settings.least_noise),
             by_past=True,
             at_first=False,
+            alone=False,
         )
         .sort(NIC)
     )

@@ -25,6 +25,9 @@ QUARTILE_PER_SIGMA = 0.3186
 MOST = 0.5
 """Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
 
+ALL_PASSES = 3
+"""Passes forward that one micro-batch takes at least: one, and backward twice that."""
+
 AS_UNEVEN = 4.0
 """Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. Its peers differ, too;
 in a ring they seem more alike by a third, since who waits begins with whom it waits for; and of a dozen steps a
@@ -67,7 +70,8 @@ def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) ->
 def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the NICs that are slow for long enough, by enough: a row per NIC, sorted.
 
-    `at_first` says whether they are late at the beginning of their steps alone: they lose that, and no more.
+    `at_first` says whether they are late at the beginning of their steps alone: they lose that, and no more. `alone`,
+    whether nothing could be seen of what they compute later, in a pipeline.
     """
     past = evidence.once(against_past, settings)
     work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
@@ -85,7 +89,8 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
     few = found.join(crowded, on="job_id", how="anti")
     told = few.join(evidence.once(at_first, settings), on=NIC, how="left").with_columns(
-        pl.col("at_first").fill_null(value=False)
+        pl.col("at_first").fill_null(value=False),
+        alone=pl.col("at_first").is_null() & ~pl.col("ringed") & pl.col("component").is_null(),
     )
     once = told.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
     return once.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
@@ -217,7 +222,7 @@ def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
         .group_by("job_id", "host", "device")
         .agg(
             pl.col("whole", "by_past").first(),
-            pl.col("at_first").all(),
+            pl.col("at_first", "alone").all(),
             pl.col("addr", "component"),
             pl.col("start_ns").min(),
             pl.col("end_ns").max(),
@@ -236,22 +241,24 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
     usual = "it used to" if found["by_past"] else "its peers"
     usual_ns = found["own_ns"] / (1 + found["excess"])
-    known = "stalls" if found["at_first"] else "slow_compute"
+    at_first = found["at_first"] or (found["alone"] and _costs_once(history, found))
+    known = "stalls" if at_first else "slow_compute"
+    kind = known if confidence >= MOST else "straggler"
     what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends"
-    if found["at_first"]:
+    if at_first:
         what = f"begins its steps later than {usual}, and works as quickly afterwards"
     work = evidence.work.filter(pl.col("job_id") == found["job_id"])
     # In a pipeline nothing shows which end of what is sent late was not ready.
-    other = " but who takes what it sends" if found["at_first"] and work["last_stage"].count() else ""
+    other = " but who takes what it sends" if at_first and work["last_stage"].count() else ""
     return {
         "job_id": found["job_id"],
-        "kind": known if confidence >= MOST else "straggler",
+        "kind": kind,
         "subject_type": "host" if found["whole"] else "addr",
         "subject": found["device"],
         "start_ns": found["start_ns"],
         "end_ns": found["end_ns"],
         "score": found["score"],
-        "severity": severity,
+        "severity": _of_window(severity, history, found) if kind == "stalls" else severity,
         "explanation": f"{who} {what} "
         f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
         f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for{other}; "
@@ -259,6 +266,28 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "confidence": confidence,
         "peers": _peers(found, evidence),
     }
+
+
+def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:
+    """Say whether steps are longer by about as much as the first pass, which is all that is seen of a pipeline without
+    replicas: if all passes took so long, they would be by `ALL_PASSES` of it at least."""
+    length_ns = float(history.filter(_within(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item())
+    slower = slowdown(history, found["start_ns"], found["end_ns"])
+    longer_ns = slower / (1 + slower) * length_ns
+    return bool(longer_ns < (1 + ALL_PASSES) / 2 * found["excess"] / (1 + found["excess"]) * found["own_ns"])
+
+
+def _within(found: dict[str, Any]) -> pl.Expr:
+    within: pl.Expr = (pl.col("end_ns") > found["start_ns"]) & (pl.col("end_ns") <= found["end_ns"])
+    return within
+
+
+def _of_window(severity: float, history: pl.DataFrame, found: dict[str, Any]) -> float:
+    """Return by which ratio a window's steps are longer if those of a trouble are: as `stalls` are told."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    ratio = history.filter("current").select(length.filter(_within(found)).sum() / length.sum()).item()
+    loss = severity / (1 + severity) * ratio * found["slow"] / found["steps"]
+    return float(loss / (1 - loss))
 
 
 def _peers(found: dict[str, Any], evidence: Evidence) -> list[str] | None:

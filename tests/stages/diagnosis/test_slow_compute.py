@@ -12,7 +12,7 @@ import pytest
 from handmade import MB, MS, WINDOW, Row
 from hypothesis import given
 from hypothesis import strategies as st
-from job_evidence import DEFAULT, STEP, kinds, shuffled, steps, without_rows, working
+from job_evidence import DEFAULT, STEP, history, kinds, shuffled, steps, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis import slow_compute
@@ -337,9 +337,26 @@ def test_without_replicas_a_nic_is_compared_with_its_own_past() -> None:
     assert named(pipeline(slow=range(12))) == []
 
 
-def pipeline(slow: Sequence[int]) -> Evidence:
-    """Return twelve steps of a pipeline of four stages without replicas, of which six are the window's."""
-    lengths = [STEP + 3 * 60 * (step in slow) for step in range(12)]  # its backward pass takes longer, too
+@pytest.mark.parametrize(("passes", "kind"), [(1.7, "stalls"), (1.9, "stalls"), (2.1, "slow_compute")])
+def test_without_replicas_what_costs_a_step_one_pass_is_late_once(passes: float, kind: str) -> None:
+    """Computing that takes longer does so backward as well: three passes are its loss at least."""
+    rows = found(pipeline(slow=range(6, 12), passes=passes))
+    assert rows.select("kind", "subject").rows() == [(kind, "b")]
+
+
+def test_what_is_late_once_a_step_is_told_by_what_it_costs_the_window() -> None:
+    """In all of its steps, or in four of six."""
+    every, some = (
+        found(pipeline(slow=range(since, 12), passes=1.9), least_lasting_s=3)["severity"].item() for since in (6, 8)
+    )
+    loss = every / (1 + every) * 4 * 1114 / (2 * 1000 + 4 * 1114)
+    assert some == pytest.approx(loss / (1 - loss))
+
+
+def pipeline(slow: Sequence[int], passes: float = 3) -> Evidence:
+    """Return twelve steps of a pipeline of four stages without replicas, of which six are the window's; some are longer
+    by what a slow pass takes more, so many times."""
+    lengths = [STEP + passes * 60 * (step in slow) for step in range(12)]
     pp: list[Row] = []
     for step in range(12):
         work, begins = (160 if step in slow else 100), sum(lengths[:step])
@@ -351,4 +368,5 @@ def pipeline(slow: Sequence[int]) -> Evidence:
         pp.append((begins + 900, begins + 902, "b", "a", 8 * MB))
     whole = working([dict.fromkeys("abcd", WELL)])
     spans = steps("abcd", 12, lengths=lengths).with_columns(current=pl.col("step_index") >= 6)
-    return dataclasses.replace(whole, flows=kinds(pp=pp), steps=spans, groups=whole.groups.clear())
+    known = history(lengths).with_columns(current=pl.int_range(pl.len()) >= 6)
+    return dataclasses.replace(whole, flows=kinds(pp=pp), steps=spans, history=known, groups=whole.groups.clear())
