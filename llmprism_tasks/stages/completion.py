@@ -106,7 +106,7 @@ def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl
             first_before_ns=pl.col("first_ns").filter(pl.col("first_ns") < window.start_ns).min(),
             all_before=pl.col("ended_before").sum() >= pl.col("expected").first(),
             all_now=pl.col("ended").sum() >= pl.col("expected").first(),
-            latest=pl.col("end_ns").max(),
+            latest_over_ns=pl.col("end_ns").filter("ended").max(),
         )
         .with_columns(typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("job_id"))
     )
@@ -115,9 +115,12 @@ def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl
         pl.col("end_ns") < window.start_ns
     )
     late_now = (pl.lit(window.end_ns) - pl.col("first_ns") > patience) & (pl.col("end_ns") < window.end_ns)
+    # What is over though some are not has the end of those that are told, not of one that is told later.
+    told_ns = pl.when(~pl.col("all_now"), pl.col("ended")).then(pl.coalesce("latest_over_ns", "end_ns"))
     return (
         steps.with_columns(ended_before=pl.col("all_before") | late_before.fill_null(value=False))
         .with_columns(ended=pl.col("ended_before") | pl.col("all_now") | late_now)
+        .with_columns(end_ns=pl.coalesce(told_ns, "end_ns"))
         .select("job_id", "step", "first_ns", "end_ns", "ended_before", "ended")
         .sort("job_id", "step")
     )
