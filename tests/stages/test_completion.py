@@ -104,6 +104,23 @@ def test_how_long_is_too_long_can_be_set(overdue: float, first: list[float]) -> 
     assert reported(ring("ab", STEPS), lost, AFTER, values=settings("timeline", overdue=overdue))[0] == first
 
 
+@pytest.mark.parametrize(("told", "end"), [(True, 59_800), (False, 59_000)])
+def test_a_step_that_is_over_though_some_are_not_ends_with_those_that_are(told: bool, end: int) -> None:
+    """Of three members the last one ends its step before the window does, and is told then or in the next."""
+    rows = [
+        ("j", addr, step, WINDOW.start_ns + begin * MS, WINDOW.start_ns + last * MS, True)
+        for step, begin in enumerate((50_000, 52_000, 54_000, 56_000))
+        for addr, last in zip("abc", (begin + 100,) * 3, strict=True)
+    ]
+    begin = WINDOW.start_ns + 58_000 * MS
+    rows += [("j", addr, 4, begin, WINDOW.start_ns + 59_000 * MS, True) for addr in "ab"]
+    rows += [("j", "c", 4, begin, WINDOW.start_ns + 59_800 * MS, told)]
+    columns = ["job_id", "addr", "step", "first_ns", "end_ns", "ended"]
+    endpoints = pl.DataFrame(rows, schema=columns, orient="row").with_columns(ended_before=pl.lit(value=False))
+    last = completion.job_steps(endpoints, WINDOW, settings()).row(-1, named=True)
+    assert (last["ended"], last["end_ns"]) == (True, WINDOW.start_ns + end * MS)
+
+
 def windows(last: int) -> list[Window]:
     return [WINDOW.shifted(i) for i in range(last)]
 
