@@ -8,14 +8,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import dataclasses
 import datetime as dt
 import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmprism_tasks import __version__
 from llmprism_tasks.configuration import Origin, load_with_origins
@@ -135,7 +137,31 @@ def _add_simulate(commands: Commands, common: argparse.ArgumentParser) -> None:
     simulate.add_argument(
         "--start", metavar="TIME", type=_moment, default=SIMULATION_START, help=f"ISO 8601; default: {SIMULATION_START}"
     )
+    simulate.add_argument("--keys", nargs=0, action=_Keys, help="say what a scenario's file may hold, and exit")
     simulate.set_defaults(command=_simulate)
+
+
+class _Keys(argparse.Action):
+    """Prints every key of a scenario's file with its default, unit, range and reason."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from llmprism_tasks.simulate import scenario
+
+        rows = [
+            (f"{name}.{one.name}", one.default, one.metadata["unit"], _range(one.metadata), one.metadata["reason"])
+            for name, part in typing.get_type_hints(scenario.Scenario).items()
+            for kind in (*typing.get_args(part), part)
+            if dataclasses.is_dataclass(kind)
+            for one in dataclasses.fields(kind)
+        ]
+        _print_rows(("key", "default", "unit", "range", "reason"), rows)
+        parser.exit()
+
+
+def _range(limits: Mapping[str, Any]) -> str:
+    if "low" in limits:
+        return f"{limits['low']:g} to {limits['high']:g}"
+    return ", ".join(limits.get("choices") or ())
 
 
 def _assignment(text: str) -> tuple[str, str]:

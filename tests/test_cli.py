@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -17,6 +18,9 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import __version__, cli
+from llmprism_tasks.simulate.faults import Fault
+from llmprism_tasks.simulate.jobs import Job
+from llmprism_tasks.simulate.surroundings import Collector
 from llmprism_tasks.warehouse.connect import open_warehouse
 
 REAL = Path(__file__).parent / "data" / "real" / "ddp4_healthy"
@@ -215,6 +219,17 @@ def test_a_topology_of_other_machines_is_noticed(caplog: pytest.LogCaptureFixtur
     arguments = ["--flows", "few.parquet", "--topology", "topology.csv", "--warehouse", "w.duckdb"]
     assert cli.main(["analyze", *arguments]) == 0
     assert "none of the 1 NICs of topology.csv is among the" in caplog.text
+
+
+def test_simulate_says_what_a_scenario_may_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["simulate", "--keys"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    for name, kind in (("jobs", Job), ("faults", Fault), ("collector", Collector)):
+        for one in dataclasses.fields(kind):
+            assert f"{name}.{one.name} " in told
+            assert one.metadata["reason"] in told
 
 
 def test_simulate_writes_what_analyze_reads(capsys: pytest.CaptureFixture[str]) -> None:
