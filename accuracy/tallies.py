@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,7 +73,7 @@ def culprits(results: Sequence[Result]) -> Tally:
     `kind_right`, `false_diagnoses`, `job_hours`
     """
     rows = [row for result in results for row in result["figures"]["faults"]]
-    loud = [row for row in rows if row["effect"] is None or row["effect"] >= LEAST_EFFECT]
+    loud = [row for row in rows if is_loud(row)]
     counts: Tally = {
         "faults": len(rows),
         "loud": len(loud),
@@ -89,6 +89,11 @@ def culprits(results: Sequence[Result]) -> Tally:
         "false_per_job_hour": ratio(counts["false_diagnoses"], counts["job_hours"]),
         "counts": counts,
     }
+
+
+def is_loud(fault: Mapping[str, Any]) -> bool:
+    """Say whether a fault makes steps longer by as much as is asked for, or leaves none."""
+    return fault["effect"] is None or bool(fault["effect"] >= LEAST_EFFECT)
 
 
 def ratio(part: float, whole: float) -> float | None:

@@ -49,14 +49,18 @@ def test_false_diagnoses_are_counted_over_the_hours_of_all_runs() -> None:
 
 
 def test_the_page_has_every_trouble_and_says_what_was_wrong(tmp_path: Path) -> None:
-    for seed, row in ((100, fault()), (101, fault(named=False, first="addr:2", first_right=False, kind_right=False))):
+    missed = {"named": False, "first_right": False, "kind_right": False}
+    rows = (fault(), fault(first="addr:2", **missed), fault(effect=0.01, first=None, **missed))
+    for seed, row in enumerate(rows, 100):
         (source,) = family_sources(["slow_gpu_2"], [seed])
         keep(source, "joint", result(of_faults=[row], job_hours=0.5, false_diagnoses=1))
     text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
     assert all(f"| {name} |" in text for name in TROUBLES)
     assert (
-        "| slow_gpu_2 | A GPU computes twice as long. | 2 | 2 | 1 of 2 ✗ | 1 of 2 ✗ | 1 of 2 ✗ | 2 in 1.0 h |" in text
+        "| slow_gpu_2 | A GPU computes twice as long. | 3 | 2 | 1 of 2 ✗ | 1 of 2 ✗ | 1 of 2 ✗ | 3 in 1.5 h |" in text
     )
+    assert "| dense jobs of 64 to 2,048 GPUs | 3 | 2 | 1 of 2 ✗ | 1 of 2 ✗ | 1 of 2 ✗ | 3 in 1.5 h |" in text
+    assert "slow_gpu_2 102" not in text
     assert "- slow_gpu_2 101 (+20%): slow_gpu of addr:1: not named, but addr:2 was" in text
     assert "not measured" in text
 
