@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from scored_runs import Scored, scored_run
@@ -52,3 +54,10 @@ def test_steps_are_found_and_durations_right(scored: Scored) -> None:
 
 def test_nothing_is_wrong_with_healthy_tenants(scored: Scored) -> None:
     assert scored.found["diagnoses"].is_empty()
+
+
+def test_pipelines_that_end_in_order_hang_nowhere(tmp_path: Path) -> None:
+    """Of few micro-batches, of samples that differ in length, or of a single replica."""
+    write_scenario(tmp_path, scenario="ends_in_order", minutes=6, seed=3, start_ns=START_NS)
+    found = scored_run(tmp_path, "flows", tmp_path / "w.duckdb", validated=False).found
+    assert found["diagnoses"].is_empty()
