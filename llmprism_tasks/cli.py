@@ -137,12 +137,12 @@ def _add_simulate(commands: Commands, common: argparse.ArgumentParser) -> None:
     simulate.add_argument(
         "--start", metavar="TIME", type=_moment, default=SIMULATION_START, help=f"ISO 8601; default: {SIMULATION_START}"
     )
-    simulate.add_argument("--keys", nargs=0, action=_Keys, help="say what a scenario's file may hold, and exit")
+    simulate.add_argument("--keys", nargs=0, action=_Keys, help="say what a scenario's tables may hold, and exit")
     simulate.set_defaults(command=_simulate)
 
 
 class _Keys(argparse.Action):
-    """Prints every key of a scenario's file with its default, unit, range and reason."""
+    """Prints every key of a scenario's tables with its default, unit, range and reason."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from llmprism_tasks.simulate import scenario

@@ -230,6 +230,8 @@ def test_simulate_says_what_a_scenario_may_hold(capsys: pytest.CaptureFixture[st
         for one in dataclasses.fields(kind):
             assert f"{name}.{one.name} " in told
             assert one.metadata["reason"] in told
+    assert re.search(r"jobs\.tp +8 +GPUs +1 to 64 ", told)
+    assert re.search(r"jobs\.algorithm +ring +text +ring, tree ", told)
 
 
 def test_simulate_writes_what_analyze_reads(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from handmade import Row, every, flows, messages, settings
 
-from llmprism_tasks.stages.cut_off import _are_micro_batches, cut_off
+from llmprism_tasks.stages.cut_off import _are_micro_batches, _is_whole, cut_off
 
 MB = 1_000_000
 STEPS = 12
@@ -90,12 +90,22 @@ def test_what_was_another_rhythm_a_minute_ago_says_nothing(before: int, expected
     assert cut_off_midway(*steps, messages("a", "b", [101_000], 4 * MB)) == expected
 
 
-@pytest.mark.parametrize(("size", "expected"), [(0.88, True), (0.92, False)])
-def test_who_has_sent_about_a_step_s_bytes_has_ended_it(size: float, expected: bool) -> None:
-    """Nine tenths of them, each NIC, though one goes on with something that no step had."""
-    steps = [messages(*ends, every(1000, count=STEPS), 8 * MB) for ends in ("ab", "bc", "ca")]
-    last = [messages(*ends, [LAST], round(8 * size * MB)) for ends in ("ab", "bc", "ca")]
-    assert cut_off_midway(*steps, *last[:2], [(LAST + 400, LAST + 401, *row[2:]) for row in last[2]]) == expected
+@pytest.mark.parametrize(
+    ("least", "sent", "expected"),
+    [(1.0, (0.91, 0.91, 0.91), True), (1.0, (0.91, 0.89, 0.91), False), (0.8, (0.81, 0.81, 0.81), True)],
+    ids=["nine tenths", "one of them less", "as in the least of the steps"],
+)
+def test_who_has_sent_about_a_step_s_bytes_has_ended_it(least: float, sent: Sequence[float], expected: bool) -> None:
+    """Each NIC nine tenths of what is typical, or what it did in another step; it may be more."""
+    sizes = (1.0, 1.0, 1.1, least)
+    steps = pl.DataFrame(
+        [(nic, step, round(8 * MB * size)) for nic in "abc" for step, size in enumerate(sizes)],
+        schema=["src_addr", "step", "bytes"],
+        orient="row",
+    )
+    begun = pl.DataFrame({"src_addr": [*"abc"], "bytes": [round(8 * MB * size) for size in sent]})
+    assert _is_whole(begun, steps, settings()) == expected
+    assert not _is_whole(begun.head(2), steps, settings())
 
 
 @pytest.mark.parametrize(
