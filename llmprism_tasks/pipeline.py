@@ -6,32 +6,49 @@ killed and run again, and the tables end the same.
 
 from __future__ import annotations
 
-import importlib
+import functools
 import itertools
 import logging
 import math
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from llmprism_tasks import notifications
+from llmprism_tasks import deriving, notifications
 from llmprism_tasks.aside import Work, aside, at_once
+from llmprism_tasks.deriving import Derived
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
-from llmprism_tasks.plan import DERIVED, LANDED, READIES, STAGES, Stage, stage_named, tables_after
+from llmprism_tasks.plan import DERIVED, LANDED, PARTS, STAGES, UNLISTED, stage_named, tables_after
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.sharing import shared
+from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.worker import Worker, working
 
 logger = logging.getLogger(__name__)
 
 READ = {table for stage in STAGES for table in stage.reads}
+
+WORTH_A_WORKER = 4_000_000
+"""Bytes of files of flows from which a worker saves more than its start costs: as Parquet, they hold 250,000 flows."""
+
+LEAST_PARTS = 4
+"""Parts that two processes share at least: who has more else to do takes fewer."""
+
+WHOLE = ("jobs", "job_members", "pairs", "steps")
+"""Tables of which the last stage sees the whole platform, if it has to."""
 
 
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
@@ -127,7 +144,7 @@ def run_stage(
     absent = [table for table in stage.reads if table not in held]
     held |= _read(warehouse, absent, window, settings, jobs, stage.flow_columns)
     frames = {table: held[table] for table in stage.reads}
-    results = _function(stage, settings)(**frames, window=window, settings=settings)
+    results = deriving.function_of(stage, settings)(**frames, window=window, settings=settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
     clears = tables_after(name)
     writing(
@@ -147,26 +164,82 @@ def derive_tables(
     *,
     warehouse: Warehouse | None = None,
     landed: Mapping[int, pl.DataFrame] | None = None,
+    worker: Worker | None = None,
 ) -> None:
     """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again.
 
-    Of more flows than memory should hold at once, the stages that work job by job see those of some jobs at a time.
-    Otherwise a stage's tables are written while the next one works.
+    Of many flows, the stages see those of one part of the platform at a time, and a worker takes some of the parts.
+    Where they cannot be parted, for all hosts exchange data, the stages that work job by job see those of some jobs at
+    a time. Tables are written while the next stage or part is at work.
 
     Parameters
     ----------
     warehouse : when it was opened already
     landed : rows of `flows` by their window's start, which need not be read
+    worker : who shares the work
     """
     warehouse = warehouse or _open(settings)
     windows = _windows(warehouse, window, settings)
-    parts = math.ceil(windows["rows_landed"].sum() / settings.batches.at_once)
-    if parts <= 1:
-        held = _every_flow(warehouse, window, settings, windows["window_start_ns"], landed or {})
-        with aside() as writing:
-            for stage in STAGES:
-                run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writing)
+    flows = int(windows["rows_landed"].sum())
+    pieces = math.ceil(flows / settings.batches.at_once)
+    if flows > settings.batches.held:
+        _by_jobs(window, settings, warehouse, pieces)
         return
+    held = _every_flow(warehouse, window, settings, windows["window_start_ns"], landed or {})
+    if (pieces > 1 or worker) and settings.method.name == "joint":
+        held["topology"] = read_topology(settings.places.topology)
+        most = max(pieces, LEAST_PARTS if worker else 1)
+        parts = deriving.named(PARTS)(held["flows"], held["topology"], settings.traffic, most=most)
+        if parts.number > 1:
+            _by_parts(parts, held, window, settings, warehouse, worker)
+            return
+    if pieces > 1:
+        del held
+        _by_jobs(window, settings, warehouse, pieces)
+        return
+    with aside() as writing:
+        for stage in STAGES:
+            run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writing)
+
+
+def _by_parts(
+    parts: Any,
+    held: dict[str, pl.DataFrame],
+    window: Window,
+    settings: Settings,
+    warehouse: Warehouse,
+    worker: Worker | None,
+) -> None:
+    """Take the parts of a platform through the stages, and see to what only the whole of it tells."""
+    store.replace(warehouse, window, {}, clears=DERIVED)
+    made: list[Derived] = []
+    with aside() as writing:
+        for derived in shared(parts, worker, held["topology"], window, settings):
+            made.append(derived)
+            writing(functools.partial(_write_part, warehouse, window, derived))
+    held |= {table: pl.concat([one.tables[table] for one in made]) for table in WHOLE}
+    complete = deriving.named(UNLISTED)
+    held["jobs"] = complete(held["jobs"], held["job_members"], parts.outside, held["topology"], window, settings)
+    store.replace(warehouse, window, {"jobs": held["jobs"]})
+    whole = [one.tables["diagnoses"] for one in made if "diagnoses" in one.tables]
+    if len(whole) == len(made):
+        store.replace(warehouse, window, {"diagnoses": pl.concat(whole)})
+    else:
+        run_stage("diagnosis", window, settings, warehouse=warehouse, held=held)
+    store.record_stages(warehouse, window, sum((Counter(one.stage_ns) for one in made), Counter()))
+
+
+def _write_part(warehouse: Warehouse, window: Window, derived: Derived) -> None:
+    """Write and let go what a part's stages made, but for what is still to be completed."""
+    jobs = derived.tables["jobs"]["job_id"].to_list()
+    tables = {table: frame for table, frame in derived.tables.items() if table not in ("jobs", "diagnoses")}
+    store.replace(warehouse, window, tables, jobs=jobs, ordered=True)
+    for table in tables.keys() - WHOLE:
+        del derived.tables[table]
+
+
+def _by_jobs(window: Window, settings: Settings, warehouse: Warehouse, parts: int) -> None:
+    """Take a window through the stages, those that work job by job with some jobs at a time."""
     for per_job, neighbours in itertools.groupby(STAGES, key=lambda stage: stage.per_job):
         stages = list(neighbours)
         batches = [*_dealt(store.read(warehouse, "jobs", window), parts)] if per_job else [None]
@@ -284,6 +357,20 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ------
     ContractError : windows were stopped; the others are done
     """
+    with _sharing(settings) as worker:
+        return _analyze(settings, worker, on_window)
+
+
+def _sharing(settings: Settings) -> AbstractContextManager[Worker | None]:
+    """Start a worker, if there are so many flows that it pays; it gets ready while they are landed."""
+    files = sources.find(settings.places.flows, length_ns=settings.window.length_ns)
+    worth = sum(Path(file.path).stat().st_size for file in files) >= WORTH_A_WORKER
+    return working(settings) if worth and len(os.sched_getaffinity(0)) > 1 else nullcontext()
+
+
+def _analyze(
+    settings: Settings, worker: Worker | None, on_window: Callable[[Window, int, int], None] | None
+) -> list[Window]:
     warehouse = _ready(settings)
     threading.Thread(target=_import_the_rest, args=(settings,), daemon=True).start()
     landed: dict[int, pl.DataFrame] = {}
@@ -300,7 +387,7 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
         if on_window is not None:
             on_window(window, number, len(windows))
         try:
-            _derive(warehouse, window, settings, landed)
+            _derive(warehouse, window, settings, landed, worker)
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
@@ -320,9 +407,7 @@ def _import_the_rest(settings: Settings) -> None:
     from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy
 
     validation.prepare()
-    for stage in STAGES:
-        _function(stage, settings)
-    _named(READIES)()
+    deriving.prepare(settings)
 
 
 def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
@@ -354,11 +439,15 @@ def _say_if_unlisted(warehouse: Warehouse, windows: Sequence[Window]) -> None:
 
 
 def _derive(
-    warehouse: Warehouse, window: Window, settings: Settings, landed: Mapping[int, pl.DataFrame] | None = None
+    warehouse: Warehouse,
+    window: Window,
+    settings: Settings,
+    landed: Mapping[int, pl.DataFrame] | None = None,
+    worker: Worker | None = None,
 ) -> None:
-    """Take a landed window to its end; `landed` as of `derive_tables`."""
+    """Take a landed window to its end; `landed` and `worker` as of `derive_tables`."""
     validate_landed(window, settings, warehouse=warehouse)
-    derive_tables(window, settings, warehouse=warehouse, landed=landed)
+    derive_tables(window, settings, warehouse=warehouse, landed=landed, worker=worker)
     validate_results(window, settings, warehouse=warehouse)
     finish(window, settings, warehouse=warehouse)
     call_out(window, settings, now_ns=time.time_ns())
@@ -395,18 +484,6 @@ def _read(
     spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
     topology = {"topology": read_topology(settings.places.topology)} if "topology" in tables else {}
     return store.read_each(warehouse, spans, jobs=jobs, columns={"flows": flow_columns}) | topology
-
-
-def _function(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
-    function: Callable[..., Sequence[pl.DataFrame]] = _named(stage.function_of(settings.method.name))
-    return function
-
-
-def _named(path: str) -> Callable[..., Any]:
-    """Import what the plan names as `module:name`."""
-    module, _, name = path.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
 
 
 def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:

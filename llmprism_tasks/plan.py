@@ -22,6 +22,7 @@ class Stage:
     writes : tables the function returns, in this order, for the window alone
     per_job : whether the stage can be run for some of the window's jobs at a time
     flow_columns : what it looks at of `flows`: the others are not read, for they take time and memory
+    sees_others : whether it asks what others send, if `flows` are those of a part of the platform
     """
 
     name: str
@@ -29,6 +30,7 @@ class Stage:
     writes: tuple[str, ...]
     per_job: bool = False
     flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
+    sees_others: bool = False
 
     @property
     def function(self) -> str:
@@ -42,7 +44,7 @@ class Stage:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members")),
+    Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True),
     Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
     Stage(
         "parallelism",
@@ -61,11 +63,18 @@ STAGES: tuple[Stage, ...] = (
         reads=("flows", "topology", "jobs", "job_members", "pairs", "steps"),
         writes=("diagnoses",),
         flow_columns=(*ENDS_TIMES_AND_BYTES, "switch_path"),
+        sees_others=True,
     ),
 )
 
 READIES = "llmprism_tasks.methods.compiled:load_all"
 """Where the function lives that loads what the stages' modules have compiled before, once they are imported."""
+
+PARTS = "llmprism_tasks.stages.parts:parts"
+"""Where the function lives that divides a platform into parts, which the stages can be given one at a time."""
+
+UNLISTED = "llmprism_tasks.stages.unlisted:with_unlisted"
+"""Where the function lives that completes `jobs` by what only the whole platform tells."""
 
 LANDED = ("flows", "flows_quarantine")
 DERIVED: tuple[str, ...] = tuple(dict.fromkeys(table for stage in STAGES for table in stage.writes))

@@ -129,11 +129,18 @@ class BatchSettings:
         4, unit="batches", low=1, high=1024, reason="more tasks than cores only queue; Airflow maps at most 1024"
     )
     at_once: int = number(
-        4_000_000,
+        1_500_000,
         unit="flows",
         low=1,
         high=1_000_000_000,
-        reason="one process holds so many (look-back included) at once; a million take more than a gibibyte",
+        reason="the stages see about so many (look-back included) at a time; a million take more than half a gibibyte",
+    )
+    held: int = number(
+        40_000_000,
+        unit="flows",
+        low=1,
+        high=1_000_000_000,
+        reason="one process holds so many, before they are divided, at 80 bytes each; of more, it reads some jobs' at a time",
     )
 
 

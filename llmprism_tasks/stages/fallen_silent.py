@@ -32,6 +32,7 @@ def with_fallen_silent(
     window: Window,
     settings: Settings,
     recognise: Recognise,
+    elsewhere: pl.DataFrame | None = None,
 ) -> Tables:
     """Add the jobs that fell silent in the middle of a step, and give those of which a part was found all members back.
 
@@ -41,19 +42,20 @@ def with_fallen_silent(
     bulk : bulk flows between NICs, look-back included
     flows : all flows of the same time
     recognise : flows and the window they end with -> `jobs` and `job_members`
+    elsewhere : as for `overdue`
     """
     jobs, members = found
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
     silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
     for then, their, mine in _as_they_were(bulk, silent, window, recognise):
-        for silence in overdue(traffic.inside_jobs(mine, their), flows, topology, window, settings):
+        for silence in overdue(traffic.inside_jobs(mine, their), flows, topology, window, settings, elsewhere):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if not silence.over and _hangs(silence, again, settings):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
     before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
     parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
     for then, their, _ in _as_they_were(before, parted, window, recognise):
-        for silence in overdue(traffic.inside_jobs(bulk, their), flows, topology, window, settings):
+        for silence in overdue(traffic.inside_jobs(bulk, their), flows, topology, window, settings, elsewhere):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)

@@ -76,7 +76,12 @@ class Silence:
 
 
 def overdue(
-    bulk: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+    bulk: pl.DataFrame,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    elsewhere: pl.DataFrame | None = None,
 ) -> list[Silence]:
     """Return the silences of jobs in the middle of a step that are not over before the window begins.
 
@@ -87,9 +92,11 @@ def overdue(
     ----------
     bulk : bulk flows inside jobs, look-back included, with `job_id`
     flows : all flows of the same time
-    topology : `addr`, `host`; what goes elsewhere goes to storage
+    topology : `addr`, `host`; what goes to others goes to storage
+    elsewhere : `flow_start_ns` of what is sent in other parts of the platform, if `flows` are not all there are
     """
     found = []
+    away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
     for gap in _long_gaps(bulk, window, settings):
         mine = bulk.filter(pl.col("job_id") == gap.job_id)
         where = cut_off(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
@@ -97,16 +104,14 @@ def overdue(
             continue
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
         sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
-        silence = _silence(gap, where, mine, flows.filter(~(sends & receives)), window)
+        others = pl.concat([flows.filter(~(sends & receives))["flow_start_ns"], away])
+        silence = _silence(gap, where, mine, others, window)
         outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, flows, topology, settings)
-        told = (
-            where.midway
-            and silence.until_ns > window.start_ns
-            and not _of_all(silence, flows.filter(~(sends | receives))["flow_start_ns"])
-        )
+        strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
+        told = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
         if not (silence.replaced or told):
             continue
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
@@ -221,11 +226,15 @@ def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
     return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
 
 
-def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.DataFrame, window: Window) -> Silence:
-    """Say how long a job is known to be silent: until it comes back, or as long as anybody else is seen."""
+def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
+    """Say how long a job is known to be silent: until it comes back, or as long as anybody else is seen.
+
+    Parameters
+    ----------
+    others : when they began to send, ns
+    """
     until_ns = gap.back_ns or window.end_ns
-    begins = others.filter(pl.col("flow_start_ns") < until_ns)["flow_start_ns"]
-    seen_ns = int(begins.max() or 0)  # type: ignore[arg-type]
+    seen_ns = int(others.filter(others < until_ns).max() or 0)  # type: ignore[arg-type]
     alone = seen_ns <= gap.since_ns + where.period_ns
     if gap.back_ns is None:
         return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)

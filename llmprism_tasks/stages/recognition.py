@@ -32,7 +32,12 @@ micro-batches that are small beside the gradients end when they will."""
 
 
 def recognition(
-    *, flows: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+    *,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    elsewhere: pl.DataFrame | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Recognise the jobs at work in a window.
 
@@ -40,6 +45,7 @@ def recognition(
     ----------
     flows : the window's flows and those of its look-back
     topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
+    elsewhere : when others send, if `flows` are those of a part of the platform: as `parts.Part` has it
 
     Returns
     -------
@@ -50,7 +56,14 @@ def recognition(
     bulk = traffic.bulk(traffic.between_gpus(flows, topology.select("addr")), settings.traffic)
     found = at_work(bulk, topology, window, settings)
     jobs, members = with_fallen_silent(
-        found, bulk, flows, topology, window, settings, lambda then, moment: at_work(then, topology, moment, settings)
+        found,
+        bulk,
+        flows,
+        topology,
+        window,
+        settings,
+        lambda then, moment: at_work(then, topology, moment, settings),
+        elsewhere,
     )
     return with_unlisted(jobs, members, flows, topology, window, settings), members
 

@@ -36,7 +36,7 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
-    number, pairs = _pairs(flows)
+    number, pairs = pairs_met(flows)
     order = ordering.grouped(number, pairs.height, *(flows[column].to_numpy() for column in TIMES))
     numbers = {name: flows[name].to_numpy()[order] for name in NEEDED if name not in PAIR}
     ordered = pairs.select(pl.col(PAIR).gather(number[order])).with_columns(
@@ -134,7 +134,7 @@ def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     """Return flows with `pair` in the order of `numbered`, with all their columns: as they are, if they are so."""
     if "pair" not in flows.columns:
-        flows = flows.with_columns(pair=_pairs(flows)[0])
+        flows = flows.with_columns(pair=pairs_met(flows)[0])
     if _is_in_order(flows):
         return flows
     number = flows["pair"].to_numpy()
@@ -208,7 +208,7 @@ def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return flows.select(NUMBERED), pairs_of(flows, PAIR).unique("pair").sort("pair")
 
 
-def _pairs(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
+def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
     """Return the number of each flow's pair, and the pairs: `pair`, `src_addr`, `dst_addr`."""
     hashes = flows.select(
         (pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)

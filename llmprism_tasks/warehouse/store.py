@@ -264,6 +264,21 @@ def record_window(
     warehouse.write(lambda connection: _record(connection, window, status=status, reason=reason))
 
 
+def record_stages(warehouse: Warehouse, window: Window, stage_ns: Mapping[str, int]) -> None:
+    """Record what stages took, in a window that is running.
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        for stage, elapsed_ns in stage_ns.items():
+            _record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
+
+    warehouse.write(work)
+
+
 def _record(
     connection: duckdb.DuckDBPyConnection,
     window: Window,

@@ -24,8 +24,9 @@ from llmprism_tasks.stages.diagnosis import (
     straggler,
 )
 from llmprism_tasks.stages.diagnosis.assembly import assembled, of_likely_layouts, said_once
-from llmprism_tasks.stages.diagnosis.evidence import gather
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.price import price
+from llmprism_tasks.stages.diagnosis.slow_steps import in_trouble
 from llmprism_tasks.stages.remembered import forget
 from llmprism_tasks.windows import Window
 
@@ -68,10 +69,43 @@ def diagnosis(
     """
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
     forget()
+    return (_diagnosed(evidence, jobs, settings),)
+
+
+def of_part(
+    *,
+    flows: pl.DataFrame,
+    elsewhere: pl.DataFrame,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    steps: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame] | None:
+    """Diagnose the jobs of a part of the platform, as `diagnosis` does those of all of it.
+
+    Parameters
+    ----------
+    flows, elsewhere : as `parts.Part` has them
+
+    Returns
+    -------
+    diagnoses; None when a job loses time in some of its steps: what slows it may be the fabric that all parts share
+    """
+    evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
+    forget()
+    if evidence is not None and not in_trouble(evidence.history, settings.diagnosis).is_empty():
+        return None
+    return (_diagnosed(evidence, jobs, settings),)
+
+
+def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     if evidence is None:
-        return (frames.empty("diagnoses"),)
+        return frames.empty("diagnoses")
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
     last = last_to_come.find(found, evidence, settings.diagnosis)
     found = of_likely_layouts(said_once(pl.concat([last, found])), jobs)
     rows = price(evidence, assembled(found, evidence, settings), jobs)
-    return (frames.conform(rows.with_columns(window_start_ns=pl.lit(window.start_ns)), "diagnoses"),)
+    return frames.conform(rows.with_columns(window_start_ns=pl.lit(evidence.window.start_ns)), "diagnoses")

@@ -116,12 +116,13 @@ def gather(
     steps: pl.DataFrame,
     window: Window,
     settings: Settings,
+    elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
     """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
     every = traffic.bulk(traffic.inside_jobs(flows, job_members), settings.traffic)
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
-        for silence in overdue(every, flows, topology, window, settings)
+        for silence in overdue(every, flows, topology, window, settings, elsewhere)
     ]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None

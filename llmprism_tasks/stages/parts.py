@@ -1,0 +1,136 @@
+"""Parts: flows of hosts that exchange no data with others can be looked at by themselves, in a process each.
+
+Jobs share nothing but the fabric, unless they share hosts. So a platform falls into as many parts as it has tenants that
+keep to themselves, and what the stages find in one part is what they find in it among all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from llmprism_tasks.methods import ordering
+from llmprism_tasks.methods.elsewhere import Latest, latest_of_two
+from llmprism_tasks.methods.grouping import connected_components
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages import traffic
+
+RESOLUTION_NS = 1_000_000
+"""What others send is known by the last start in each millisecond: silences are compared with steps, a thousand times
+as long."""
+
+NOWHERE = -1
+"""In the place of the site of what is in no part."""
+
+Numbers = npt.NDArray[np.int32]
+
+
+class Part(NamedTuple):
+    """Flows of some hosts, and when others send.
+
+    Attributes
+    ----------
+    flows : those from or to a NIC of the hosts, in the order of the flows table
+    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending
+    """
+
+    flows: pl.DataFrame
+    elsewhere: pl.DataFrame
+
+
+class Parts(NamedTuple):
+    """A platform in parts, the one with most flows first.
+
+    Attributes
+    ----------
+    flows : all
+    outside : of these, those with an end that is not in the topology
+    number : how many parts there are
+    places, offsets : the rows of part i are `places[offsets[i] : offsets[i + 1]]`
+    latest : when each part, and what is in none, was last seen
+    """
+
+    flows: pl.DataFrame
+    outside: pl.DataFrame
+    number: int
+    places: Integers
+    offsets: Integers
+    latest: Latest
+
+    def part(self, number: int) -> Part:
+        """Return one of the parts."""
+        rows = self.places[self.offsets[number] : self.offsets[number + 1]]
+        return Part(self.flows[rows], pl.DataFrame({"flow_start_ns": self.latest.of_others(number)}))
+
+
+def parts(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings, *, most: int) -> Parts:
+    """Divide flows into parts with about as many flows each.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back
+    topology : `addr`, `host`; flows with neither end in it are in no part, only elsewhere
+    most : parts at most; fewer where hosts cannot be parted
+    """
+    pair, pairs = traffic.pairs_met(flows)
+    source, target, hosts = _hosts(pairs, topology)
+    largest = np.zeros(pairs.height, np.int64)
+    np.maximum.at(largest, pair, flows["bytes"].to_numpy())
+    site = _sites(source, target, hosts, largest > settings.control_bytes)
+    part_of_pair, number = _dealt(site, np.bincount(pair, minlength=pairs.height), most)
+    part = part_of_pair[pair]
+    places, offsets = ordering.collected(part, number + 1)
+    outside = np.flatnonzero(((source < 0) | (target < 0))[pair])
+    latest = latest_of_two(flows["flow_start_ns"].to_numpy(), part, RESOLUTION_NS)
+    return Parts(flows, flows[outside], number, places, offsets, latest)
+
+
+def _hosts(pairs: pl.DataFrame, topology: pl.DataFrame) -> tuple[Integers, Integers, int]:
+    """Return the number of the host at each end of pairs, `NOWHERE` for none, and how many hosts there are."""
+    hosts = topology.select("addr", host=pl.col("host").rank("dense").cast(pl.Int64) - 1)
+    source, target = (
+        pairs.join(hosts, left_on=end, right_on="addr", how="left", maintain_order="left")["host"]
+        .fill_null(NOWHERE)
+        .to_numpy()
+        for end in traffic.PAIR
+    )
+    return source, target, topology["host"].n_unique()
+
+
+def _sites(source: Integers, target: Integers, hosts: int, data: npt.NDArray[np.bool_]) -> Integers:
+    """Return a number for each pair, the same for those of hosts that exchange data; `NOWHERE` for what is in no part.
+
+    Small messages between hosts that exchange nothing else are chatter, of which no stage makes anything.
+    """
+    linked = data & (source >= 0) & (target >= 0)
+    labels = np.append(connected_components(source[linked], target[linked], hosts), NOWHERE)  # the last is no host's
+    apart = (source >= 0) & (target >= 0) & (labels[source] != labels[target])
+    return np.where(apart, NOWHERE, np.maximum(labels[source], labels[target]))
+
+
+def _dealt(site: Integers, flows: Integers, most: int) -> tuple[Integers, int]:
+    """Deal sites to parts, the largest first, each to the part with the fewest flows.
+
+    Parameters
+    ----------
+    site, flows : of each pair
+
+    Returns
+    -------
+    the part of each pair, and how many parts there are; what has no site has that number
+    """
+    sites, at = np.unique(site, return_inverse=True)
+    counts = np.bincount(at, weights=flows).astype(np.int64)
+    known = np.flatnonzero(sites != NOWHERE)
+    number = min(most, known.size)
+    held, dealt = np.zeros(number, np.int64), np.full(sites.size, number)
+    for one in known[np.argsort(-counts[known], kind="stable")]:
+        dealt[one] = held.argmin()
+        held[dealt[one]] += counts[one]
+    rank = np.empty(number + 1, np.int64)
+    rank[np.append(np.argsort(-held, kind="stable"), number)] = np.arange(number + 1)
+    return rank[dealt][at], number
