@@ -36,7 +36,11 @@ ALLOWED: dict[str, set[str]] = {
     "validation": FOUNDATION | {"warehouse"},
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},
-    "pipeline": FOUNDATION | {"aside", "notifications", "sources", "unlisted", "warehouse", "validation"},
+    "deriving": FOUNDATION,
+    "worker": FOUNDATION | {"deriving"},
+    "sharing": FOUNDATION | {"deriving", "worker"},
+    "pipeline": FOUNDATION
+    | {"aside", "deriving", "notifications", "sharing", "sources", "unlisted", "warehouse", "validation", "worker"},
     "reports": FOUNDATION | {"unlisted", "warehouse"},
     "evaluation": FOUNDATION,
     "simulate": FOUNDATION,

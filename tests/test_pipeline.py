@@ -28,6 +28,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import windows_in
 from llmprism_tasks.windows import Window
+from llmprism_tasks.worker import working
 
 REAL = Path(__file__).parent / "data" / "real"
 WINDOW_S, LOOKBACK = 60, 1
@@ -172,19 +173,69 @@ def test_batches_of_jobs_end_like_all_at_once(settings: Settings, windows: list[
     assert differing(tables(settings, window), part(undisturbed, window)) == []
 
 
-@pytest.mark.parametrize(("fewer", "times"), [(0, 1), (1, 2)])
-def test_more_flows_than_are_held_at_once_are_worked_on_for_some_jobs_at_a_time(
+def in_batches(settings: Settings, **changes: int) -> Settings:
+    return dataclasses.replace(settings, batches=dataclasses.replace(settings.batches, **changes))
+
+
+def stages_run(messages: Sequence[str]) -> list[int]:
+    """Return how often each stage was run by itself, and not with all others on a part of the platform."""
+    return [sum(f", {stage.name}: " in message for message in messages) for stage in STAGES]
+
+
+@pytest.mark.parametrize(("fewer", "times"), [(0, 1), (1, 0)])
+def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
     copy: Settings, windows: list[Window], undisturbed: Tables, caplog: pytest.LogCaptureFixture, fewer: int, times: int
 ) -> None:
     flows = int(undisturbed["windows"]["rows_landed"].sum())
-    changed = dataclasses.replace(copy, batches=dataclasses.replace(copy.batches, at_once=flows - fewer))
     with caplog.at_level("INFO", logger=pipeline.logger.name):
-        pipeline.derive_tables(windows[1], changed)
-    per_stage = [sum(f", {stage.name}: " in message for message in caplog.messages) for stage in STAGES]
-    assert per_stage == [times if stage.per_job else 1 for stage in STAGES]
-    pipeline.finish(windows[1], copy)
-    pipeline.validate_results(windows[1], copy)
+        pipeline.derive_tables(windows[1], in_batches(copy, at_once=flows - fewer))
+    assert stages_run(caplog.messages) == [times for _ in STAGES]
+    finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
+
+
+@pytest.mark.parametrize(("fewer", "times"), [(0, 0), (1, 2)])
+def test_of_more_flows_than_one_process_holds_those_of_some_jobs_are_read_at_a_time(
+    copy: Settings, windows: list[Window], undisturbed: Tables, caplog: pytest.LogCaptureFixture, fewer: int, times: int
+) -> None:
+    flows = int(undisturbed["windows"]["rows_landed"].sum())
+    with caplog.at_level("INFO", logger=pipeline.logger.name):
+        pipeline.derive_tables(windows[1], in_batches(copy, at_once=flows - 1, held=flows - fewer))
+    assert stages_run(caplog.messages) == [times if stage.per_job else min(times, 1) for stage in STAGES]
+    finished(copy, windows[1])
+    assert differing(tables(copy), undisturbed) == []
+
+
+def finished(settings: Settings, window: Window) -> None:
+    pipeline.finish(window, settings)
+    pipeline.validate_results(window, settings)
+
+
+def test_a_worker_s_parts_are_like_our_own(copy: Settings, windows: list[Window], undisturbed: Tables) -> None:
+    with working(copy) as worker:
+        for window in windows:
+            pipeline.derive_tables(window, copy, worker=worker)
+            finished(copy, window)
+    assert differing(tables(copy), undisturbed) == []
+
+
+def test_where_a_part_s_trouble_may_be_the_fabric_s_the_whole_platform_is_diagnosed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start_ns = Window.containing(1_795_000_000_000_000_000, WINDOW_S * 1_000_000_000).end_ns
+    both = [moved("limited_nic", start_ns, "10.1."), moved("ddp4_healthy", start_ns, "10.2.")]
+    pl.concat([flows for flows, _ in both], how="diagonal").sort("flow_start_ns").write_parquet(
+        tmp_path / "flows.parquet"
+    )
+    pl.concat([topology for _, topology in both], how="diagonal").write_csv(tmp_path / "topology.csv")
+    whole, in_parts = (settings_for(tmp_path, tmp_path / f"{name}.duckdb") for name in ("whole", "parts"))
+    pipeline.analyze(whole)
+    with caplog.at_level("INFO", logger=pipeline.logger.name):
+        pipeline.analyze(in_batches(in_parts, at_once=1))
+    assert not tables(whole)["diagnoses"].is_empty()
+    assert differing(tables(in_parts), tables(whole)) == []
+    *others, diagnosed = stages_run(caplog.messages)
+    assert (others, diagnosed > 0) == ([0] * len(others), True)
 
 
 def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(

@@ -1,7 +1,7 @@
 """Parts: flows of hosts that exchange no data with others can be looked at by themselves, in a process each.
 
-Jobs share nothing but the fabric, unless they share hosts. So a platform falls into as many parts as it has tenants that
-keep to themselves, and what the stages find in one part is what they find in it among all.
+Jobs share nothing but the fabric, unless they share hosts. So a platform falls into as many parts as it has tenants
+that keep to themselves, and what the stages find in one part is what they find in it among all.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from llmprism_tasks.stages.diagnosis import (
 from llmprism_tasks.stages.diagnosis.assembly import assembled, of_likely_layouts, said_once
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.price import price
-from llmprism_tasks.stages.diagnosis.slow_steps import in_trouble
 from llmprism_tasks.stages.remembered import forget
 from llmprism_tasks.windows import Window
 
@@ -92,11 +91,11 @@ def of_part(
 
     Returns
     -------
-    diagnoses; None when a job loses time in some of its steps: what slows it may be the fabric that all parts share
+    diagnoses; None when transfers are slow: it may be the fabric's fault, that all parts share
     """
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
     forget()
-    if evidence is not None and not in_trouble(evidence.history, settings.diagnosis).is_empty():
+    if evidence is not None and evidence.once(network.hops_in_trouble, settings.diagnosis)["slow"].any():
         return None
     return (_diagnosed(evidence, jobs, settings),)
 

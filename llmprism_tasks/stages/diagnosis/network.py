@@ -37,13 +37,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `score` is the ratio of time per byte in slow steps to that in healthy ones, `severity` the ratio by which slow
     steps are longer, `confidence` the share of that which the subject's own delay makes up.
     """
-    steps = in_trouble(evidence.history, settings)
-    if steps.is_empty():
+    hops = evidence.once(hops_in_trouble, settings)
+    if not hops["slow"].any():
         return pl.DataFrame(schema=ROW)
+    steps = in_trouble(evidence.history, settings)
     every = placed(evidence, steps)
     records = timed(every, settings)
     by_step = paces(records, settings)
-    hops = compared(by_step, settings)
     losses = Losses(records, by_step, extra(every, hops), steps, suspect(hops, settings))
     rows: list[Row] = []
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
@@ -58,6 +58,15 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
     rows.extend(cross_group.rows(unexplained, losses, settings))
     return pl.DataFrame([_said(row) for row in rows], schema=ROW)
+
+
+def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the hops of jobs that lose time in some steps, as `hops.compared` does. Unless one is `slow`, no device is
+    accused, by these jobs or others."""
+    steps = in_trouble(evidence.history, settings)
+    if steps.is_empty():
+        return pl.DataFrame(schema={"slow": pl.Boolean})
+    return compared(paces(timed(placed(evidence, steps), settings), settings), settings)
 
 
 def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:

@@ -1,0 +1,102 @@
+"""A worker process: it answers as this process would, tells what went wrong there, and is missed when it is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from llmprism_tasks import deriving, frames
+from llmprism_tasks.errors import TransientError
+from llmprism_tasks.plan import DERIVED
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.sharing import shared
+from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.stages.parts import Part
+from llmprism_tasks.windows import Window
+from llmprism_tasks.worker import Worker, working
+
+CAPTURE = Path(__file__).parent / "data" / "real" / "dp2pp4_healthy"
+SETTINGS = Settings()
+NOBODY = pl.DataFrame({"flow_start_ns": []}, schema={"flow_start_ns": pl.Int64})
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with working(SETTINGS) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def captured() -> tuple[pl.DataFrame, pl.DataFrame, Window]:
+    flows = pl.read_parquet(CAPTURE / "flows.parquet")
+    window = Window.containing(int(flows["flow_start_ns"].median()), SETTINGS.window.length_ns)  # type: ignore[arg-type]
+    start = pl.col("flow_start_ns")
+    flows = flows.with_columns(window_start_ns=start - start % window.length_ns)
+    known = frames.conform(flows, "flows").sort("flow_start_ns").filter(start < window.end_ns)
+    return known, read_topology(str(CAPTURE / "topology.csv")), window
+
+
+def test_it_derives_what_this_process_does(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
+    flows, topology, window = captured
+    there = worker.derive(flows, NOBODY, topology, window, SETTINGS)
+    here = deriving.derive(flows, NOBODY, topology, window, SETTINGS)
+    assert set(there.tables) == set(DERIVED)
+    assert not there.tables["timeline"].is_empty()
+    assert [name for name in DERIVED if not there.tables[name].equals(here.tables[name])] == []
+    assert there.stage_ns.keys() == here.stage_ns.keys()
+
+
+def test_an_error_there_is_raised_here_and_it_goes_on(
+    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]
+) -> None:
+    flows, topology, window = captured
+    with pytest.raises(pl.exceptions.ColumnNotFoundError, match="host"):
+        worker.derive(flows, NOBODY, topology.drop("host"), window, SETTINGS)
+    assert worker.derive(flows, NOBODY, topology, window, SETTINGS).tables["jobs"].height == 1
+
+
+def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
+    flows, topology, window = captured
+    with working(SETTINGS) as gone:
+        os.kill(gone.pid, signal.SIGKILL)
+        with pytest.raises(TransientError, match="exit code -9"):
+            gone.derive(flows, NOBODY, topology, window, SETTINGS)
+
+
+class Platform:
+    """Parts of which some cannot be looked at."""
+
+    number = 3
+
+    def __init__(self, part: Part, *broken: int) -> None:
+        self._part, self._broken, self.taken = part, broken, dict[int, int]()
+
+    def part(self, number: int) -> Part:
+        self.taken[number] = threading.get_ident()
+        flows = self._part.flows
+        return Part(flows.drop("bytes") if number in self._broken else flows, self._part.elsewhere)
+
+
+def test_both_take_parts_until_none_is_left(
+    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]
+) -> None:
+    flows, topology, window = captured
+    platform = Platform(Part(flows, NOBODY))
+    assert len(list(shared(platform, worker, topology, window, SETTINGS))) == platform.number
+    assert platform.taken[2] == threading.get_ident()
+    assert platform.taken[0] != platform.taken[2]
+
+
+@pytest.mark.parametrize("broken", [0, 2])
+def test_no_part_is_lost_whoever_took_it(
+    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window], broken: int
+) -> None:
+    flows, topology, window = captured
+    with pytest.raises(pl.exceptions.ColumnNotFoundError, match="bytes"):
+        list(shared(Platform(Part(flows, NOBODY), broken), worker, topology, window, SETTINGS))
