@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from llmprism_tasks.frames import conform
+from llmprism_tasks.frames import Part, conform
 from llmprism_tasks.plan import READIES, STAGES, Stage
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
@@ -31,21 +31,14 @@ class Derived(NamedTuple):
     stage_ns: dict[str, int]
 
 
-def derive(
-    flows: pl.DataFrame, elsewhere: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
-) -> Derived:
-    """Run the stages on a part of the platform.
-
-    Parameters
-    ----------
-    flows, elsewhere : as `stages.parts.Part` has them
-    """
-    held = {"flows": flows, "topology": topology}
+def derive(part: Part, topology: pl.DataFrame, window: Window, settings: Settings) -> Derived:
+    """Run the stages on a part of the platform."""
+    held = {"flows": part.flows, "topology": topology}
     made, stage_ns = {}, {}
     for stage in STAGES:
         began_ns = time.monotonic_ns()
         function = named(ALONE[stage.name]) if stage.name in ALONE else function_of(stage, settings)
-        others = {"elsewhere": elsewhere} if stage.sees_others else {}
+        others = {"elsewhere": part.elsewhere} if stage.sees_others else {}
         results: Sequence[pl.DataFrame] | None = function(
             **{table: held[table] for table in stage.reads}, **others, window=window, settings=settings
         )

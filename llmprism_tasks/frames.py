@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import polars as pl
 
@@ -17,6 +18,19 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "VARCHAR": pl.String,
     "VARCHAR[]": pl.List(pl.String),
 }
+
+
+class Part(NamedTuple):
+    """Flows of some of a platform's hosts, and when others send.
+
+    Attributes
+    ----------
+    flows : those from or to a NIC of the hosts, in the order of the flows table
+    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending
+    """
+
+    flows: pl.DataFrame
+    elsewhere: pl.DataFrame
 
 
 def schema(columns: Iterable[Column]) -> pl.Schema:

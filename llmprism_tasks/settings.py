@@ -140,7 +140,7 @@ class BatchSettings:
         unit="flows",
         low=1,
         high=1_000_000_000,
-        reason="one process holds so many, before they are divided, at 80 bytes each; of more, it reads some jobs' at a time",
+        reason="one process holds so many, at 80 bytes each, to divide them; of more, it reads some jobs' at a time",
     )
 
 

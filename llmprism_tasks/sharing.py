@@ -32,13 +32,13 @@ def shared(
 
     def work(derive: Callable[..., Derived], take: Callable[[], int]) -> None:
         while waiting:
-            done.put(derive(*parts.part(take()), topology, window, settings))
+            done.put(derive(parts.part(take()), topology, window, settings))
 
     with ThreadPoolExecutor(max_workers=1) as thread:
         theirs = None if worker is None else thread.submit(work, worker.derive, waiting.popleft)
         try:
             while waiting:
-                yield deriving.derive(*parts.part(waiting.pop()), topology, window, settings)
+                yield deriving.derive(parts.part(waiting.pop()), topology, window, settings)
                 while not done.empty():
                     yield done.get()
         finally:

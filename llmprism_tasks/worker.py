@@ -21,6 +21,7 @@ import polars as pl
 from llmprism_tasks import deriving
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.errors import TransientError
+from llmprism_tasks.frames import Part
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
 
@@ -35,9 +36,7 @@ class Worker:
         self._process, self._connection, self._folder = process, connection, folder
         self.pid = process.pid
 
-    def derive(
-        self, flows: pl.DataFrame, elsewhere: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
-    ) -> Derived:
+    def derive(self, part: Part, topology: pl.DataFrame, window: Window, settings: Settings) -> Derived:
         """Do what `deriving.derive` does, there.
 
         Raises
@@ -45,7 +44,7 @@ class Worker:
         TransientError : the process is gone
         whatever a stage raised
         """
-        for name, frame in zip(INPUTS, (flows, elsewhere, topology), strict=True):
+        for name, frame in zip(INPUTS, (*part, topology), strict=True):
             _put(frame, self._folder, name)
         try:
             self._connection.send((window, settings))
@@ -91,7 +90,8 @@ def serve() -> None:
 def _answer(folder: Path, window: Window, settings: Settings) -> object:
     """Return the names of the tables that were made, and what stages took, or what went wrong."""
     try:
-        tables, stage_ns = deriving.derive(*(_taken(folder, name) for name in INPUTS), window, settings)
+        *part, topology = (_taken(folder, name) for name in INPUTS)
+        tables, stage_ns = deriving.derive(Part(*part), topology, window, settings)
         for table, frame in tables.items():
             _put(frame, folder, table)
     except Exception as error:  # it is raised where the question was asked

@@ -13,11 +13,11 @@ import pytest
 
 from llmprism_tasks import deriving, frames
 from llmprism_tasks.errors import TransientError
+from llmprism_tasks.frames import Part
 from llmprism_tasks.plan import DERIVED
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.stages.parts import Part
 from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker, working
 
@@ -44,8 +44,8 @@ def captured() -> tuple[pl.DataFrame, pl.DataFrame, Window]:
 
 def test_it_derives_what_this_process_does(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
     flows, topology, window = captured
-    there = worker.derive(flows, NOBODY, topology, window, SETTINGS)
-    here = deriving.derive(flows, NOBODY, topology, window, SETTINGS)
+    there = worker.derive(Part(flows, NOBODY), topology, window, SETTINGS)
+    here = deriving.derive(Part(flows, NOBODY), topology, window, SETTINGS)
     assert set(there.tables) == set(DERIVED)
     assert not there.tables["timeline"].is_empty()
     assert [name for name in DERIVED if not there.tables[name].equals(here.tables[name])] == []
@@ -57,8 +57,8 @@ def test_an_error_there_is_raised_here_and_it_goes_on(
 ) -> None:
     flows, topology, window = captured
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="host"):
-        worker.derive(flows, NOBODY, topology.drop("host"), window, SETTINGS)
-    assert worker.derive(flows, NOBODY, topology, window, SETTINGS).tables["jobs"].height == 1
+        worker.derive(Part(flows, NOBODY), topology.drop("host"), window, SETTINGS)
+    assert worker.derive(Part(flows, NOBODY), topology, window, SETTINGS).tables["jobs"].height == 1
 
 
 def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
@@ -66,7 +66,7 @@ def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFram
     with working(SETTINGS) as gone:
         os.kill(gone.pid, signal.SIGKILL)
         with pytest.raises(TransientError, match="exit code -9"):
-            gone.derive(flows, NOBODY, topology, window, SETTINGS)
+            gone.derive(Part(flows, NOBODY), topology, window, SETTINGS)
 
 
 class Platform:

@@ -27,7 +27,7 @@ class Latest(NamedTuple):
 
     def of_others(self, group: int) -> Integers:
         """Return the latest time of each slot in which anybody of another group was seen, ascending."""
-        times = np.where(self.group == group, self.second, self.times)
+        times: Integers = np.where(self.group == group, self.second, self.times)
         return times[times != NEVER]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.frames import Part
 from llmprism_tasks.methods import ordering
 from llmprism_tasks.methods.elsewhere import Latest, latest_of_two
 from llmprism_tasks.methods.grouping import connected_components
@@ -27,19 +28,6 @@ NOWHERE = -1
 """In the place of the site of what is in no part."""
 
 Numbers = npt.NDArray[np.int32]
-
-
-class Part(NamedTuple):
-    """Flows of some hosts, and when others send.
-
-    Attributes
-    ----------
-    flows : those from or to a NIC of the hosts, in the order of the flows table
-    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending
-    """
-
-    flows: pl.DataFrame
-    elsewhere: pl.DataFrame
 
 
 class Parts(NamedTuple):

@@ -87,7 +87,7 @@ def of_part(
 
     Parameters
     ----------
-    flows, elsewhere : as `parts.Part` has them
+    flows, elsewhere : as `frames.Part` has them
 
     Returns
     -------
