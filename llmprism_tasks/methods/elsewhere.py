@@ -28,7 +28,8 @@ class Latest(NamedTuple):
     def of_others(self, group: int) -> Integers:
         """Return the latest time of each slot in which anybody of another group was seen, ascending."""
         times: Integers = np.where(self.group == group, self.second, self.times)
-        return times[times != NEVER]
+        seen: Integers = times[times != NEVER]
+        return seen
 
 
 def latest_of_two(times: Integers, groups: Integers, slot: int) -> Latest:
