@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmprism_tasks import pipeline
+from llmprism_tasks import deriving
 from tests.bench.guard import analysis, cheapest_s, fixed_work, platform
 
 JOBS = 2
@@ -39,7 +39,7 @@ def test_the_guard_notices_stages_that_are_slower(
     works: tuple[Callable[[], None], Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five stages that each cost the fixed work twice more."""
-    found = pipeline._function
+    found = deriving.function_of
 
     def slow(*args: Any) -> Callable[..., Any]:
         function = found(*args)
@@ -51,6 +51,6 @@ def test_the_guard_notices_stages_that_are_slower(
 
         return slowly
 
-    monkeypatch.setattr(pipeline, "_function", slow)
+    monkeypatch.setattr(deriving, "function_of", slow)
     fixed, analysed = cheapest_s(fixed_work, works[0], repeats=1)
     assert analysed / fixed > MOST_TIMES_FIXED_WORK
