@@ -28,6 +28,9 @@ are reduced in the backward pass, two thirds of it at most. Bursts of single tra
 is asked whichever of the two ways of cutting is the clearer; if that is the shorter one, more than a few of the longer
 bursts must lie inside, and typically be of several of the others."""
 
+SURELY = 1 + 1e-9
+"""Times the least that counts from which on no rounding makes a burst negligible."""
+
 STEPS_APART = 1e9
 """Time, in ns, from one to the next, from which on bursts of several transfers are steps, not the buckets of one: these
 are cut to come every few tens of milliseconds in the backward pass (PyTorch: 25 MB, Megatron-LM: 40 million
@@ -99,9 +102,13 @@ def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
 @compiled
 def _with_next(carried: Floats, count: int, joined: Integers) -> int:
     """Number bursts by their bytes, negligible ones with the next, and return how many are left."""
-    room, number = np.empty(count), 0
+    smallest, largest = carried[0], carried[0]
     for i in range(count):
-        room[i] = carried[i]
+        joined[i] = i
+        smallest, largest = min(smallest, carried[i]), max(largest, carried[i])
+    if smallest > NEGLIGIBLE * SURELY * largest:
+        return count
+    room, number = carried[:count].copy(), 0
     least = NEGLIGIBLE * quantile(room, count, 0.75)  # half of the bursts may be early records
     for burst in range(count):
         if burst and carried[burst - 1] >= least:
@@ -111,33 +118,31 @@ def _with_next(carried: Floats, count: int, joined: Integers) -> int:
 
 
 @compiled
-def _number(
-    starts: Integers, ends: Integers, sizes: Integers, low: int, high: int, threshold: float, numbers: Integers
-) -> None:
+def _number(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> None:
     """Number the bursts of one series between the gaps above a threshold, negligible ones with the next."""
-    carried, joined = np.zeros(high - low), np.empty(high - low, np.int64)
-    latest, burst = ends[low], 0
-    for i in range(low, high):
-        if i > low and max(starts[i] - latest, 0) > threshold:
+    carried, joined = np.zeros(starts.size), np.empty(starts.size, np.int64)
+    latest, burst = ends[0], 0
+    for i in range(starts.size):
+        if max(starts[i] - latest, 0) > threshold:
             burst += 1
         latest = max(latest, ends[i])
         numbers[i] = burst
         carried[burst] += sizes[i]
-    _with_next(carried, burst + 1, joined)
-    for i in range(low, high):
-        numbers[i] = joined[numbers[i]]
+    if _with_next(carried, burst + 1, joined) <= burst:
+        for i in range(starts.size):
+            numbers[i] = joined[numbers[i]]
 
 
 @compiled
-def _composite(starts: Integers, ends: Integers, low: int, high: int, numbers: Integers) -> bool:
-    """Whether most bursts are of several transfers, one after the other."""
-    several, last, latest = 0, -1, ends[low]
-    for i in range(low + 1, high):
+def _composite(starts: Integers, ends: Integers, numbers: Integers) -> bool:
+    """Whether most bursts of one series are of several transfers, one after the other."""
+    several, last, latest = 0, -1, ends[0]
+    for i in range(1, starts.size):
         if starts[i] > latest and numbers[i] == numbers[i - 1] and numbers[i] != last:
             last = numbers[i]
             several += 1
         latest = max(latest, ends[i])
-    return bool(2 * several > numbers[high - 1] + 1)
+    return bool(2 * several > numbers[starts.size - 1] + 1)
 
 
 @compiled
@@ -178,22 +183,37 @@ def _between(
     carried, joined = np.empty(parts), np.empty(parts, np.int64)
     for part in range(parts):
         carried[part] = moved[cuts[part + 1]] - moved[cuts[part]]
-    count, begin, last = _with_next(carried, parts, joined), starts[cuts[0]], -1
+    count, last = _with_next(carried, parts, joined), -1
     for part in range(parts):
         burst = joined[part]
         if burst != last:
-            burst_starts[burst], burst_bytes[burst] = starts[cuts[part]] - begin, 0.0
-        burst_ends[burst] = latest[cuts[part + 1] - 1] - begin
+            burst_starts[burst], burst_bytes[burst] = starts[cuts[part]] - starts[0], 0.0
+        burst_ends[burst] = latest[cuts[part + 1] - 1] - starts[0]
         burst_bytes[burst] += carried[part]
         last = burst
     return count
 
 
 @compiled
+def _cut_at(gaps: Floats, places: Integers, long: int, threshold: float, cuts: Integers) -> int:
+    """Write where the parts of a series begin that longer gaps make, and return how many there are.
+
+    Parameters
+    ----------
+    gaps, places : as `thresholds.long_gaps` writes them; so many
+    """
+    cuts[0], parts = 0, 1
+    for i in range(long):
+        cuts[parts] = places[i]
+        parts += gaps[i] > threshold
+    return parts
+
+
+@compiled
 def _quiet_gaps(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
+    all_starts: Integers,
+    all_ends: Integers,
+    all_sizes: Integers,
     offsets: Integers,
     shortest_gap: float,
     clearest_ratio: float,
@@ -202,32 +222,31 @@ def _quiet_gaps(
     persistence: float,
     few_ratio: float,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers]:
-    series, n = offsets.size - 1, starts.size
+    series, n = offsets.size - 1, 0
+    for s in range(series):
+        n = max(n, offsets[s + 1] - offsets[s])
     best_thresholds, periods, means = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
     durations, best_clarities, counts = np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64)
     latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
     cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
     thresholds, clarities = np.empty(MOST_CANDIDATES + 1), np.empty(MOST_CANDIDATES + 1)
-    for i in range(n):
-        moved[i + 1] = moved[i] + sizes[i]
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
-        if high - low < 2:
+        starts, ends, sizes, size = all_starts[low:high], all_ends[low:high], all_sizes[low:high], high - low
+        if size < 2:
             continue
-        for i in range(low, high):
-            latest[i] = max(ends[i], latest[i - 1]) if i > low else ends[i]
-        long = long_gaps(starts, latest, low, high, shortest_gap, places, gaps)
-        others = long < high - low - 1
+        last = ends[0]
+        for i in range(size):
+            last = max(last, ends[i])
+            latest[i], moved[i + 1] = last, moved[i] + sizes[i]
+        long = long_gaps(starts, latest, shortest_gap, places, gaps)
+        others = long < size - 1
         ways = ways_to_cut(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
         filled, best_steady = 0.0, 0.0
         for way in range(ways):
-            cuts[0], parts = low, 1
-            for i in range(long):
-                if gaps[i] > thresholds[way]:
-                    cuts[parts] = places[i]
-                    parts += 1
-            cuts[parts] = high
+            parts = _cut_at(gaps, places, long, thresholds[way], cuts)
+            cuts[parts] = size
             count = _between(cuts, parts, starts, latest, moved, burst_starts, burst_ends, burst_bytes)
             period, mean, duration = rhythm(
                 burst_starts,
@@ -239,19 +258,21 @@ def _quiet_gaps(
                 pace_tolerance,
                 few_ratio,
             )
+            if np.isnan(period):
+                continue
             steady, periods_seen = _steady(burst_ends, count, pace_tolerance), max(count - 1, 1)
             covered = max(period * count, steady) / (mean * periods_seen)
-            if np.isnan(period) or covered < persistence:
+            if covered < persistence:
                 continue
             inside = duration >= periods[s] and count - 2 > FEW
             of_parts = inside and periods[s] < NESTED * period and filled < NESTED
             if of_parts and periods[s] >= STEPS_APART:
-                _number(starts, ends, sizes, low, high, best_thresholds[s], numbers)
-                of_parts = not _composite(starts, ends, low, high, numbers)
+                _number(starts, ends, sizes, best_thresholds[s], numbers)
+                of_parts = not _composite(starts, ends, numbers)
             nested = period < NESTED * periods[s] and (covered >= NESTED or period >= STEPS_APART)
             if nested:
-                _number(starts, ends, sizes, low, high, thresholds[way], numbers)
-                nested = _composite(starts, ends, low, high, numbers)
+                _number(starts, ends, sizes, thresholds[way], numbers)
+                nested = _composite(starts, ends, numbers)
             same = abs(period - periods[s]) <= pace_tolerance * periods[s]
             goes_on = same and steady - best_steady >= (FEW + 1) * period
             if counts[s] == 0 or nested or of_parts or goes_on:
@@ -265,8 +286,9 @@ def _quiet_gaps(
 def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
     numbers = np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
-        if offsets[s] < offsets[s + 1] and not np.isnan(threshold[s]):
-            _number(starts, ends, sizes, offsets[s], offsets[s + 1], threshold[s], numbers)
+        low, high = offsets[s], offsets[s + 1]
+        if low < high and not np.isnan(threshold[s]):
+            _number(starts[low:high], ends[low:high], sizes[low:high], threshold[s], numbers[low:high])
     return numbers
 
 

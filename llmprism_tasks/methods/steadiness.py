@@ -15,6 +15,10 @@ FEW = 3
 """Bursts that are too few for a median: of four, two lie inside, whole, and their difference can be looked at."""
 
 
+SURELY = 1 - 1e-9
+"""Times a tolerance within which no rounding takes a difference beyond it."""
+
+
 class Rhythms(NamedTuple):
     """What repeats in each series; arrays of shape (series,).
 
@@ -37,20 +41,27 @@ class Rhythms(NamedTuple):
 
 
 @compiled
-def _typical_change(values: Floats, low: int, high: int) -> float:
-    """Median difference of neighbours over the median; infinite below two values, which have no neighbours."""
+def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
+    """Whether the median difference of neighbours over the median is within a tolerance; not below two values, which
+    have no neighbours."""
     count = high - low
     if count < 2:
-        return math.inf
-    room = np.empty(count)
-    for i in range(count):
-        room[i] = values[low + i]
+        return False
+    least, most = values[low], values[low]
+    for i in range(low, high):
+        least, most = min(least, values[i]), max(most, values[i])
+    if least > 0 and most - least <= SURELY * tolerance * least:
+        return True
+    room, changes, within = values[low:high].copy(), count - 1, 0
     middle = median(room, count)
     if middle <= 0:
-        return math.inf
-    for i in range(count - 1):
+        return False
+    for i in range(changes):
         room[i] = abs(values[low + i + 1] - values[low + i])
-    return median(room, count - 1) / middle
+        within += room[i] / middle <= tolerance
+    if 2 * within != changes:
+        return bool(2 * within > changes)
+    return bool(median(room, changes) / middle <= tolerance)
 
 
 @compiled
@@ -86,10 +97,7 @@ def rhythm(
     for i in range(periods):
         pace[i] = burst_ends[i + 1] - burst_ends[i]
     if count > FEW:
-        periodic = (
-            _typical_change(burst_bytes, 1, periods) <= byte_tolerance
-            and _typical_change(pace, 0, periods) <= pace_tolerance
-        )
+        periodic = _steady(burst_bytes, 1, periods, byte_tolerance) and _steady(pace, 0, periods, pace_tolerance)
     else:
         periodic = (
             count > 1
