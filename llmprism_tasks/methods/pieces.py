@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.distinct import distinct
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.sorting import first_from, sort
+from llmprism_tasks.methods.sorting import first_from
 
 EARLY = 0.5
 """Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
@@ -41,11 +42,14 @@ def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
 
 
 @compiled
-def _buffer(ordered: Floats, count: int) -> float:
-    """Return the smallest size that is met twice; 0 if none is."""
-    for i in range(1, count):
-        if ordered[i] == ordered[i - 1]:
-            return float(ordered[i])
+def _buffer(numbers: Integers, different: Floats, count: int) -> float:
+    """Return the smallest of different sizes that is met twice; 0 if none is."""
+    met = np.zeros(count, np.int64)
+    for number in numbers:
+        met[number] += 1
+    for k in range(count):
+        if met[k] > 1:
+            return float(different[k])
     return 0.0
 
 
@@ -59,7 +63,7 @@ def _among(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
 @compiled
 def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
     begins = np.zeros(sizes.size, np.bool_)
-    ordered, places = np.empty(sizes.size), np.empty(sizes.size, np.int64)
+    numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
         if high - low < 2:
@@ -67,13 +71,13 @@ def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.ND
         least, most = sizes[low], sizes[low]
         for i in range(low, high):
             least, most = min(least, sizes[i]), max(most, sizes[i])
-            ordered[i - low] = sizes[i]
         if least >= EARLY * most:
             continue
-        sort(ordered, places, high - low)
-        early = _buffer(ordered, high - low)
+        mine = numbers[: high - low]
+        count = distinct(sizes[low:high], mine, different)
+        early = _buffer(mine, different, count)
         for i in range(low, high - 1):
             whole = float(sizes[i] + sizes[i + 1])
             if sizes[i] == early and tolerance * whole < early < EARLY * sizes[i + 1]:
-                begins[i] = _among(ordered, high - low, whole, tolerance / 2)
+                begins[i] = _among(different, count, whole, tolerance / 2)
     return begins

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import bursts, portions, series, turns
+from llmprism_tasks.methods import bursts, portions, segments, turns
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.steadiness import Rhythms
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic, transfers
 from llmprism_tasks.stages.known_pairs import known_pair_by_pair
 from llmprism_tasks.stages.remembered import remembered
-from llmprism_tasks.stages.transfers import Transfers
+from llmprism_tasks.stages.transfers import Sizes, Transfers
 
 PAIR = traffic.PAIR
 STREAM = [*PAIR, "size_class"]
@@ -188,28 +188,28 @@ def _columns(found: Rhythms) -> dict[str, pl.Series]:
     return {name: pl.Series(name, values, nan_to_null=True) for name, values in zip(RHYTHM, found, strict=True)}
 
 
-def _per_pair(sizes: Transfers) -> Integers:
+def _per_pair(sizes: Sizes) -> Integers:
     """Return where the sizes of each pair begin, and their number."""
     return np.append(np.flatnonzero(sizes.size_class == 0), sizes.pair.size)
 
 
-def _recurring(sizes: Transfers, settings: RhythmSettings) -> Integers:
+def _recurring(sizes: Sizes, settings: RhythmSettings) -> Integers:
     """Return the places of the sizes that recur, beside others, and carry a share of their pair's bytes."""
-    counts, carried, first = np.diff(sizes.offsets), sizes.sums(), _per_pair(sizes)
+    counts, carried, first = np.diff(sizes.offsets), sizes.sums, _per_pair(sizes)
     several = np.diff(first)
     of_all, all_carried = (np.repeat(np.add.reduceat(one, first[:-1]), several) for one in (counts, carried))
     return np.flatnonzero((counts >= 2) & (counts < of_all) & (carried >= settings.least_share * all_carried))
 
 
-def _common_sizes(sizes: Transfers) -> pl.DataFrame:
+def _common_sizes(sizes: Sizes) -> pl.DataFrame:
     """Return of each pair the size that carries most, the larger one of equals."""
-    carried, first = sizes.sums(), _per_pair(sizes)
+    carried, first = sizes.sums, _per_pair(sizes)
     most = np.repeat(np.maximum.reduceat(carried, first[:-1]), np.diff(first))
     common = np.maximum.reduceat(np.where(carried == most, np.arange(carried.size), -1), first[:-1])
-    of_common = sizes.of(common)
+    rows, offsets = sizes.rows_of(common)
     return pl.DataFrame(
         {
-            "common_size": series.medians(of_common.sizes.astype(np.float64), of_common.offsets),
+            "common_size": segments.medians(sizes.sizes[rows], offsets),
             "common_share": carried[common] / np.add.reduceat(carried, first[:-1]),
         }
     )

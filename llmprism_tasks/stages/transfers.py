@@ -59,23 +59,56 @@ def of_pairs(flows: pl.DataFrame, size_class: int) -> Transfers:
     return Transfers(np.arange(flows.height), *_times(flows), offsets, pair, np.full(pair.size, size_class))
 
 
+class Sizes(NamedTuple):
+    """The records of pairs that have one size, as streams of which the transfers are only fetched where asked for.
+
+    Attributes
+    ----------
+    rows : of the flows, stream by stream, each in order of time
+    offsets : shape (streams + 1,): stream `i` has the rows `offsets[i]` to `offsets[i + 1]`
+    sums : bytes of each stream
+    pair, size_class : of each stream
+    starts, ends, sizes : of all flows, with what was sent early
+    """
+
+    rows: Integers
+    offsets: Integers
+    sums: Integers
+    pair: Integers
+    size_class: Integers
+    starts: Integers
+    ends: Integers
+    sizes: Integers
+
+    def rows_of(self, chosen: Integers) -> tuple[Integers, Integers]:
+        """Return the rows of some streams, by their places, and the offsets of these."""
+        at, offsets = ordering.spread(self.offsets, chosen)
+        return self.rows[at], offsets
+
+    def of(self, chosen: Integers) -> Transfers:
+        """Return the transfers of some of the streams, by their places."""
+        rows, offsets = self.rows_of(chosen)
+        of_rows = (one[rows] for one in (self.starts, self.ends, self.sizes))
+        return Transfers(rows, *of_rows, offsets, self.pair[chosen], self.size_class[chosen])
+
+
 @remembered
-def of_sizes(flows: pl.DataFrame, tolerance: float) -> Transfers:
+def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     """Return the transfers of each pair that have one size; what was sent early counts with the rest (`pieces`)."""
     starts, ends, sizes = _times(flows)
     offsets = traffic.starts_of_pairs(flows)
+    pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
     early = pieces.begins_next(sizes, offsets, tolerance)
-    rows = np.flatnonzero(~early)
     if early.any():
-        sizes, offsets = pieces.joined(sizes, early)[rows], np.searchsorted(rows, offsets)
-        starts, ends = starts[rows], ends[rows]
-    classes = alike.classes(sizes.astype(np.float64), offsets, tolerance)
-    several = np.maximum.reduceat(classes, offsets[:-1]) + 1
-    first = np.cumsum(several) - several
-    at, ends_at = ordering.collected(np.repeat(first, np.diff(offsets)) + classes, int(several.sum()))
-    pair = flows["pair"].to_numpy()[rows[offsets[:-1]]].astype(np.int64)
-    size_class = np.arange(several.sum()) - np.repeat(first, several)
-    return Transfers(rows[at], starts[at], ends[at], sizes[at], ends_at, np.repeat(pair, several), size_class)
+        sizes, rows = pieces.joined(sizes, early), np.flatnonzero(~early)
+        found = alike.collected(sizes[rows], np.searchsorted(rows, offsets), tolerance)
+        found = found._replace(places=rows[found.places])
+    else:
+        found = alike.collected(sizes, offsets, tolerance)
+    first = np.cumsum(found.several) - found.several
+    size_class = np.arange(found.sums.size) - np.repeat(first, found.several)
+    of_each = (np.repeat(pair, found.several), size_class)
+    return Sizes(found.places, found.offsets, found.sums, *of_each, starts, ends, sizes)
 
 
 def of_links(flows: pl.DataFrame, chosen: Integers, size_class: int) -> tuple[Transfers, Integers]:
