@@ -90,9 +90,7 @@ def _classes(values: Floats | Integers, offsets: Integers, tolerance: float) -> 
 
 
 @compiled
-def _collected(
-    values: Integers, offsets: Integers, tolerance: float
-) -> tuple[Integers, Integers, Integers, Integers]:
+def _collected(values: Integers, offsets: Integers, tolerance: float) -> tuple[Integers, Integers, Integers, Integers]:
     longest, count = _longest(offsets), 0
     numbers, different = np.empty(longest, np.int64), np.empty(longest)
     places, ends, sums = np.empty(values.size, np.int64), np.empty(values.size + 1, np.int64), np.empty_like(values)

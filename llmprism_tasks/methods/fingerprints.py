@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
-from llmprism_tasks.methods.numbering import Fingerprints
 from llmprism_tasks.methods.series import Integers
+
+Fingerprints = npt.NDArray[np.uint64]
 
 # Odd numbers of 64 random bits (splitmix64, S. Vigna), by which products take each bit to all those above it.
 MIXING = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))

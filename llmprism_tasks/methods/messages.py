@@ -8,6 +8,7 @@ that the pair is known by. Such records show by their sum, which is the size tha
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
@@ -30,7 +31,7 @@ def usual_sizes(sizes: Integers, offsets: Integers, *, same_size: float) -> Inte
     return _usual_sizes(sizes, offsets, float(same_size))
 
 
-def first_records(
+def begins(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -39,8 +40,8 @@ def first_records(
     *,
     same_size: float,
     longest_pause: float,
-) -> Integers:
-    """Return the row of each record with which its message begins: its own, but for what goes on with one.
+) -> npt.NDArray[np.bool_]:
+    """Mark the records with which a message begins: all but what goes on with one.
 
     Parameters
     ----------
@@ -49,7 +50,26 @@ def first_records(
     usual : bytes of a message of each series; 0 for those of which every record is taken for one
     longest_pause : ns between two records of one message
     """
-    return _first_records(starts, ends, sizes, offsets, usual, float(same_size), float(longest_pause))
+    return _begins(starts, ends, sizes, offsets, usual, float(same_size), float(longest_pause))
+
+
+def put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    """Return the end and the bytes of each message; parameters as for `begins`, and what that returns."""
+    return _put_together(ends, sizes, begins)
+
+
+@compiled
+def _vote(sizes: Integers, same_size: float) -> int:
+    """Return the size that would win if more than half of the bytes were of one."""
+    usual, votes = 0, 0
+    for size in sizes:
+        if abs(size - usual) <= same_size * usual:
+            votes += size
+        elif votes >= size:
+            votes -= size
+        else:
+            usual, votes = size, size - votes
+    return usual
 
 
 @compiled
@@ -57,24 +77,17 @@ def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Intege
     found = np.zeros(offsets.size - 1, np.int64)
     for series in range(found.size):
         mine = sizes[offsets[series] : offsets[series + 1]]
-        usual, votes, alike = 0, 0, 0
+        usual, alike, total = _vote(mine, same_size), 0, 0
         for size in mine:
-            if abs(size - usual) <= same_size * usual:
-                votes += size
-            elif votes >= size:
-                votes -= size
-            else:
-                usual, votes = size, size - votes
-        for size in mine:
-            if abs(size - usual) <= same_size * usual:
-                alike += size
-        if alike > HALF * mine.sum():
+            alike += size * (abs(size - usual) <= same_size * usual)
+            total += size
+        if alike > HALF * total:
             found[series] = usual
     return found
 
 
 @compiled
-def _first_records(
+def _begins(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -82,8 +95,8 @@ def _first_records(
     usual: Integers,
     same_size: float,
     longest_pause: float,
-) -> Integers:
-    first = np.arange(sizes.size)
+) -> npt.NDArray[np.bool_]:
+    marked = np.ones(sizes.size, np.bool_)
     for series in range(usual.size):
         row, high = offsets[series], offsets[series + 1]
         least, most = usual[series] * (1 - same_size), usual[series] * (1 + same_size)
@@ -94,7 +107,20 @@ def _first_records(
                 moved += sizes[last]
                 until = max(until, ends[last])
             if least <= moved <= most:
-                first[row : last + 1] = row
+                marked[row + 1 : last + 1] = False
                 row = last
             row += 1
-    return first
+    return marked
+
+
+@compiled
+def _put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    lasts, whole, last = ends.copy(), sizes.copy(), -1
+    for row in range(begins.size):
+        if begins[row]:
+            last += 1
+            lasts[last], whole[last] = ends[row], sizes[row]
+        else:
+            lasts[last] = max(lasts[last], ends[row])
+            whole[last] += sizes[row]
+    return lasts[: last + 1], whole[: last + 1]

@@ -1,4 +1,4 @@
-"""Numbering: the distinct values among many, known by their fingerprints."""
+"""Numbering: the distinct values among many, known by their fingerprints or codes."""
 
 from __future__ import annotations
 
@@ -6,64 +6,63 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.distinct import SPREADING
 from llmprism_tasks.methods.series import Integers
 
-Fingerprints = npt.NDArray[np.uint64]
+Halves = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
+
+TOGETHER = np.uint64(0xBF58476D1CE4E5B9)
+"""An odd number of 64 random bits (splitmix64, S. Vigna), by which the halves of a value are told apart."""
 
 ROOM = 2
-"""Places of the table per value: fuller, searches grow long; emptier, it leaves the processor's caches."""
+"""Places of the table per value: fuller, searches grow long."""
+
+BITS = 16
+"""Of the table's size at first: as much as the processor's nearer caches hold. What does not fit is begun again with
+`MORE` of them, since a table that grows while it is read costs more than what it has read so far."""
+
+MORE = 2
 
 
-def numbered(first: Fingerprints, second: Fingerprints) -> tuple[npt.NDArray[np.int32], Integers]:
+def numbered(first: Halves, second: Halves) -> tuple[npt.NDArray[np.int32], Integers]:
     """Number the distinct values, in the order in which they appear.
 
     Parameters
     ----------
-    first, second : shape (n,): two independent hashes of each value; both are equal only where values are (64 bits
-        twice: among a million values, by chance once in 10^26 times)
+    first, second : shape (n,): two halves of each value, both of which are equal only where values are: its codes, or
+        two independent hashes (64 bits twice: among a million values, by chance once in 10^26 times)
 
     Returns
     -------
     the number of each, shape (n,), and where each number appears first, shape (numbers,)
     """
-    numbers, rows, count = _numbered(first, second)
-    return numbers, rows[:count].copy()
+    bits = BITS
+    while True:
+        numbers, rows = _numbered(first, second, bits)
+        if ROOM * rows.size <= 1 << bits:
+            return numbers, rows
+        bits += MORE
 
 
 @compiled
-def _table(first: Fingerprints, rows: Integers, count: int, size: int) -> npt.NDArray[np.int32]:
-    """Return a table of places, with the number of each distinct value at its own or the next free one.
-
-    Parameters
-    ----------
-    rows : where each of them is first; as many as `count`, from the beginning
-    """
-    table, mask = np.full(size, -1, np.int32), np.uint64(size - 1)
-    for number in range(count):
-        place = first[rows[number]] & mask
-        while table[place] >= 0:
-            place = (place + np.uint64(1)) & mask
-        table[place] = number
-    return table
-
-
-@compiled
-def _numbered(first: Fingerprints, second: Fingerprints) -> tuple[npt.NDArray[np.int32], Integers, int]:
-    numbers, rows = np.empty(first.size, np.int32), np.empty(first.size, np.int64)
-    table, count = _table(first, rows, 0, 1024), 0
+def _numbered(first: Halves, second: Halves, bits: int) -> tuple[npt.NDArray[np.int32], Integers]:
+    """Number values as far as a table of so many bits has room for them."""
+    most = 1 << bits
+    numbers, rows, count = np.empty(first.size, np.int32), np.empty(most, np.int64), 0
+    table, keys = np.full(most, -1, np.int32), np.empty((most, 2), np.uint64)
+    shift, mask, one = np.uint64(64 - bits), np.uint64(most - 1), np.uint64(1)
     for i in range(first.size):
-        mask = np.uint64(table.size - 1)
-        place = first[i] & mask
-        while table[place] >= 0:
-            row = rows[table[place]]
-            if first[row] == first[i] and second[row] == second[i]:
+        key, other = np.uint64(first[i]), np.uint64(second[i])
+        place = ((key + other * TOGETHER) * SPREADING) >> shift
+        number = table[place]
+        while number >= 0 and (keys[number, 0] != key or keys[number, 1] != other):
+            place = (place + one) & mask
+            number = table[place]
+        if number < 0:
+            if ROOM * count > most:
                 break
-            place = (place + np.uint64(1)) & mask
-        numbers[i] = table[place]
-        if numbers[i] < 0:
-            numbers[i] = table[place] = count
-            rows[count] = i
+            keys[count, 0], keys[count, 1], rows[count] = key, other, i
+            table[place] = number = count
             count += 1
-            if ROOM * count > table.size:
-                table = _table(first, rows, count, 2 * table.size)
-    return numbers, rows, count
+        numbers[i] = number
+    return numbers, rows[:count].copy()

@@ -11,10 +11,11 @@ from llmprism_tasks.methods.series import Integers
 KEY_BITS = 63
 """Bits of a number that holds a time and a place: such are sorted ten times as fast as places are by their times."""
 
-Groups = Integers | npt.NDArray[np.int32]
+Places = npt.NDArray[np.int32]
+Groups = Integers | Places
 
 
-def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Integers:
+def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Places:
     """Return the places of transfers, group by group, each in order of start, end and size.
 
     Parameters
@@ -29,9 +30,22 @@ def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes
     return _grouped(np.argsort(starts, kind="stable"), groups, number, starts, ends, sizes)
 
 
+def taken(values: Integers, places: Places) -> Integers:
+    """Return the values at some places: `values[places]`, for which NumPy would make each place twice as wide first."""
+    return _taken(values, places)
+
+
 def ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers) -> bool:
     """Whether transfers lie group by group, each in order of start, end and size: as `grouped` orders them."""
     return bool(_ascending(groups, starts, ends, sizes))
+
+
+@compiled
+def _taken(values: Integers, places: Places) -> Integers:
+    found = np.empty(places.size, values.dtype)
+    for i in range(places.size):
+        found[i] = values[places[i]]
+    return found
 
 
 @compiled
@@ -44,26 +58,24 @@ def _ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers
 
 
 @compiled
-def _grouped(
-    rows: Integers, groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers
-) -> Integers:
+def _grouped(rows: Integers, groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Places:
     counts = np.zeros(number + 1, np.int64)
     for group in groups:
         counts[group + 1] += 1
     begins = np.cumsum(counts)
-    following = begins.copy()
-    places = np.empty(groups.size, np.int64)
+    following, latest = begins.copy(), np.empty(number, np.int64)
+    places = np.empty(groups.size, np.int32)
     for i in rows:
-        group = groups[i]
+        group, start = groups[i], starts[i]
         place = following[group]
         following[group] += 1
-        while place > begins[group]:
+        while place > begins[group] and latest[group] == start:
             before = places[place - 1]
-            if starts[before] != starts[i] or (ends[before], sizes[before]) <= (ends[i], sizes[i]):
+            if starts[before] != start or (ends[before], sizes[before]) <= (ends[i], sizes[i]):
                 break
             places[place] = before
             place -= 1
-        places[place] = i
+        places[place], latest[group] = i, start
     return places
 
 
@@ -89,12 +101,13 @@ def in_time(groups: Integers, number: int, times: Integers) -> Integers:
     groups : shape (members,): the group of each, from 0 to `number` - 1
     times : shape (members,), any unit
     """
-    order = _time_order(times)
+    order = time_order(times)
     places, _ = collected(groups[order], number)
     return order[places]
 
 
-def _time_order(times: Integers) -> Integers:
+def time_order(times: Integers) -> Integers:
+    """Return the places of members in order of time, of equal times the first place first."""
     bits = times.size.bit_length()
     if not times.size or (int(times.max()) - int(times.min())).bit_length() + bits > KEY_BITS:
         return np.argsort(times, kind="stable")

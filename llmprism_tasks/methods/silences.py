@@ -126,12 +126,14 @@ def _occupied(
 ) -> Integers:
     table = np.full((number, parts), -1, np.int64)
     for series in range(offsets.size - 1):
-        column, edge, row = -1, 0, rows[series]
+        column, edge, last, row = 0, 0, -1, rows[series]
         for i in range(offsets[series], offsets[series + 1]):
             if starts[i] >= edge:  # a division each would take longer than all the rest
-                column = starts[i] // part - first
+                table[row, column] = max(table[row, column], last)
+                column, last = starts[i] // part - first, -1
                 edge = (column + first + 1) * part
-            table[row, column] = max(table[row, column], ends[i])
+            last = max(last, ends[i])
+        table[row, column] = max(table[row, column], last)
     for row in range(number):
         for column in range(parts):
             if table[row, column] >= 0:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods import bursts, totals
-from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.totals import Totals
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import transfers
 from llmprism_tasks.stages.streams import PORTIONS, TURNS, WHOLE, in_portions, turning
@@ -24,17 +24,30 @@ class Cut(NamedTuple):
 
     Attributes
     ----------
-    rows : of the flows that these are, shape (transfers,)
-    sizes : bytes of each, with what was sent early
-    burst : of each, a row of `table`; -1 for none
+    sizes : shape (flows,), bytes, with what was sent early
+    burst : of each flow, shape (flows,), a row of `table`; -1 for none
     table : a row per burst: `stream` (the row of the streams table), `start_ns`, `end_ns`, `bytes`, `window_start_ns`
         (of its first flow)
     """
 
-    rows: Integers
     sizes: Integers
     burst: Integers
     table: pl.DataFrame
+
+
+class Numbered(NamedTuple):
+    """Transfers of streams, with the burst of each.
+
+    Attributes
+    ----------
+    taken : the transfers
+    numbers : shape (transfers,), counted in each stream; -1 for those that are not asked for
+    streams : shape (streams of `taken`,): which of those asked for that is
+    """
+
+    taken: Transfers
+    numbers: Integers
+    streams: Integers
 
 
 def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Cut:
@@ -47,70 +60,71 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) ->
         the same bytes there, all others at gaps above their `threshold_ns`
     """
     size_class = streams["size_class"].to_numpy()
-    parts = [_cut(flows, streams, np.flatnonzero(size_class == WHOLE), _of_pairs, settings)]
+    sizes, burst = flows["bytes"].to_numpy(), np.full(0, -1)
+    tables: list[pl.DataFrame] = []
     others = ((size_class >= 0, _of_sizes), (size_class == TURNS, _of_turns), (size_class <= PORTIONS, _of_portions))
-    for chosen, numbered in others:
-        if chosen.any():
-            parts.append(_cut(flows, streams, np.flatnonzero(chosen), numbered, settings))
-    before = np.cumsum([0, *(part.table.height for part in parts)])
-    burst = [np.where(part.burst < 0, -1, part.burst + rows) for part, rows in zip(parts, before, strict=False)]
-    rows, sizes = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    return Cut(rows, sizes, np.concatenate(burst), pl.concat([part.table for part in parts]))
+    for of_kind, numbered in ((size_class == WHOLE, _of_pairs), *others):
+        chosen = np.flatnonzero(of_kind)
+        if tables and not chosen.size:
+            continue
+        taken, numbers, places = numbered(flows, streams[chosen], settings)
+        found, row = totals.of_numbers(numbers, taken.offsets, taken.starts, taken.ends, taken.sizes)
+        if not tables:  # those of pairs are all flows
+            burst = row
+        else:
+            sizes = sizes.copy()
+            burst[taken.rows] = np.where(row < 0, -1, row + sum(table.height for table in tables))
+            sizes[taken.rows] = taken.sizes
+        windows = flows["window_start_ns"].to_numpy()[taken.rows[found.position]]
+        tables.append(_table(chosen[places[found.series]], found, windows))
+    return Cut(sizes, burst, pl.concat(tables))
 
 
-Numbered = Callable[[pl.DataFrame, pl.DataFrame, RhythmSettings], tuple[Transfers, Integers]]
-
-
-def _cut(
-    flows: pl.DataFrame, streams: pl.DataFrame, chosen: Integers, numbered: Numbered, settings: RhythmSettings
-) -> Cut:
-    """Cut some of the streams, which all are of one kind, into the bursts that their transfers are numbered by."""
-    taken, numbers = numbered(flows, streams[chosen], settings)
-    found, burst = totals.of_numbers(numbers, taken.offsets, taken.starts, taken.ends, taken.sizes)
-    table = pl.DataFrame(
+def _table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
+    return pl.DataFrame(
         {
-            "stream": chosen[found.series],
+            "stream": streams,
             "start_ns": found.first,
             "end_ns": found.last,
             "bytes": found.total,
-            "window_start_ns": flows["window_start_ns"].to_numpy()[taken.rows[found.position]],
+            "window_start_ns": windows,
         }
     )
-    return Cut(taken.rows, taken.sizes, burst, table)
 
 
-def _of_pairs(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> tuple[Transfers, Integers]:
-    """Return the transfers of pairs as a whole, and the burst of each, counted in each pair."""
+def _of_pairs(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+    """Return the transfers of all pairs as a whole, and the burst of each of those asked for."""
     del settings
     whole = transfers.of_pairs(flows, WHOLE)
-    taken = whole.of(np.searchsorted(whole.pair, streams["pair"].to_numpy()))
-    return taken, _at_gaps(taken, streams)
+    at = np.searchsorted(whole.pair, streams["pair"].to_numpy())
+    threshold, places = np.full(whole.pair.size, np.nan), np.full(whole.pair.size, -1)
+    threshold[at], places[at] = streams["threshold_ns"].to_numpy(), np.arange(at.size)
+    return Numbered(whole, _at_gaps(whole, threshold), places)
 
 
-def _of_sizes(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> tuple[Transfers, Integers]:
-    """Return the transfers of streams of one size, and the burst of each, counted in each stream."""
+def _of_sizes(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+    """Return the transfers of streams of one size, and the burst of each."""
     sizes = transfers.of_sizes(flows, settings.same_size)
     first = np.searchsorted(sizes.pair, streams["pair"].to_numpy())
     taken = sizes.of(first + streams["size_class"].to_numpy())
-    return taken, _at_gaps(taken, streams)
+    return Numbered(taken, _at_gaps(taken, streams["threshold_ns"].to_numpy()), np.arange(streams.height))
 
 
-def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> tuple[Transfers, Integers]:
+def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that turn, and the burst of each, counted in both directions together."""
     links, _, numbers = turning(flows, streams["pair"].to_numpy(), settings)
     of_flow = np.full(flows.height, -1)
     of_flow[links.rows] = numbers
     whole = transfers.of_pairs(flows, TURNS)
     taken = whole.of(np.searchsorted(whole.pair, streams["pair"].to_numpy()))
-    return taken, of_flow[taken.rows]
+    return Numbered(taken, of_flow[taken.rows], np.arange(streams.height))
 
 
-def _of_portions(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> tuple[Transfers, Integers]:
+def _of_portions(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that are quiet after the same bytes, and the burst of each."""
     taken, _, numbers = in_portions(flows, streams, settings)
-    return taken, numbers
+    return Numbered(taken, numbers, np.arange(streams.height))
 
 
-def _at_gaps(taken: Transfers, streams: pl.DataFrame) -> Integers:
-    threshold = streams["threshold_ns"].to_numpy()
+def _at_gaps(taken: Transfers, threshold: Floats) -> Integers:
     return bursts.burst_numbers(taken.starts, taken.ends, taken.sizes, taken.offsets, threshold)

@@ -142,6 +142,8 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     suspects = placed.with_columns(silence=silence).filter(
         "regular", pl.col("silence") > settings.longest_silence * pl.col("period_ns")
     )
+    if suspects.is_empty():
+        return pairs
     sent = traffic.of_pairs(flows.select("pair", "flow_start_ns"), suspects.select("pair"))
     longest = sent.group_by("pair").agg(longest=pl.col("flow_start_ns").diff().max())
     over = suspects.join(longest, on="pair").filter(pl.col("silence") > settings.longest_silence * pl.col("longest"))

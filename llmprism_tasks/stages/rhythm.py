@@ -116,15 +116,13 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     numbered = table.join(whole_steps(table, settings), on=["group", "beat"])
     step_of = np.full(taken.table.height + 1, -1)  # the last stands for the flows of no burst
     step_of[numbered["burst"].to_numpy()] = numbered["step"].to_numpy()
-    step, sizes = np.full(flows.height, -1), flows["bytes"].to_numpy().copy()
-    step[taken.rows], sizes[taken.rows] = step_of[taken.burst], taken.sizes
     offsets = traffic.starts_of_pairs(flows)
     periods = np.full(offsets.size - 1, np.nan)
     periods[np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], streams["pair"])] = streams["group_period_ns"]
     return flows.with_columns(
-        bytes=sizes,
+        bytes=taken.sizes,
         group_period_ns=pl.Series(np.repeat(periods, np.diff(offsets)), nan_to_null=True),
-        step=step,
+        step=step_of[taken.burst],
     ).with_columns(step=pl.when(pl.col("step") >= 0).then("step"))
 
 

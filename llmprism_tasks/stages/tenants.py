@@ -61,11 +61,11 @@ def tenants(
         cluster: (np.sort(part["end_ns"].to_numpy()), float(part["period_ns"][0]))
         for (cluster,), part in steps.group_by("cluster", maintain_order=True)
     }
-    none = (np.empty(0, dtype=np.int64), 0.0)
-    sent = _transfers(members, flows, neighbours[rows])
+    none = np.empty(0, dtype=np.int64)
+    sent = _transfers(members, flows, neighbours[rows], settings)
     rails = members.group_by("cluster").agg(pl.col("bytes").median()).sort("cluster")
     known = [
-        _Rail(*series.get(label, none), typical, *sent.get(label, (none[0], none[0])))
+        _Rail(*series.get(label, (none, 0.0)), typical, sent.get(label, _Sent(none, none, 1.0)))
         for label, typical in rails.iter_rows()
     ]
     jobs = np.empty(len(labels), dtype=np.int64)
@@ -79,23 +79,35 @@ def tenants(
     return pl.DataFrame({"cluster": labels, "job": labels[jobs]})
 
 
+class _Sent(NamedTuple):
+    """What a cluster sends.
+
+    Attributes
+    ----------
+    starts, sizes : of the transfers, ns and bytes, sorted by starts
+    reach : share of the time that is near one of the starts
+    """
+
+    starts: Integers
+    sizes: Integers
+    reach: float
+
+
 def _transfers(
-    members: pl.DataFrame, flows: pl.DataFrame, neighbours: Integers
-) -> dict[int, tuple[Integers, Integers]]:
-    """Return the starts (ns, sorted) and bytes of what the clusters with neighbours send."""
+    members: pl.DataFrame, flows: pl.DataFrame, neighbours: Integers, settings: RecognitionSettings
+) -> dict[int, _Sent]:
+    """Return what the clusters with neighbours send."""
     several = pl.col("cluster").n_unique().over("neighbours") > 1
     compared = members.with_columns(neighbours=neighbours).filter(several).select("cluster", src_addr="addr")
     pairs = traffic.pairs_of(flows, ["src_addr"]).select("pair", "src_addr").join(compared, on="src_addr")
-    if pairs.is_empty():
-        return {}
-    sent = traffic.of_pairs(flows.select("pair", "flow_start_ns", "bytes"), pairs.select("pair", "cluster"))
-    starts, sizes = sent["flow_start_ns"].to_numpy(), sent["bytes"].to_numpy()
-    places, offsets = ordering.collected(sent["cluster"].to_numpy(), int(pairs["cluster"].max()) + 1)  # type: ignore[arg-type]
+    at = np.searchsorted(traffic.pairs_of(flows, [])["pair"].to_numpy(), pairs["pair"].to_numpy())
+    starts, sizes = (flows[name].to_numpy() for name in ("flow_start_ns", "bytes"))
     found = {}
-    for cluster in pairs["cluster"].unique():
-        mine = places[offsets[cluster] : offsets[cluster + 1]]
-        mine = mine[np.argsort(starts[mine], kind="stable")]
-        found[cluster] = (starts[mine], sizes[mine])
+    for cluster, chosen in pairs.with_columns(at=at).group_by("cluster", maintain_order=True).agg("at").iter_rows():
+        rows, _ = ordering.spread(traffic.starts_of_pairs(flows), np.array(chosen))
+        rows = rows[ordering.time_order(starts[rows])]
+        reach = coincidence.reach(starts[rows], tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS)
+        found[cluster] = _Sent(starts[rows], sizes[rows], reach)
     return found
 
 
@@ -106,14 +118,13 @@ class _Rail(NamedTuple):
     ----------
     ends, period_ns : of its steps, the ends sorted; none and 0 without steps
     bytes : that its typical NIC moves
-    starts, sizes : of the transfers that it sends, sorted by starts
+    sent : the transfers that it sends, if it has neighbours
     """
 
     ends: Integers
     period_ns: float
     bytes: float
-    starts: Integers
-    sizes: Integers
+    sent: _Sent
 
 
 def _of_one_job(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> bool:
@@ -122,32 +133,24 @@ def _of_one_job(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> boo
     They are if they begin together what they send. If not (they may be of different stages of a pipeline), their steps
     must keep their distance; where steps don't say, rails move equal bytes.
     """
-    if in_step(rail.starts, rail.sizes, other.starts, other.sizes, settings):
+    if in_step(rail.sent, other.sent, settings):
         return True
     if min(rail.ends.size, other.ends.size) >= LEAST_STEPS:
         return not drift_apart(rail.ends, rail.period_ns, other.ends, settings)
     return min(rail.bytes, other.bytes) >= settings.rail_likeness * max(rail.bytes, other.bytes)
 
 
-def in_step(
-    starts: Integers, sizes: Integers, others: Integers, other_sizes: Integers, settings: RecognitionSettings
-) -> bool:
+def in_step(rail: _Sent, other: _Sent, settings: RecognitionSettings) -> bool:
     """Whether two rails begin most of what they send together, far more than chance explains.
 
     Layers, buckets and micro-batches of one job come up on all of its rails at the same moments, whether a step has a
     quiet gap or not. Two jobs', even twins', do so by chance only.
-
-    Parameters
-    ----------
-    starts, others : ns, when transfers begin, sorted
-    sizes, other_sizes : bytes of these
     """
-    if min(starts.size, others.size) < LEAST_TRANSFERS:
+    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > ROOM:
         return False
-    met, chance = coincidence.together(
-        starts, sizes, others, other_sizes, tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS
-    )
-    return chance <= ROOM and met >= settings.least_together
+    tolerance = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
+    met = coincidence.together(*rail[:2], *other[:2], tolerance=tolerance)
+    return met >= settings.least_together
 
 
 def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: RecognitionSettings) -> bool:

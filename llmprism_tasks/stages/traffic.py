@@ -33,16 +33,15 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Returns
     -------
-    flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes
+    flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes; addresses are text, though those of flows
+        may be categories
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
     number, pairs = pairs_met(flows)
-    order = ordering.grouped(number, pairs.height, *(flows[column].to_numpy() for column in TIMES))
-    numbers = {name: flows[name].to_numpy()[order] for name in NEEDED if name not in PAIR}
-    ordered = pairs.select(pl.col(PAIR).gather(number[order])).with_columns(
-        pair=number[order], row=order.astype(np.int32), **numbers
-    )
-    return ordered.select(*NUMBERED), pairs
+    order = ordering.grouped(number, pairs.height, *_times(flows))
+    pair = np.repeat(pairs["pair"].to_numpy(), np.bincount(number, minlength=pairs.height))
+    numbers = {name: ordering.taken(flows[name].to_numpy(), order) for name in NEEDED if name not in PAIR}
+    return pairs[pair].with_columns(row=order, **numbers).select(*NUMBERED), pairs
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -89,13 +88,16 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     pairs : `pair`, once each, and columns to add
     """
     numbers, wanted = flows["pair"].to_numpy(), pairs["pair"].to_numpy()
-    row = np.full(max((numbers[-1:].max(initial=-1), wanted.max(initial=-1))) + 1, -1, np.int32)
+    offsets = segments.bounds(numbers)
+    each, counts = numbers[offsets[:-1]], np.diff(offsets)
+    row = np.full(max(each.max(initial=-1), wanted.max(initial=-1)) + 1, -1, np.int32)
     row[wanted] = np.arange(wanted.size, dtype=np.int32)
-    found = row[numbers]
-    if found.min(initial=0) < 0:
-        flows, found = flows.filter(pl.Series(found >= 0)), found[found >= 0]
+    found = row[each]
+    kept = found >= 0
+    if not kept.all():
+        flows, found, counts = flows.filter(pl.Series(np.repeat(kept, counts))), found[kept], counts[kept]
     described = pairs.drop("pair")
-    return flows.with_columns(described[found]) if described.width else flows
+    return flows.with_columns(described[np.repeat(found, counts)]) if described.width else flows
 
 
 @remembered
@@ -105,21 +107,21 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     Messages of a size that comes back as it went, as a pipeline's do, are one record each, though a collector cut them.
     """
     flows = in_order(flows)
-    rows = np.flatnonzero(flows["bytes"].to_numpy() > settings.control_bytes)
-    pair, starts, ends, sizes = (flows[column].to_numpy()[rows] for column in ("pair", *TIMES))
+    kept = flows["bytes"].to_numpy() > settings.control_bytes
+    pair, starts, ends, sizes = (flows[name].to_numpy()[kept] for name in ("pair", *TIMES))
     offsets = segments.bounds(pair)
     usual = messages.usual_sizes(sizes, offsets, same_size=settings.same_size)
-    pairs = flows.select("pair", *PAIR)[rows[offsets[:-1]]]
-    first = messages.first_records(
+    pairs = flows.select("pair", *PAIR)[np.flatnonzero(kept)[offsets[:-1]]]
+    begins = messages.begins(
         *(starts, ends, sizes, offsets, _coming_back(pairs, usual, settings)),
         same_size=settings.same_size,
         longest_pause=settings.longest_pause_ms * 1e6,
     )
-    begins = np.flatnonzero(first == np.arange(first.size))
-    if begins.size == rows.size:
-        return flows[rows]
-    whole = {"flow_end_ns": np.maximum.reduceat(ends, begins), "bytes": np.add.reduceat(sizes, begins)}
-    return flows[rows[begins]].with_columns(**whole)
+    if begins.all():
+        return flows.filter(pl.Series(kept))
+    kept[kept] = begins
+    ends, sizes = messages.put_together(ends, sizes, begins)
+    return flows.filter(pl.Series(kept)).with_columns(flow_end_ns=ends, bytes=sizes)
 
 
 def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
@@ -210,11 +212,18 @@ def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
     """Return the number of each flow's pair, and the pairs: `pair`, `src_addr`, `dst_addr`."""
-    hashes = flows.select(
-        (pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)
-    )
-    met, first = numbering.numbered(hashes["0"].to_numpy(), hashes["1"].to_numpy())
-    pairs = flows.select(pl.col(PAIR).gather(first)).with_row_index("met").sort(PAIR)
+    met, first = numbering.numbered(*(half.to_numpy() for half in _halves(flows)))
+    named = flows.select(pl.col(PAIR).gather(first)).cast(pl.String)
+    pairs = named.with_row_index("met").sort(PAIR)
     number = np.empty(pairs.height, np.int32)
     number[pairs["met"].to_numpy()] = np.arange(pairs.height, dtype=np.int32)
     return number[met], pairs.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("pair"), *PAIR)
+
+
+def _halves(flows: pl.DataFrame) -> list[pl.Series]:
+    """Return two numbers for each flow, both of which are equal only within a pair: codes of addresses, or hashes."""
+    ends = flows.select(PAIR)
+    if pl.String not in ends.dtypes:
+        return ends.select(pl.col(PAIR).to_physical().cast(pl.UInt32)).get_columns()
+    seeds = [(pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)]
+    return ends.cast(pl.String).select(seeds).get_columns()

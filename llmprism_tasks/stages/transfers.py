@@ -88,8 +88,8 @@ class Sizes(NamedTuple):
     def of(self, chosen: Integers) -> Transfers:
         """Return the transfers of some of the streams, by their places."""
         rows, offsets = self.rows_of(chosen)
-        of_rows = (one[rows] for one in (self.starts, self.ends, self.sizes))
-        return Transfers(rows, *of_rows, offsets, self.pair[chosen], self.size_class[chosen])
+        starts, ends, sizes = (one[rows] for one in (self.starts, self.ends, self.sizes))
+        return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen], self.size_class[chosen])
 
 
 @remembered

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.messages import first_records, usual_sizes
+from llmprism_tasks.methods.messages import begins, usual_sizes
 from llmprism_tasks.methods.series import Integers
 
 WHOLE = 500_000
@@ -19,11 +19,11 @@ def array(*values: int) -> Integers:
 
 
 def first(sizes: list[int], starts: list[int] | None = None, usual: int = WHOLE) -> list[int]:
-    """Records of no length, 10 ns apart unless told."""
+    """Say with which record each one's message begins: records of no length, 10 ns apart unless told."""
     times = array(*(starts or range(0, 10 * len(sizes), 10)))
     bounds = array(0, len(sizes))
-    found = first_records(times, times, array(*sizes), bounds, array(usual), same_size=0.02, longest_pause=PAUSE)
-    return list(map(int, found))
+    found = begins(times, times, array(*sizes), bounds, array(usual), same_size=0.02, longest_pause=PAUSE)
+    return np.maximum.accumulate(np.where(found, np.arange(found.size), 0)).tolist()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from handmade import WINDOW, flows, members, messages, settings, topology
+from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages import traffic
 
@@ -73,6 +74,16 @@ def test_flows_of_a_pair_lie_together_in_the_order_asked_for() -> None:
     runs = ordered.with_columns(run=pl.struct("src_addr", "dst_addr").rle_id())
     assert runs["run"].n_unique() == 3
     assert (runs["flow_start_ns"].diff() > 0).filter(runs["run"].diff() == 0).all()
+
+
+@pytest.mark.parametrize("codes", [pl.Categorical, pl.Enum(["storage", "c", "b", "a"])])
+def test_addresses_may_be_categories_in_any_order(codes: pl.DataType) -> None:
+    table = flows(messages("b", "a", [3, 1], 2), messages("a", "b", [2], 1), messages("b", "storage", [0], 3))
+    coded = table.with_columns(pl.col("src_addr", "dst_addr").cast(codes))
+    for one, other in zip(traffic.numbered(coded), traffic.numbered(table), strict=True):
+        assert_frame_equal(one, other)
+    mixed = coded.with_columns(table["dst_addr"])
+    assert traffic.numbered(mixed)[1].equals(traffic.numbered(table)[1])
 
 
 def test_steps_that_overlap_are_put_one_after_the_other() -> None:
