@@ -131,7 +131,7 @@ def _step_ends(
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     numbered = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns)
-    sent = sent_in_steps(numbered).join(grouped.select("pair", "group").unique(), on="pair")
+    sent = traffic.named(sent_in_steps(numbered)).join(grouped.select("pair", "group").unique(), on="pair")
     heavy = pl.col("bytes").sum().over("pair")
     steps = (
         sent.filter(heavy >= MAIN * heavy.max().over("group"))
@@ -188,7 +188,7 @@ def _training(nics: pl.DataFrame) -> pl.DataFrame:
 def _windows(bulk: pl.DataFrame) -> pl.DataFrame:
     """Return in which windows each pair sends: `pair`, `src_addr`, `dst_addr`, `window_start_ns`."""
     first = segments.bounds(*(bulk[name].to_numpy() for name in ("pair", "window_start_ns")))[:-1]
-    return bulk.select("pair", *PAIR, "window_start_ns")[first]
+    return traffic.named(bulk.select("pair", *PAIR, "window_start_ns")[first])
 
 
 def tables(

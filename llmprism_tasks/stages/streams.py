@@ -172,7 +172,7 @@ def _described(flows: pl.DataFrame, streams: Transfers, settings: RhythmSettings
         few_ratio=settings.few_quiet_ratio,
     )
     first, last = streams.offsets[:-1], streams.offsets[1:] - 1
-    return flows.select(*PAIR, "pair")[streams.rows[first]].select(
+    return traffic.named(flows.select(*PAIR, "pair")[streams.rows[first]]).select(
         *PAIR,
         size_class=streams.size_class,
         flows=np.diff(streams.offsets),

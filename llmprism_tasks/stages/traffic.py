@@ -33,15 +33,21 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Returns
     -------
-    flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes; addresses are text, though those of flows
-        may be categories
+    flows : `NUMBERED`, ordered by `pair`, within it by start, end and bytes; addresses are codes (`named` makes text of
+        them), for text takes most of the room and of the time to copy flows
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
     number, pairs = pairs_met(flows)
     order = ordering.grouped(number, pairs.height, *_times(flows))
     pair = np.repeat(pairs["pair"].to_numpy(), np.bincount(number, minlength=pairs.height))
     numbers = {name: ordering.taken(flows[name].to_numpy(), order) for name in NEEDED if name not in PAIR}
-    return pairs[pair].with_columns(row=order, **numbers).select(*NUMBERED), pairs
+    coded = pairs.with_columns(pl.col(PAIR).cast(pl.Enum(pl.concat([pairs[end] for end in PAIR]).unique().sort())))
+    return coded[pair].with_columns(row=order, **numbers).select(*NUMBERED), pairs
+
+
+def named(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return flows, or what was worked out of them, with addresses as text where they are codes."""
+    return flows.cast({pl.Enum: pl.String})
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -66,7 +72,7 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
 
 
 def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    """Keep the flows between two members of one job, with its `job_id`; as `between_gpus` otherwise."""
+    """Keep the flows between two members of one job, with its `job_id`; as `between_gpus` otherwise, but named."""
     return _inside(flows, job_members.select("addr", "job_id"))
 
 
@@ -76,7 +82,8 @@ def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     for end in PAIR:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
-    return of_pairs(flows, same.select("pair", job_id=f"{PAIR[0]}_job"))
+    inside = of_pairs(flows.drop(PAIR), same.select("pair", *PAIR, job_id=f"{PAIR[0]}_job"))
+    return inside.select(*NUMBERED, "job_id")
 
 
 def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -111,7 +118,7 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     pair, starts, ends, sizes = (flows[name].to_numpy()[kept] for name in ("pair", *TIMES))
     offsets = segments.bounds(pair)
     usual = messages.usual_sizes(sizes, offsets, same_size=settings.same_size)
-    pairs = flows.select("pair", *PAIR)[np.flatnonzero(kept)[offsets[:-1]]]
+    pairs = named(flows.select("pair", *PAIR)[np.flatnonzero(kept)[offsets[:-1]]])
     begins = messages.begins(
         *(starts, ends, sizes, offsets, _coming_back(pairs, usual, settings)),
         same_size=settings.same_size,
@@ -169,8 +176,8 @@ def starts_of_pairs(flows: pl.DataFrame) -> Integers:
 
 
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Return the pairs of flows in order: `pair`, and columns that are the same for all flows of one."""
-    return flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]]
+    """Return the pairs of flows in order, named: `pair`, and columns that are the same for all flows of one."""
+    return named(flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]])
 
 
 def sent(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:

@@ -125,7 +125,7 @@ def of_links(flows: pl.DataFrame, chosen: Integers, size_class: int) -> tuple[Tr
     a stream for each two ends, and for each transfer 1 if that end sends it whose name comes first, else 0
     """
     offsets = traffic.starts_of_pairs(flows)
-    ends = flows.select("pair", *traffic.PAIR)[offsets[:-1]].with_columns(at=pl.int_range(pl.len()))
+    ends = traffic.pairs_of(flows, traffic.PAIR).with_columns(at=pl.int_range(pl.len()))
     back = ends.select(src_addr="dst_addr", dst_addr="src_addr", back="at")
     links = (
         ends.filter(pl.col("pair").is_in(pl.Series(chosen).implode()))

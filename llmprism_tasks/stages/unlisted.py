@@ -65,4 +65,4 @@ def _sent_outside(flows: pl.DataFrame, topology: pl.DataFrame, window: Window, s
     of_window = (pl.col("window_start_ns") == window.start_ns) & (pl.col("bytes") > settings.traffic.control_bytes)
     part = (pl.col("flow_start_ns") - window.start_ns) // PART_NS
     mine = traffic.of_pairs(numbered, outside.select("pair")).filter(of_window)
-    return mine.group_by(*PAIR, part=part).agg(pl.col("bytes").sum())
+    return traffic.named(mine.group_by(*PAIR, part=part).agg(pl.col("bytes").sum()))

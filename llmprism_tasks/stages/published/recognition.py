@@ -32,7 +32,7 @@ def recognition(
     jobs : `training` if on more than one host, else `other`; layout NULL
     job_members : NICs of each job
     """
-    between = traffic.between_gpus(flows, topology.select("addr", "host"))
+    between = traffic.named(traffic.between_gpus(flows, topology.select("addr", "host")))
     pairs = between.filter(pl.col("window_start_ns") == window.start_ns).select("src_addr", "dst_addr").unique()
     if pairs.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
