@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.sorting import median
+from llmprism_tasks.methods.sorting import Numbers, median
 
 
 def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
@@ -27,6 +27,12 @@ def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
 def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
     """Return the sum of each segment's whole numbers; of flags, how many are set."""
     return np.add.reduceat(values, offsets[:-1], dtype=np.int64) if offsets.size > 1 else np.zeros(0, np.int64)
+
+
+def totals(values: Integers, offsets: Integers) -> Integers:
+    """Return the sum of each segment's whole numbers, as `sums` does, also where some segments have no rows."""
+    until = np.concatenate([[0], np.cumsum(values)]).astype(np.int64)
+    return np.diff(until[offsets])
 
 
 def largest(values: Integers, offsets: Integers) -> Integers:
@@ -54,7 +60,7 @@ def distinct(numbers: Integers, offsets: Integers) -> Integers:
     return _distinct(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
-def occurrences(kinds: Integers, offsets: Integers) -> Integers:
+def occurrences(kinds: Integers | Numbers, offsets: Integers) -> Integers:
     """Return how often each value has come before in its segment.
 
     Parameters
@@ -93,7 +99,7 @@ def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
 
 
 @compiled
-def _occurrences(kinds: Integers, offsets: Integers, number: int) -> Integers:
+def _occurrences(kinds: Integers | Numbers, offsets: Integers, number: int) -> Integers:
     before = np.empty(len(kinds), np.int64)
     count, segment_of = np.zeros(number, np.int64), np.full(number, -1, np.int64)
     for segment in range(len(offsets) - 1):
