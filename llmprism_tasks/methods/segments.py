@@ -31,8 +31,7 @@ def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
 
 def totals(values: Integers, offsets: Integers) -> Integers:
     """Return the sum of each segment's whole numbers, as `sums` does, also where some segments have no rows."""
-    until = np.concatenate([[0], np.cumsum(values)]).astype(np.int64)
-    return np.diff(until[offsets])
+    return _totals(values, offsets)
 
 
 def largest(values: Integers, offsets: Integers) -> Integers:
@@ -68,6 +67,15 @@ def occurrences(kinds: Integers | Numbers, offsets: Integers) -> Integers:
     kinds : shape (n,), small numbers, >= 0
     """
     return _occurrences(kinds, offsets, int(kinds.max(initial=0)) + 1)
+
+
+@compiled
+def _totals(values: Integers, offsets: Integers) -> Integers:
+    found = np.zeros(offsets.size - 1, np.int64)
+    for segment in range(offsets.size - 1):
+        for i in range(offsets[segment], offsets[segment + 1]):
+            found[segment] += values[i]
+    return found
 
 
 @compiled

@@ -101,16 +101,6 @@ def merged(
     return Stretches(offsets, of[:n], starts[:n], ends[:n], total[:n], marks[:n])
 
 
-def beginnings(offsets: Integers, starts: Integers, ends: Integers) -> Booleans:
-    """Mark the rows that begin a new stretch: later than all before them in their segment have ended.
-
-    Parameters
-    ----------
-    starts : in order within each segment
-    """
-    return _beginnings(offsets, starts, ends)
-
-
 def with_gaps(rows: Stretches, opens: Integers) -> Told:
     """Put stretches in order of start, kind and end, and gaps among them: from a segment's opening to its first one,
     and wherever nothing goes on.
@@ -188,18 +178,6 @@ def _merged(
 
 
 @compiled
-def _beginnings(offsets: Integers, starts: Integers, ends: Integers) -> Booleans:
-    begins = np.zeros(len(starts), np.bool_)
-    for segment in range(len(offsets) - 1):
-        latest = 0
-        for row in range(offsets[segment], offsets[segment + 1]):
-            first = row == offsets[segment]
-            begins[row] = first or starts[row] > latest
-            latest = ends[row] if first else max(latest, ends[row])
-    return begins
-
-
-@compiled
 def _with_gaps(
     offsets: Integers,
     kinds: Numbers,
@@ -267,5 +245,6 @@ def _latest_before(
 def _lasting(series: Numbers, starts: Integers, ends: Integers, number: int) -> Booleans:
     found = np.zeros(number, np.bool_)
     for row in range(len(series)):
-        found[series[row]] |= ends[row] > starts[row]
+        if ends[row] > starts[row]:
+            found[series[row]] = True
     return found

@@ -12,11 +12,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
-from llmprism_tasks.methods.ordering import in_time
-from llmprism_tasks.methods.segments import bounds, sums
+from llmprism_tasks.methods.gatherings import attendances, gatherings, in_turn, summaries
+from llmprism_tasks.methods.segments import sums
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import Booleans, Stretches, beginnings, latest_before, merged
+from llmprism_tasks.methods.stretches import Booleans, Stretches, latest_before, merged
 from llmprism_tasks.stages import activity, layout
 from llmprism_tasks.stages.placement import NIC, Placed
 
@@ -41,16 +40,12 @@ def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
     one row per member and round, round by round: `part`, `group`, `round`, `came_ns`, `end_ns`, `begin_ns` (when the
     last member came), `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
-    part = np.repeat(np.arange(groups.size), np.diff(gradients.offsets))
-    order = in_time(groups[part] + 1, int(groups.max(initial=-1)) + 2, gradients.starts)
-    part, start_ns, end_ns, sizes = (
-        column[order] for column in (part, gradients.starts, gradients.ends, gradients.sizes)
+    offsets, part, bursts, *taken = in_turn(
+        *(gradients.offsets, gradients.starts, gradients.ends, gradients.sizes, groups),
+        int(groups.max(initial=-1)) + 1,
     )
-    group = groups[part]
-    offsets = bounds(group)
-    bursts = np.cumsum(beginnings(offsets, start_ns, end_ns), dtype=np.int64)
-    met = attendances(gatherings(part, bursts, offsets), part, offsets, start_ns, end_ns, sizes)
-    of_rounds = {"group": group[offsets[met.series]], "round": met.numbers, "begin_ns": met.latest, "last": met.last}
+    met = attendances(gatherings(part, bursts, offsets), part, offsets, *taken)
+    of_rounds = {"group": met.series, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
     common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)}).with_columns(gather=_gathers())
     of_members = pl.DataFrame({"part": met.members, "came_ns": met.starts, "end_ns": met.ends})
     return of_members.hstack(common.drop("bytes")[np.repeat(np.arange(common.height), np.diff(met.offsets))])

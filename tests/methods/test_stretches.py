@@ -15,7 +15,6 @@ from llmprism_tasks.methods.stretches import (
     NEVER,
     Rows,
     Stretches,
-    beginnings,
     lasting,
     latest_before,
     merged,
@@ -103,14 +102,6 @@ def test_what_is_left_out_or_too_short_is_as_if_it_were_not_there(segments: list
     segments = [sorted(rows, key=lambda row: row[0]) for rows in segments]
     kept = [[row for row in rows if row[0] != 1 and row[2] > row[1]] for rows in segments]
     assert rows_of(merging(segments, LAST_WHOLE, shortest=1, left_out=1)) == rows_of(merging(kept, LAST_WHOLE))
-
-
-@given(SEGMENTS)
-def test_a_stretch_begins_where_merging_begins_one(segments: list[list[Row]]) -> None:
-    segments = [sorted(((0, *row[1:]) for row in rows), key=lambda row: row[1]) for rows in segments]
-    rows = stretches(segments)
-    begins = beginnings(rows.offsets, rows.starts, rows.ends)
-    assert rows.starts[begins].tolist() == merging(segments, NONE_WHOLE).starts.tolist()
 
 
 def told(opens: int, *rows: tuple[int, int, bool]) -> list[tuple[int, int, int]]:
