@@ -11,7 +11,7 @@ import numpy as np
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.ordering import collected
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.sorting import two_at
+from llmprism_tasks.methods.sorting import lower_median
 
 NONE = -1
 """In the place of a length that is not known."""
@@ -90,7 +90,7 @@ def _lower_medians(values: Integers, places: Integers, offsets: Integers) -> Flo
             room[i] = values[places[begin + i]]
             alike &= room[i] == room[0]
         if count:
-            medians[group] = room[0] if alike else two_at(room, count, (count - 1) // 2)[0]
+            medians[group] = room[0] if alike else lower_median(room, count)
     return medians
 
 

@@ -92,22 +92,27 @@ def _placed(
     for filling in (False, True):
         for s in range(owners.size):
             first, last = offsets[owners[s]], offsets[owners[s] + 1]
-            at = first
-            for i in range(begins[s], untils[s]):
-                if at > first and starts[i] < starts[i - 1]:
+            at, i = first, begins[s]
+            while i < untils[s]:
+                if i > begins[s] and starts[i] < starts[i - 1]:
                     at = first
                 while at < last and span_ends[by_end[at]] < starts[i]:
                     at += 1
-                if at == last or ends[i] <= span_starts[by_end[at]]:
+                if at == last:
+                    i += 1
                     continue
                 span = by_end[at]
-                if filling:
-                    row = following[span]
-                    transfers[row], of_series[row] = i, s
-                    begun[row], ended[row] = max(starts[i], span_starts[span]), min(ends[i], span_ends[span])
-                    following[span] += 1
-                else:
-                    following[span + 1] += 1
+                to, stays = span if filling else span + 1, True
+                row = following[to]
+                while stays:
+                    if ends[i] > span_starts[span]:
+                        if filling:
+                            transfers[row], of_series[row] = i, s
+                            begun[row], ended[row] = max(starts[i], span_starts[span]), min(ends[i], span_ends[span])
+                        row += 1
+                    i += 1
+                    stays = i < untils[s] and starts[i - 1] <= starts[i] <= span_ends[span]
+                following[to] = row
         if not filling:
             bounds = np.cumsum(following)
             following = bounds.copy()

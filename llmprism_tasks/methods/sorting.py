@@ -53,22 +53,7 @@ def sort(keys: Floats | Integers, places: Integers, count: int) -> None:
 
 
 @compiled
-def sort_by(keys: Integers, places: Integers, count: int, second: Integers | Numbers, third: Integers) -> None:
-    """Sort likewise, and those of equal keys by two more keys of the places they stand for, mostly few at a time."""
-    sort(keys, places, count)
-    for i in range(1, count):
-        place, to = places[i], i
-        while to > 0 and keys[to - 1] == keys[i]:
-            before = places[to - 1]
-            if second[before] < second[place] or (second[before] == second[place] and third[before] <= third[place]):
-                break
-            places[to] = before
-            to -= 1
-        places[to] = place
-
-
-@compiled
-def two_at(values: Floats, count: int, rank: int) -> tuple[float, float]:
+def _two_at(values: Floats, count: int, rank: int) -> tuple[float, float]:
     """Return the value of a rank, from 0, and the next one, or itself if it is the last (C. A. R. Hoare's FIND, 1961).
 
     The values change their order.
@@ -97,7 +82,7 @@ def two_at(values: Floats, count: int, rank: int) -> tuple[float, float]:
 @compiled
 def median(values: Floats, count: int) -> float:
     """Return the median of the first values, one at least and none of them NaN, and change their order."""
-    lower, upper = two_at(values, count, (count - 1) // 2)
+    lower, upper = _two_at(values, count, (count - 1) // 2)
     return lower if count % 2 else (lower + upper) / 2
 
 
@@ -106,8 +91,29 @@ def quantile(values: Floats, count: int, share: float) -> float:
     """Return the quantile of the first values as `numpy.quantile` does, and change their order; as for `median`."""
     rank = (count - 1) * share
     below = int(rank)
-    lower, upper = two_at(values, count, below)
+    lower, upper = _two_at(values, count, below)
     return lower * (1 - (rank - below)) + upper * (rank - below)
+
+
+@compiled
+def lower_median(values: Floats, count: int) -> float:
+    """Return the median as `median` does, or the smaller one of the two in the middle."""
+    return _two_at(values, count, (count - 1) // 2)[0]
+
+
+@compiled
+def sort_by(keys: Integers, places: Integers, count: int, second: Integers | Numbers, third: Integers) -> None:
+    """Sort as `sort` does, and the few of equal keys by two more keys of the places they stand for."""
+    sort(keys, places, count)
+    for i in range(1, count):
+        place, to = places[i], i
+        while to > 0 and keys[to - 1] == keys[i]:
+            before = places[to - 1]
+            if second[before] < second[place] or (second[before] == second[place] and third[before] <= third[place]):
+                break
+            places[to] = before
+            to -= 1
+        places[to] = place
 
 
 @compiled

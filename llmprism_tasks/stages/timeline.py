@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
-from llmprism_tasks.methods.ordering import ascending
-from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Stretches, merged, with_gaps
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Stretches, Told, merged, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
@@ -153,11 +153,28 @@ def phases(found: Placed) -> pl.DataFrame:
     what = told.kinds - min(STILL)
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
     rows = pl.concat([found.parts.select(STEP)[told.segments], times, did[what]], how="horizontal")
-    rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int32)).to_series().to_numpy()
-    nic = found.parts["nic"].to_numpy().astype(np.int32)
-    key = (nic[told.segments], told.starts, rank[what], told.ends)
-    # Those of a step are in order, but a message of no length may end where the next step begins.
-    return rows if ascending(*key) else rows[np.lexsort(key[::-1])]
+    rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    order = _order(told, found.parts["nic"].to_numpy(), rank[what])
+    return rows if order is None else rows[order]
+
+
+def _order(told: Told, nics: Integers, ranks: Integers) -> Integers | None:
+    """Return the order of rows by NIC, start, rank and end; None if they are in it.
+
+    Those of a step are, but a message of no length may end where the next step begins.
+
+    Parameters
+    ----------
+    nics : shape (parts,)
+    ranks : shape (rows,)
+    """
+    close = np.flatnonzero(told.starts[1:] <= told.starts[:-1])
+    both = np.array([close, close + 1])
+    nic, start, rank, end = nics[told.segments[both]], told.starts[both], ranks[both], told.ends[both]
+    falling = (start[0] > start[1]) | (rank[0] > rank[1]) | ((rank[0] == rank[1]) & (end[0] > end[1]))
+    if not (falling & (nic[0] == nic[1])).any():
+        return None
+    return np.lexsort((told.ends, ranks, told.starts, nics[told.segments]))
 
 
 def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
