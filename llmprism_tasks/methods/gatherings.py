@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.ordering import collected
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.sorting import sort
 
 
 def gatherings(members: Integers, bursts: Integers, offsets: Integers) -> Integers:
@@ -27,6 +29,40 @@ def gatherings(members: Integers, bursts: Integers, offsets: Integers) -> Intege
     int64, shape (n,). A burst is never cut. What comes after the last complete gathering belongs to it.
     """
     return _gatherings(members, bursts, offsets, int(members.max(initial=-1)) + 1)
+
+
+class Turns(NamedTuple):
+    """What members did, of many groups one after another, each in order of time; arrays of shape (n,).
+
+    Attributes
+    ----------
+    offsets : shape (groups + 1,): group i holds the rows `offsets[i]` to `offsets[i + 1]`
+    members : who it was
+    bursts : in which burst of the group: one ends when all that began in it has ended; counted through
+    starts, ends, sizes : of each
+    """
+
+    offsets: Integers
+    members: Integers
+    bursts: Integers
+    starts: Integers
+    ends: Integers
+    sizes: Integers
+
+
+def in_turn(
+    offsets: Integers, starts: Integers, ends: Integers, sizes: Integers, groups: Integers, number: int
+) -> Turns:
+    """Bring what members did into the order of their groups, and in these of time.
+
+    Parameters
+    ----------
+    offsets : shape (members + 1,): member i did the rows `offsets[i]` to `offsets[i + 1]`
+    starts, ends, sizes : shape (n,)
+    groups : shape (members,), the group of each, from 0 to `number` - 1; -1 for none, whose rows are left out
+    """
+    members, of_groups = collected(groups + 1, number + 1)
+    return Turns(*_in_turn(members[of_groups[1] :], of_groups[1:] - of_groups[1], offsets, starts, ends, sizes))
 
 
 class Attendances(NamedTuple):
@@ -94,6 +130,37 @@ def summaries(keys: Integers, values: Integers, ends: Integers) -> Summaries:
     first, last, most, ends = _summaries(keys, values, ends, int(keys.max(initial=-1)) + 1)
     there = first >= 0
     return Summaries(first[there], last[there], most[there], ends[there])
+
+
+@compiled
+def _in_turn(
+    members: Integers, of_groups: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers
+) -> tuple[Integers, Integers, Integers, Integers, Integers, Integers]:
+    rows = 0
+    for member in members:
+        rows += offsets[member + 1] - offsets[member]
+    bounds, who, bursts = np.zeros(len(of_groups), np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    start, end, size = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    keys, order = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    source, owner = np.empty(rows, np.int64), np.empty(rows, np.int64)  # of one group, as the two before
+    n, burst = 0, -1
+    for group in range(len(of_groups) - 1):
+        count, over = 0, 0
+        for place in range(of_groups[group], of_groups[group + 1]):
+            for row in range(offsets[members[place]], offsets[members[place] + 1]):
+                keys[count], order[count], source[count], owner[count] = starts[row], count, row, members[place]
+                count += 1
+        sort(keys, order, count)
+        for place in range(count):
+            row = source[order[place]]
+            if place == 0 or keys[place] > over:
+                burst, over = burst + 1, ends[row]
+            over = max(over, ends[row])
+            who[n], bursts[n] = owner[order[place]], burst
+            start[n], end[n], size[n] = keys[place], ends[row], sizes[row]
+            n += 1
+        bounds[group + 1] = n
+    return bounds, who, bursts, start, end, size
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Joining: intervals that overlap, and those that follow each other at once, made one."""
+"""Joining: intervals that overlap, and those that follow each other at once, made one; and what lies between."""
 
 from __future__ import annotations
 
@@ -9,8 +9,28 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.sorting import first_from, sort_by
+from llmprism_tasks.methods.stretches import Numbers, Rows
 
 Bits = npt.NDArray[np.int32]
+
+NOBODY = -1
+"""In the place of a segment that is not known."""
+
+
+class Counterparts(NamedTuple):
+    """Whose segments are at the other end of a series: there it is the one of the same number.
+
+    Attributes
+    ----------
+    owners : shape (series,), who that is; -1 for nobody that has segments
+    numbers : shape (segments,), ascending among those of one owner
+    offsets : shape (owners + 1,): owner i has the segments `offsets[i]` to `offsets[i + 1]`
+    """
+
+    owners: Integers
+    numbers: Integers
+    offsets: Integers
 
 
 class Intervals(NamedTuple):
@@ -21,7 +41,7 @@ class Intervals(NamedTuple):
     offsets : shape (segments + 1,): segment i holds the rows `offsets[i]` to `offsets[i + 1]`
     starts, ends : ns, shape (n,)
     bits : shape (n,), what each of them is
-    peers : shape (n,), numbers
+    peers : shape (n,), the segment of the other end, or `NOBODY`
     """
 
     offsets: Integers
@@ -31,52 +51,163 @@ class Intervals(NamedTuple):
     peers: Integers
 
 
-def joined(rows: Intervals, order: Integers, quick: int, at_once: float) -> Intervals:
+class Gaps(NamedTuple):
+    """What lies between intervals, before the first and after the last of each segment; none has no length.
+
+    Attributes
+    ----------
+    offsets : shape (segments + 1,)
+    starts, ends : ns, shape (m,)
+    brought, took : shape (m,), the bits of the intervals around it, 0 where there is none
+    peers : shape (m,), of the one after it
+    """
+
+    offsets: Integers
+    starts: Integers
+    ends: Integers
+    brought: Bits
+    took: Bits
+    peers: Integers
+
+    @property
+    def lengths(self) -> Integers:
+        """Return how long they are, ns."""
+        return self.ends - self.starts
+
+    @property
+    def segments(self) -> Integers:
+        """Return the segment of each."""
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+
+def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, quick: int, at_once: float) -> Intervals:
     """Join intervals that overlap or touch, and quick ones that follow each other at once.
 
     Parameters
     ----------
-    order : shape (n,), the places of the rows, segment by segment in order of their starts
+    rows : those that take no time are left out
+    bits : shape (series,), what its rows are; 0 for those to be left out
+    beside : more intervals of the same segments; they may take no time
     quick : bits: who has one of them is quick
     at_once : ratio of the length of a quick one, within which a quick one that comes next begins at once
 
     Returns
     -------
-    in order; `bits` are those of all that were joined, `peers` that of the first
+    in order; `bits` are those of all that were joined, `peers` that of the first by start, end and peer
     """
-    offsets, starts, ends, bits, peers = _joined(*rows, order, quick, at_once)
+    offsets, starts, ends, of, peers = _joined(
+        *(*rows, bits, *others),
+        *(beside.offsets, beside.starts, beside.ends, beside.bits, beside.peers),
+        *(quick, at_once),
+    )
     n = offsets[-1]
-    return Intervals(offsets, starts[:n].copy(), ends[:n].copy(), bits[:n].copy(), peers[:n].copy())
+    return Intervals(offsets, starts[:n], ends[:n], of[:n], peers[:n])
+
+
+def between(rows: Intervals, opens: Integers, closes: Integers) -> Gaps:
+    """Return the gaps between intervals.
+
+    Parameters
+    ----------
+    rows : apart from each other and in order, within each segment
+    opens, closes : ns, shape (segments,): where segments begin and end
+    """
+    offsets, starts, ends, brought, took, peers = _between(*rows, opens, closes)
+    n = offsets[-1]
+    return Gaps(offsets, starts[:n], ends[:n], brought[:n], took[:n], peers[:n])
+
+
+@compiled
+def _counterpart(owner: int, number: int, numbers: Integers, offsets: Integers) -> int:
+    if owner < 0:
+        return NOBODY
+    found = first_from(numbers, offsets[owner], offsets[owner + 1], number)
+    return found if found < offsets[owner + 1] and numbers[found] == number else NOBODY
 
 
 @compiled
 def _joined(
     offsets: Integers,
+    transfers: Numbers,
+    series: Numbers,
+    starts: Integers,
+    ends: Integers,
+    bits: Bits,
+    owners: Integers,
+    numbers: Integers,
+    of_owners: Integers,
+    beside: Integers,
+    beside_starts: Integers,
+    beside_ends: Integers,
+    beside_bits: Bits,
+    beside_peers: Integers,
+    quick: int,
+    at_once: float,
+) -> tuple[Integers, Integers, Integers, Bits, Integers]:
+    most = len(starts) + len(beside_starts)
+    bounds, bit = np.zeros(len(offsets), np.int64), np.empty(most, np.int32)
+    start, end, peer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    keys, order, until = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    with_, is_ = np.empty(most, np.int64), np.empty(most, np.int32)  # of one segment, as the three before
+    n = 0
+    for segment in range(len(offsets) - 1):
+        count, of = 0, -1
+        for row in range(offsets[segment], offsets[segment + 1]):
+            if not bits[series[row]] or ends[row] <= starts[row]:
+                continue
+            same = series[row] == of
+            of = series[row]
+            other = with_[count - 1] if same else _counterpart(owners[of], numbers[segment], numbers, of_owners)
+            keys[count], until[count], is_[count], with_[count] = starts[row], ends[row], bits[of], other
+            count += 1
+        for row in range(beside[segment], beside[segment + 1]):
+            keys[count], until[count] = beside_starts[row], beside_ends[row]
+            is_[count], with_[count] = beside_bits[row], beside_peers[row]
+            count += 1
+        for place in range(count):
+            order[place] = place
+        sort_by(keys, order, count, until, with_)
+        for place in range(count):
+            i, slack, begins = order[place], 0.0, place == 0
+            if not begins:
+                before = order[place - 1]
+                if is_[i] & quick and is_[before] & quick:
+                    slack = (until[before] - keys[place - 1]) * at_once
+                begins = keys[place] > end[n - 1] + slack
+            if begins:
+                start[n], end[n], bit[n], peer[n] = keys[place], until[i], is_[i], with_[i]
+                n += 1
+            else:
+                end[n - 1] = max(end[n - 1], until[i])
+                bit[n - 1] |= is_[i]
+        bounds[segment + 1] = n
+    return bounds, start, end, bit, peer
+
+
+@compiled
+def _between(
+    offsets: Integers,
     starts: Integers,
     ends: Integers,
     bits: Bits,
     peers: Integers,
-    order: Integers,
-    quick: int,
-    at_once: float,
-) -> tuple[Integers, Integers, Integers, Bits, Integers]:
-    rows = len(starts)
-    bounds, bit = np.zeros(len(offsets), np.int64), np.empty(rows, bits.dtype)
-    start, end, peer = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    opens: Integers,
+    closes: Integers,
+) -> tuple[Integers, Integers, Integers, Bits, Bits, Integers]:
+    most = len(starts) + len(opens)
+    bounds, start, end = np.zeros(len(offsets), np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    brought, took, peer = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
     n = 0
     for segment in range(len(offsets) - 1):
-        for place in range(offsets[segment], offsets[segment + 1]):
-            i, slack, begins = order[place], 0.0, place == offsets[segment]
-            if not begins:
-                before = order[place - 1]
-                if bits[i] & quick and bits[before] & quick:
-                    slack = (ends[before] - starts[before]) * at_once
-                begins = starts[i] > end[n - 1] + slack
-            if begins:
-                start[n], end[n], bit[n], peer[n] = starts[i], ends[i], bits[i], peers[i]
+        free, last = opens[segment], 0
+        for row in range(offsets[segment], offsets[segment + 1] + 1):
+            closing = row == offsets[segment + 1]
+            until = closes[segment] if closing else starts[row]
+            if until > free:
+                start[n], end[n], brought[n] = free, until, last
+                took[n], peer[n] = 0 if closing else bits[row], NOBODY if closing else peers[row]
                 n += 1
-            else:
-                end[n - 1] = max(end[n - 1], ends[i])
-                bit[n - 1] |= bits[i]
+            if not closing:
+                free, last = ends[row], bits[row]
         bounds[segment + 1] = n
-    return bounds, start, end, bit, peer
+    return bounds, start, end, brought, took, peer

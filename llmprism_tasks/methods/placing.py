@@ -43,20 +43,34 @@ class Spans(NamedTuple):
 Numbers = npt.NDArray[np.int32]
 
 
-def placed(starts: Integers, ends: Integers, series: Series, spans: Spans) -> tuple[Integers, Numbers, Numbers]:
+class Placings(NamedTuple):
+    """Transfers in spans.
+
+    Attributes
+    ----------
+    offsets : shape (spans + 1,): span i has the rows `offsets[i]` to `offsets[i + 1]`
+    transfers, of_series : shape (rows,), the transfer and its series; within a span in order of the series, within
+        these of the transfers
+    starts, ends : ns, shape (rows,), those of the transfer as far as they lie in the span
+    """
+
+    offsets: Integers
+    transfers: Numbers
+    of_series: Numbers
+    starts: Integers
+    ends: Integers
+
+
+def placed(starts: Integers, ends: Integers, series: Series, spans: Spans) -> Placings:
     """Put the transfers of each series into the owner's first span that ends no earlier than they start.
+
+    What ends before its span begins is left out, or begins after the last one ends.
 
     Parameters
     ----------
     starts, ends : ns, shape (transfers,); quickest where each series is in order of the starts
-
-    Returns
-    -------
-    offsets : shape (spans + 1,): span i has the rows `offsets[i]` to `offsets[i + 1]`
-    transfers, of_series : shape (rows,), the transfer and its series; within a span in order of the series, within
-        these of the transfers. What ends before its span begins is left out, or begins after the last one ends.
     """
-    return _placed(starts, ends, *series, *spans)
+    return Placings(*_placed(starts, ends, *series, *spans))
 
 
 @compiled
@@ -70,29 +84,38 @@ def _placed(
     span_ends: Integers,
     by_end: Integers,
     offsets: Integers,
-) -> tuple[Integers, Numbers, Numbers]:
+) -> tuple[Integers, Numbers, Numbers, Integers, Integers]:
     following = np.zeros(span_starts.size + 1, np.int64)
     transfers, of_series = np.empty(0, np.int32), np.empty(0, np.int32)
+    begun, ended = np.empty(0, np.int64), np.empty(0, np.int64)
     bounds = following
     for filling in (False, True):
         for s in range(owners.size):
             first, last = offsets[owners[s]], offsets[owners[s] + 1]
-            at = first
-            for i in range(begins[s], untils[s]):
-                if at > first and starts[i] < starts[i - 1]:
+            at, i = first, begins[s]
+            while i < untils[s]:
+                if i > begins[s] and starts[i] < starts[i - 1]:
                     at = first
                 while at < last and span_ends[by_end[at]] < starts[i]:
                     at += 1
-                if at == last or ends[i] <= span_starts[by_end[at]]:
+                if at == last:
+                    i += 1
                     continue
                 span = by_end[at]
-                if filling:
-                    transfers[following[span]], of_series[following[span]] = i, s
-                    following[span] += 1
-                else:
-                    following[span + 1] += 1
+                to, stays = span if filling else span + 1, True
+                row = following[to]
+                while stays:
+                    if ends[i] > span_starts[span]:
+                        if filling:
+                            transfers[row], of_series[row] = i, s
+                            begun[row], ended[row] = max(starts[i], span_starts[span]), min(ends[i], span_ends[span])
+                        row += 1
+                    i += 1
+                    stays = i < untils[s] and starts[i - 1] <= starts[i] <= span_ends[span]
+                following[to] = row
         if not filling:
             bounds = np.cumsum(following)
             following = bounds.copy()
             transfers, of_series = np.empty(bounds[-1], np.int32), np.empty(bounds[-1], np.int32)
-    return bounds, transfers, of_series
+            begun, ended = np.empty(bounds[-1], np.int64), np.empty(bounds[-1], np.int64)
+    return bounds, transfers, of_series, begun, ended

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.sorting import median
+from llmprism_tasks.methods.sorting import Numbers, median
 
 
 def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
@@ -27,6 +27,11 @@ def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
 def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
     """Return the sum of each segment's whole numbers; of flags, how many are set."""
     return np.add.reduceat(values, offsets[:-1], dtype=np.int64) if offsets.size > 1 else np.zeros(0, np.int64)
+
+
+def totals(values: Integers, offsets: Integers) -> Integers:
+    """Return the sum of each segment's whole numbers, as `sums` does, also where some segments have no rows."""
+    return _totals(values, offsets)
 
 
 def largest(values: Integers, offsets: Integers) -> Integers:
@@ -64,7 +69,7 @@ def commonest(numbers: Integers, offsets: Integers) -> Integers:
     return _commonest(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
-def occurrences(kinds: Integers, offsets: Integers) -> Integers:
+def occurrences(kinds: Integers | Numbers, offsets: Integers) -> Integers:
     """Return how often each value has come before in its segment.
 
     Parameters
@@ -72,6 +77,15 @@ def occurrences(kinds: Integers, offsets: Integers) -> Integers:
     kinds : shape (n,), small numbers, >= 0
     """
     return _occurrences(kinds, offsets, int(kinds.max(initial=0)) + 1)
+
+
+@compiled
+def _totals(values: Integers, offsets: Integers) -> Integers:
+    found = np.zeros(offsets.size - 1, np.int64)
+    for segment in range(offsets.size - 1):
+        for i in range(offsets[segment], offsets[segment + 1]):
+            found[segment] += values[i]
+    return found
 
 
 @compiled
@@ -118,7 +132,7 @@ def _commonest(numbers: Integers, offsets: Integers, limit: int) -> Integers:
 
 
 @compiled
-def _occurrences(kinds: Integers, offsets: Integers, number: int) -> Integers:
+def _occurrences(kinds: Integers | Numbers, offsets: Integers, number: int) -> Integers:
     before = np.empty(len(kinds), np.int64)
     count, segment_of = np.zeros(number, np.int64), np.full(number, -1, np.int64)
     for segment in range(len(offsets) - 1):

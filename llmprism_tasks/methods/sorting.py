@@ -13,6 +13,7 @@ from llmprism_tasks.methods.compiled import compiled
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 
 FEW = 16
 """Neighbours that are sorted by moving each to its place, quicker than merging so few."""
@@ -107,6 +108,27 @@ def quantile(values: Floats, count: int, share: float) -> float:
     below = int(rank)
     lower, upper = _two_at(values, count, below)
     return lower * (1 - (rank - below)) + upper * (rank - below)
+
+
+@compiled
+def lower_median(values: Floats, count: int) -> float:
+    """Return the median as `median` does, or the smaller one of the two in the middle."""
+    return _two_at(values, count, (count - 1) // 2)[0]
+
+
+@compiled
+def sort_by(keys: Integers, places: Integers, count: int, second: Integers | Numbers, third: Integers) -> None:
+    """Sort as `sort` does, and the few of equal keys by two more keys of the places they stand for."""
+    sort(keys, places, count)
+    for i in range(1, count):
+        place, to = places[i], i
+        while to > 0 and keys[to - 1] == keys[i]:
+            before = places[to - 1]
+            if second[before] < second[place] or (second[before] == second[place] and third[before] <= third[place]):
+                break
+            places[to] = before
+            to -= 1
+        places[to] = place
 
 
 @compiled

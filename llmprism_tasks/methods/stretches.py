@@ -12,19 +12,37 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.sorting import first_from, sort
+from llmprism_tasks.methods.sorting import first_from, sort, sort_by
 
 GAP, MARKED_GAP = -2, -1
-"""What stands for gaps in the place of a row."""
+"""What stands for gaps in the place of a kind."""
 
 NEVER = np.iinfo(np.int64).min
 """Before all times."""
 
 Booleans = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int32]
+
+
+class Rows(NamedTuple):
+    """Intervals of many segments, that belong to series of transfers.
+
+    Attributes
+    ----------
+    offsets : shape (segments + 1,)
+    transfers, series : shape (n,), which transfer of which series each is; those of a series lie together in a segment
+    starts, ends : ns, shape (n,); quickest where those of a series are in order of their starts
+    """
+
+    offsets: Integers
+    transfers: Numbers
+    series: Numbers
+    starts: Integers
+    ends: Integers
 
 
 class Stretches(NamedTuple):
-    """Intervals of many segments.
+    """What became of intervals of many segments.
 
     Attributes
     ----------
@@ -36,195 +54,197 @@ class Stretches(NamedTuple):
     """
 
     offsets: Integers
-    kinds: Integers
+    kinds: Numbers
     starts: Integers
     ends: Integers
     sizes: Integers
     marked: Booleans
 
-    def at(self, places: Integers) -> Stretches:
-        """Return those at these places, which are a permutation within each segment."""
-        return Stretches(self.offsets, *(column[places] for column in self[1:]))  # type: ignore[arg-type]
+
+class Told(NamedTuple):
+    """Stretches and the gaps between them, segment by segment; arrays of shape (m,).
+
+    Attributes
+    ----------
+    segments : of which segment each is
+    kinds : of what kind; for a gap `MARKED_GAP` or `GAP`
+    starts, ends : ns
+    sizes : 0 for a gap
+    """
+
+    segments: Numbers
+    kinds: Numbers
+    starts: Integers
+    ends: Integers
+    sizes: Integers
 
 
-def merged(rows: Stretches, whole: Booleans) -> Stretches:
+def merged(
+    rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans, *, shortest: int = 0
+) -> Stretches:
     """Make one of intervals of one kind that overlap or touch.
 
     Parameters
     ----------
-    rows : those of one kind lie together within a segment; quickest where they are in order of their starts
+    rows : those of one kind lie together within a segment
+    kinds, marked : shape (series,), of what kind each is, -1 for those to be left out, and whether it is marked
+    sizes : shape (transfers,)
     whole : shape (kinds,), of which kinds all of a segment's are one, gaps or no gaps
+    shortest : ns, shorter ones are left out
 
     Returns
     -------
     in the order of the rows: kind by kind, each in order of time
     """
-    offsets, kinds, starts, ends, sizes, marked = _merged(*rows, whole)
+    offsets, of, starts, ends, total, marks = _merged(*rows, kinds, marked, sizes, whole, shortest)
     n = offsets[-1]
-    return Stretches(offsets, kinds[:n], starts[:n], ends[:n], sizes[:n], marked[:n])
+    return Stretches(offsets, of[:n], starts[:n], ends[:n], total[:n], marks[:n])
 
 
-def in_order(offsets: Integers, starts: Integers, second: Integers, third: Integers) -> Integers:
-    """Return the places of rows, segment by segment, each in order of start, of the second key and of the third."""
-    return _in_order(offsets, starts, second, third)
+def with_gaps(rows: Stretches, opens: Integers) -> Told:
+    """Put stretches in order of start, kind and end, and gaps among them: from a segment's opening to its first one,
+    and wherever nothing goes on.
 
-
-def beginnings(offsets: Integers, starts: Integers, ends: Integers) -> Booleans:
-    """Mark the rows that begin a new stretch: later than all before them in their segment have ended.
+    A gap is marked if what begins at its end is; where several begin at once, one of them is enough.
 
     Parameters
     ----------
-    starts : in order within each segment
-    """
-    return _beginnings(offsets, starts, ends)
-
-
-def with_gaps(rows: Stretches, opens: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """Put gaps before rows among them: from a segment's opening to its first row, and wherever nothing goes on.
-
-    Parameters
-    ----------
-    rows : in order of their starts within each segment
     opens : shape (segments,), ns
-
-    Returns
-    -------
-    places : shape (m,): the row, or `MARKED_GAP` before one that is marked (where several begin at once, one of them is
-        enough), or `GAP` before others
-    segments, starts, ends : shape (m,)
     """
-    places, segments, starts, ends, count = _with_gaps(rows.offsets, rows.starts, rows.ends, rows.marked, opens)
-    return places[:count], segments[:count], starts[:count], ends[:count]
+    segments, kinds, starts, ends, sizes, n = _with_gaps(*rows, opens)
+    return Told(segments[:n], kinds[:n], starts[:n], ends[:n], sizes[:n])
 
 
-def latest_before(offsets: Integers, moments: Integers, value_offsets: Integers, values: Integers) -> Integers:
-    """Return for each moment the latest value of the same segment that is no later, or `NEVER`.
+def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
+    """Return for each moment the latest end of a row of the same segment that is no later, or `NEVER`.
 
     Parameters
     ----------
     offsets, moments : ns, in order within each segment
-    value_offsets, values : ns, of as many segments, in any order
+    rows : of as many segments; those that take no time are not looked at
+    counted : shape (series,), those to look at
     """
-    return _latest_before(offsets, moments, value_offsets, values)
+    return _latest_before(offsets, moments, *rows, counted)
+
+
+def lasting(rows: Rows, series: int) -> Booleans:
+    """Mark the series, numbered up to so many, that have rows that take time."""
+    return _lasting(rows.series, rows.starts, rows.ends, series)
 
 
 @compiled
 def _merged(
     offsets: Integers,
-    kinds: Integers,
+    transfers: Numbers,
+    series: Numbers,
     starts: Integers,
     ends: Integers,
-    sizes: Integers,
+    kinds: Integers,
     marked: Booleans,
+    sizes: Integers,
     whole: Booleans,
-) -> tuple[Integers, Integers, Integers, Integers, Integers, Booleans]:
+    shortest: int,
+) -> tuple[Integers, Numbers, Integers, Integers, Integers, Booleans]:
     n = len(starts)
-    bounds, mark = np.zeros(len(offsets), np.int64), np.empty(n, np.bool_)
-    kind, start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    bounds, kind, mark = np.zeros(len(offsets), np.int64), np.empty(n, np.int32), np.empty(n, np.bool_)
+    start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     keys, order = np.empty(n, np.int64), np.empty(n, np.int64)
     n = 0
     for segment in range(len(offsets) - 1):
-        begin, until = offsets[segment], offsets[segment]
-        while begin < offsets[segment + 1]:
-            ordered = True
-            while until < offsets[segment + 1] and kinds[until] == kinds[begin]:
-                ordered &= until == begin or starts[until] >= starts[until - 1]
-                until += 1
-            fresh, joined = True, whole[kinds[begin]]
-            for place in range(begin, until):
-                keys[place - begin], order[place - begin] = starts[place], place
+        row = offsets[segment]
+        while row < offsets[segment + 1]:
+            of, count, ordered = kinds[series[row]], 0, True
+            while row < offsets[segment + 1] and kinds[series[row]] == of:
+                if of >= 0 and ends[row] - starts[row] >= shortest:
+                    keys[count], order[count] = starts[row], row
+                    ordered &= count == 0 or keys[count] >= keys[count - 1]
+                    count += 1
+                row += 1
+            joined = of >= 0 and whole[of]
             if not (ordered or joined):
-                sort(keys, order, until - begin)
-            for place in range(until - begin):
+                sort(keys, order, count)
+            for place in range(count):
                 i = order[place]
-                if not fresh and not joined and starts[i] > end[n - 1]:
-                    fresh = True
-                if fresh:
-                    kind[n], start[n], end[n], size[n], mark[n] = kinds[i], starts[i], ends[i], sizes[i], marked[i]
-                    n, fresh = n + 1, False
+                if place == 0 or not (joined or starts[i] <= end[n - 1]):
+                    kind[n], start[n], end[n] = of, starts[i], ends[i]
+                    size[n], mark[n] = sizes[transfers[i]], marked[series[i]]
+                    n += 1
                     continue
                 start[n - 1], end[n - 1] = min(start[n - 1], starts[i]), max(end[n - 1], ends[i])
-                size[n - 1] += sizes[i]
-                mark[n - 1] |= marked[i]
-            begin = until
+                size[n - 1] += sizes[transfers[i]]
+                mark[n - 1] |= marked[series[i]]
         bounds[segment + 1] = n
     return bounds, kind, start, end, size, mark
 
 
 @compiled
-def _in_order(offsets: Integers, starts: Integers, second: Integers, third: Integers) -> Integers:
-    places, keys, order = (
-        np.empty(len(starts), np.int64),
-        np.empty(len(starts), np.int64),
-        np.empty(len(starts), np.int64),
-    )
-    for segment in range(len(offsets) - 1):
-        begin, until = offsets[segment], offsets[segment + 1]
-        for row in range(begin, until):
-            keys[row - begin], order[row - begin] = starts[row], row
-        sort(keys, order, until - begin)
-        for row in range(begin, until):
-            places[row] = order[row - begin]
-        for row in range(begin + 1, until):
-            i, place = places[row], row
-            while place > begin and starts[places[place - 1]] == starts[i]:
-                before = places[place - 1]
-                if second[before] < second[i] or (second[before] == second[i] and third[before] <= third[i]):
-                    break
-                places[place] = before
-                place -= 1
-            places[place] = i
-    return places
-
-
-@compiled
-def _beginnings(offsets: Integers, starts: Integers, ends: Integers) -> Booleans:
-    begins = np.zeros(len(starts), np.bool_)
-    for segment in range(len(offsets) - 1):
-        latest = 0
-        for row in range(offsets[segment], offsets[segment + 1]):
-            first = row == offsets[segment]
-            begins[row] = first or starts[row] > latest
-            latest = ends[row] if first else max(latest, ends[row])
-    return begins
-
-
-@compiled
 def _with_gaps(
-    offsets: Integers, starts: Integers, ends: Integers, marked: Booleans, opens: Integers
-) -> tuple[Integers, Integers, Integers, Integers, int]:
+    offsets: Integers,
+    kinds: Numbers,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    marked: Booleans,
+    opens: Integers,
+) -> tuple[Numbers, Numbers, Integers, Integers, Integers, int]:
     most = 2 * len(starts)
-    places, segments = np.empty(most, np.int64), np.empty(most, np.int64)
-    begin, end = np.empty(most, np.int64), np.empty(most, np.int64)
+    segments, kind = np.empty(most, np.int32), np.empty(most, np.int32)
+    begin, end, size = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    keys, order = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
     n = 0
     for segment in range(len(offsets) - 1):
-        free = opens[segment]
-        for row in range(offsets[segment], offsets[segment + 1]):
+        first, free = offsets[segment], opens[segment]
+        count = offsets[segment + 1] - first
+        for place in range(count):
+            keys[place], order[place] = starts[first + place], first + place
+        sort_by(keys, order, count, kinds, ends)
+        for place in range(count):
+            row, other, mark = order[place], place, False
             if free < starts[row]:
-                mark, other = False, row
-                while other < offsets[segment + 1] and starts[other] == starts[row]:
-                    mark |= marked[other]
+                while other < count and keys[other] == keys[place]:
+                    mark |= marked[order[other]]
                     other += 1
-                places[n], segments[n] = MARKED_GAP if mark else GAP, segment
-                begin[n], end[n] = free, starts[row]
+                segments[n], kind[n] = segment, MARKED_GAP if mark else GAP
+                begin[n], end[n], size[n] = free, starts[row], 0
                 n += 1
-            places[n], segments[n], begin[n], end[n] = row, segment, starts[row], ends[row]
+            segments[n], kind[n] = segment, kinds[row]
+            begin[n], end[n], size[n] = starts[row], ends[row], sizes[row]
             free = max(free, ends[row])
             n += 1
-    return places, segments, begin, end, n
+    return segments, kind, begin, end, size, n
 
 
 @compiled
-def _latest_before(offsets: Integers, moments: Integers, value_offsets: Integers, values: Integers) -> Integers:
+def _latest_before(
+    offsets: Integers,
+    moments: Integers,
+    row_offsets: Integers,
+    transfers: Numbers,
+    series: Numbers,
+    starts: Integers,
+    ends: Integers,
+    counted: Booleans,
+) -> Integers:
     latest = np.full(len(moments), NEVER, np.int64)
     for segment in range(len(offsets) - 1):
         begin, end = offsets[segment], offsets[segment + 1]
         if begin == end:
             continue
-        for i in range(value_offsets[segment], value_offsets[segment + 1]):
-            row = first_from(moments, begin, end, values[i])
+        for i in range(row_offsets[segment], row_offsets[segment + 1]):
+            if not counted[series[i]] or ends[i] <= starts[i]:
+                continue
+            row = first_from(moments, begin, end, ends[i])
             if row < end:
-                latest[row] = max(latest[row], values[i])
+                latest[row] = max(latest[row], ends[i])
         for row in range(begin + 1, end):
             latest[row] = max(latest[row], latest[row - 1])
     return latest
+
+
+@compiled
+def _lasting(series: Numbers, starts: Integers, ends: Integers, number: int) -> Booleans:
+    found = np.zeros(number, np.bool_)
+    for row in range(len(series)):
+        if ends[row] > starts[row]:
+            found[series[row]] = True
+    return found

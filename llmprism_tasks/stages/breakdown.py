@@ -19,21 +19,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
-from llmprism_tasks.methods.joining import Intervals
-from llmprism_tasks.methods.segments import occurrences
+from llmprism_tasks.methods.joining import NOBODY, Counterparts, Gaps, Intervals, between
+from llmprism_tasks.methods.pace import lower_medians, numbered_in_turn
+from llmprism_tasks.methods.segments import occurrences, totals
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.stages import activity, culprits, synchronisation
-from llmprism_tasks.stages.activity import GATHERED, NOBODY, PIPELINED, SYNCHRONISED
+from llmprism_tasks.methods.stretches import Booleans, lasting
+from llmprism_tasks.stages import activity, synchronisation
+from llmprism_tasks.stages.activity import BITS, GATHERED, PIPELINED, SYNCHRONISED
+from llmprism_tasks.stages.culprits import walked
 from llmprism_tasks.stages.passes import worked
-from llmprism_tasks.stages.placement import NIC, Messages, Placed, placed
+from llmprism_tasks.stages.placement import NIC, Placed, placed
 from llmprism_tasks.windows import Window
 
 PART = [*NIC, "step_index"]
+
+
+class Split(NamedTuple):
+    """What the gaps between exchanges went to; arrays of shape (gaps,).
+
+    Attributes
+    ----------
+    order : how often the same was exchanged before after a gap of this part
+    compute_ns, bubble_ns, wait_ns : the rest of a gap is not explained
+    updating : whether parameters are gathered after it
+    together : whether that had to wait for the gradients of the whole job
+    """
+
+    order: Integers
+    compute_ns: Integers
+    bubble_ns: Integers
+    wait_ns: Integers
+    updating: Booleans
+    together: Booleans
 
 
 @dataclass(frozen=True)
@@ -46,29 +69,49 @@ class Account:
     parts : the steps of NICs, numbered: `part`, `job_id`, `addr`, `step_index`, `step_start_ns`, `step_end_ns`, …
     sides : the pairs once for each end, with `pp_stage`, `peer_pp_stage`, `does`
     blocks : as `synchronisation.blocks` returns
-    exchanged : as `activity.exchanges` returns: `part`, `start_ns`, `end_ns`, `does`, `peer`
-    gaps : what lies between exchanges: `part`, `start_ns`, `end_ns`, `took`, `compute_ns`, `bubble_ns`, `wait_ns`, …
+    exchanges : what messages are in flight together, part by part
+    between, split : what lies between exchanges, and what it went to
     """
 
     placed: Placed
     parts: pl.DataFrame
     sides: pl.DataFrame
     blocks: pl.DataFrame
-    exchanged: pl.DataFrame
-    gaps: pl.DataFrame
+    exchanges: Intervals
+    between: Gaps
+    split: Split
+
+    @cached_property
+    def exchanged(self) -> pl.DataFrame:
+        """Return the exchanges, as `activity.rows` does."""
+        return activity.rows(self.exchanges)
+
+    @cached_property
+    def gaps(self) -> pl.DataFrame:
+        """Return the gaps: `part`, `start_ns`, `end_ns`, `took` (bits of the exchange after it, 0 without one), and
+        what it went to."""
+        found = {
+            "part": self.between.segments,
+            "start_ns": self.between.starts,
+            "end_ns": self.between.ends,
+            "took": self.between.took,
+        }
+        return pl.DataFrame(found | self.split._asdict())
 
     @cached_property
     def messages(self) -> pl.DataFrame:
         """Return the messages that take time, with what is known of their flows (numbered as `flow`) and sides."""
         every, flows = self.placed.messages, self.placed.flows
-        some = every.where(every.end_ns > every.start_ns)
+        some = np.flatnonzero(every.end_ns > every.start_ns)
+        part, flow, side = every.part[some], every.flow[some], every.side[some]
         kept = flows.select(name for name in ("bytes", "switch_path") if name in flows.columns)
         return pl.concat(
             [
-                pl.DataFrame({"part": some.part, "flow": some.flow, "start_ns": some.start_ns, "end_ns": some.end_ns}),
-                kept[some.flow],
-                self.parts.select("step_index")[some.part],
-                self.sides[some.side],
+                pl.DataFrame({"part": part, "flow": flow}),
+                pl.DataFrame({"start_ns": every.start_ns[some], "end_ns": every.end_ns[some]}),
+                kept[flow],
+                self.parts.select("step_index")[part],
+                self.sides[side],
             ],
             how="horizontal",
         )
@@ -85,15 +128,14 @@ def accounted(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame) -> A
     parts = found.parts.hstack(nics.drop("nic", *NIC)[found.parts["nic"].to_numpy()]).with_columns(
         job_step=pl.struct("job_id", "step_index").rank("dense")
     )
-    messages = found.messages
-    lasting = messages.end_ns > messages.start_ns
-    gradient = (found.sides["kind"] == "dp").to_numpy()[messages.side]
-    others = messages.where(lasting & ~gradient)
-    sides = _does(found.sides, nics, others)
-    blocks = synchronisation.blocks(messages.where(lasting & gradient), others, found, parts)
-    exchanged = activity.exchanges(_all(others, blocks, sides, parts))
-    gaps = _split(activity.gaps(exchanged, parts), parts)
-    return Account(found, parts, sides, blocks, activity.rows(exchanged), gaps)
+    messages, gradient = found.messages.rows, (found.sides["kind"] == "dp").to_numpy()
+    moved = lasting(messages, found.sides.height)
+    sides = _does(found.sides, nics, moved & ~gradient)
+    blocks = synchronisation.blocks(found, parts, moved & gradient)
+    bits = np.where(gradient, 0, sides["does"].to_numpy()).astype(np.int32)
+    exchanges = activity.exchanges(messages, bits, _others(sides, parts), blocks)
+    gaps = between(exchanges, *(parts[f"step_{end}_ns"].to_numpy() for end in ("start", "end")))
+    return Account(found, parts, sides, blocks, exchanges, gaps, _split(gaps, parts))
 
 
 def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
@@ -111,35 +153,28 @@ def breakdown(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame, wind
     if found.parts.is_empty():
         return frames.empty("step_breakdown")
     told = accounted(found, jobs, job_members)
-    culprit = culprits.walked(_waits(told.gaps, told.blocks, told.parts))
-    sums = [
-        told.exchanged.group_by("part").agg(busy_ns=(pl.col("end_ns") - pl.col("start_ns")).sum()),
-        told.blocks.group_by("part").agg(stalled_ns=pl.col("wait_ns").sum()),
-        told.gaps.group_by("part").agg(pl.col("compute_ns", "bubble_ns", "wait_ns").sum()),
-        culprit.join(told.parts.select(target="part", waiting_for="addr"), on="target").drop("target"),
-    ]
-    rows = told.parts
-    for table in sums:
-        rows = rows.join(table, on="part", how="left", maintain_order="left")
-    rows = _totals(rows).with_columns(window_start_ns=pl.lit(window.start_ns))
-    return frames.conform(rows, "step_breakdown", ordered=True)
-
-
-def _totals(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of step_breakdown: what is not accounted for is not explained."""
-    rows = rows.with_columns(pl.col("busy_ns", "stalled_ns", "compute_ns", "bubble_ns", "wait_ns").fill_null(0))
-    waiting = pl.col("wait_ns") + pl.col("stalled_ns")
-    accounted = pl.sum_horizontal("busy_ns", "compute_ns", "bubble_ns", "wait_ns")
-    return rows.with_columns(step_ns=pl.col("step_end_ns") - pl.col("step_start_ns")).select(
-        *PART,
-        "step_ns",
-        "compute_ns",
-        "bubble_ns",
-        communication_ns=pl.col("busy_ns") - pl.col("stalled_ns"),
-        waiting_ns=waiting,
-        waiting_for=pl.when(waiting > 0).then("waiting_for"),
-        unexplained_ns=pl.col("step_ns") - accounted,
+    parts, blocks, split, offsets = told.parts, told.blocks, told.split, told.between.offsets
+    step_ns = parts.select(pl.col("step_end_ns") - pl.col("step_start_ns")).to_series().to_numpy()
+    whom = walked(*_waits(told), step_ns)
+    stalled_ns = np.zeros(parts.height, np.int64)
+    np.add.at(stalled_ns, blocks["part"].to_numpy(), blocks["wait_ns"].to_numpy())
+    busy_ns = totals(told.exchanges.ends - told.exchanges.starts, told.exchanges.offsets)
+    compute_ns, bubble_ns, wait_ns = (
+        totals(one, offsets) for one in (split.compute_ns, split.bubble_ns, split.wait_ns)
     )
+    waiting_ns = wait_ns + stalled_ns
+    waited_for = (pl.col("waiting_ns") > 0) & (pl.col("waiting_for") != NOBODY)
+    rows = parts.with_columns(
+        window_start_ns=pl.lit(window.start_ns),
+        step_ns=step_ns,
+        compute_ns=compute_ns,
+        communication_ns=busy_ns - stalled_ns,
+        bubble_ns=bubble_ns,
+        waiting_ns=waiting_ns,
+        waiting_for=pl.Series(whom),
+        unexplained_ns=step_ns - busy_ns - compute_ns - bubble_ns - wait_ns,
+    ).with_columns(waiting_for=pl.col("addr").gather(pl.when(waited_for).then("waiting_for")))
+    return frames.conform(rows, "step_breakdown", ordered=True)
 
 
 def _nics(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
@@ -156,21 +191,25 @@ def _nics(nics: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame) -> 
         .with_columns(
             pl.col("sharded").fill_null(value=False), last_pp_stage=pl.col("pp_stage").max().over("job_id"), place=place
         )
-        .with_columns(alike=pl.coalesce("place", -1 - pl.col("nic")))
+        .with_columns(alike=pl.coalesce(pl.col("place") - 1, pl.col("place").max().fill_null(0) + pl.col("nic")))
     )
 
 
-def _does(sides: pl.DataFrame, nics: pl.DataFrame, others: Messages) -> pl.DataFrame:
+def _does(sides: pl.DataFrame, nics: pl.DataFrame, moved: Booleans) -> pl.DataFrame:
     """Say what the messages of each side are to its NIC.
 
     In interleaved schedules, where the last pp_stage sends to the first, the neighbours do not tell the place in the
     schedule.
+
+    Parameters
+    ----------
+    moved : shape (sides,), those with messages that take time, gradients apart
     """
     stages = nics["pp_stage"]
     known = sides.with_columns(
         pp_stage=stages[sides["nic"].to_numpy()],
         peer_pp_stage=stages.gather(sides["peer_nic"]),
-        moved=pl.Series(np.bincount(others.side, minlength=sides.height) > 0),
+        moved=pl.Series(moved),
     )
     apart = pl.col("peer_pp_stage") - pl.col("pp_stage")
     around = (pl.col("moved") & (pl.col("kind") == "pp") & (apart.abs() != 1)).any().over("job_id")
@@ -178,66 +217,68 @@ def _does(sides: pl.DataFrame, nics: pl.DataFrame, others: Messages) -> pl.DataF
     return known.with_columns(does=activity.does(direction, sends=pl.col("sends"), kind=pl.col("kind")))
 
 
-def _all(others: Messages, blocks: pl.DataFrame, sides: pl.DataFrame, parts: pl.DataFrame) -> Intervals:
-    """Return all that a NIC was busy with; of gradients, what cost time of its own."""
-    owner = blocks["part"].to_numpy()
-    place = others.offsets[owner + 1]
-    return Intervals(
-        others.offsets + np.searchsorted(owner, np.arange(parts.height + 1)),
-        np.insert(others.start_ns, place, blocks["start_ns"]),
-        np.insert(others.end_ns, place, blocks["end_ns"]),
-        np.insert(sides["does"].to_numpy()[others.side], place, blocks["does"]),
-        np.insert(_peers(others, sides, parts), place, NOBODY),
-    )
+def _others(sides: pl.DataFrame, parts: pl.DataFrame) -> Counterparts:
+    """Return whose parts are at the other ends of sides: those of the same step."""
+    nic = parts["nic"].to_numpy()
+    offsets = np.searchsorted(nic, np.arange(nic[-1:].max(initial=-1) + 2))
+    owners = sides["peer_nic"].fill_null(NOBODY).to_numpy()
+    return Counterparts(owners, parts["step_index"].cast(pl.Int64).to_numpy(), offsets)
 
 
-def _peers(messages: Messages, sides: pl.DataFrame, parts: pl.DataFrame) -> Integers:
-    """Return the part of each message's other end: its step of the same number, or `NOBODY` where it has none."""
-    part = messages.part
-    new = np.flatnonzero((np.diff(messages.side, prepend=-1) != 0) | (np.diff(part, prepend=-1) != 0))
-    number = parts.select(pl.col("step_index").cast(pl.Int64) - pl.col("step_index").min()).to_series().to_numpy()
-    steps = number.max(initial=0) + 1
-    every = parts["nic"].to_numpy() * steps + number
-    wanted = sides["peer_nic"].fill_null(-1).to_numpy()[messages.side[new]] * steps + number[part[new]]
-    found = np.minimum(np.searchsorted(every, wanted), every.size - 1)
-    peer = np.where(every[found] == wanted, found, NOBODY)
-    return np.repeat(peer, np.diff(np.append(new, part.size)))
+def _split(gaps: Gaps, parts: pl.DataFrame) -> Split:
+    """Say what gaps went to; the rest of a gap is not explained."""
+    computed, length = worked(gaps, parts), gaps.lengths
+    piped = (gaps.took & PIPELINED) > 0
+    updating = ((gaps.took & GATHERED) > 0) & ~piped
+    idle, together = np.where(piped, length - computed, 0), np.zeros(length.size, np.bool_)
+    update = np.flatnonzero(updating)
+    idle[update], together[update] = _for_norm(gaps, update, parts["job_step"].to_numpy())
+    order, usual = _usual(idle, gaps, parts["alike"].to_numpy())
+    bubble = np.minimum(idle, usual)
+    return Split(order, np.where(updating, computed - idle, computed), bubble, idle - bubble, updating, together)
 
 
-def _split(gaps: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Split gaps into `compute_ns`, `bubble_ns` and `wait_ns`; the rest of a gap is not explained."""
-    described = parts.select("job_step", "pp_stage", "last_pp_stage", "place", "alike")
-    split = worked(gaps.hstack(described[gaps["part"].to_numpy()]))
-    length = pl.col("end_ns") - pl.col("start_ns")
-    piped = (pl.col("took") & PIPELINED) > 0
-    updating = ((pl.col("took") & GATHERED) > 0) & ~piped
-    # If no group gathers its parameters before the last one has reduced its gradients, all wait for their norm.
-    reduced = pl.when(updating).then("start_ns").max().over("job_step")
-    together = pl.when(updating).then("end_ns").min().over("job_step") >= reduced
-    for_others = pl.when(together).then(reduced - pl.col("start_ns")).otherwise(0)
-    idle = pl.when(piped).then(length - pl.col("compute_ns")).when(updating).then(for_others).otherwise(0)
-    offsets = np.searchsorted(gaps["part"].to_numpy(), np.arange(parts.height + 1))
-    order = occurrences(gaps["took"].to_numpy(), offsets)
-    split = split.with_columns(idle=idle, updating=updating, order=pl.Series(order))
-    usual = pl.col("idle").quantile(0.5, interpolation="lower").over("alike", "took", "order").cast(pl.Int64)
-    split = split.with_columns(bubble_ns=pl.min_horizontal("idle", usual), together=updating & together)
-    return split.with_columns(
-        compute_ns=pl.col("compute_ns") - pl.when("updating").then("idle").otherwise(0),
-        wait_ns=pl.col("idle") - pl.col("bubble_ns"),
-    )
+def _for_norm(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integers, Booleans]:
+    """Say for how long gaps before an update wait for the norm of all gradients, ns, and whether they do.
+
+    If no group gathers its parameters before the last one has reduced its gradients, all wait for it.
+    """
+    step, starts = job_step[gaps.segments[update]], gaps.starts[update]
+    reduced, gathered = np.zeros((2, job_step.max(initial=0) + 1), np.int64)
+    gathered[:] = np.iinfo(np.int64).max
+    np.maximum.at(reduced, step, starts)
+    np.minimum.at(gathered, step, gaps.ends[update])
+    together = (gathered >= reduced)[step]
+    return np.where(together, reduced[step] - starts, 0), together
 
 
-def _waits(gaps: pl.DataFrame, blocks: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
-    """Return who waited for whom: `part`, `target` (that of the other), `wait_ns`, `step_ns`.
+def _usual(idle: Integers, gaps: Gaps, alike: Integers) -> tuple[Integers, Integers]:
+    """Return which gap before the same exchange each is, and what is usual in it among those that are alike, ns."""
+    order = occurrences(gaps.took, gaps.offsets)
+    group = np.repeat(alike * BITS, np.diff(gaps.offsets)) + gaps.took
+    number, count = numbered_in_turn(group, order, int(alike.max(initial=-1) + 1) * BITS)
+    return order, lower_medians(idle, number, count).astype(np.int64)[number]
+
+
+def _waits(told: Account) -> tuple[Integers, Integers, Integers]:
+    """Return who waited for whom: the part, that of the other, and for how long, ns.
 
     Before parameters are updated, the job waits for who came last to the gradients that were reduced last; who that is
     waits for nobody that could be named.
     """
-    late = blocks.filter(pl.col("does") == SYNCHRONISED).join(parts.select("part", "job_step"), on="part")
-    slowest = late.sort("end_ns", "target").group_by("job_step").agg(slowest=pl.col("target").last())
-    target = pl.when("updating").then("slowest").otherwise("peer")
-    waited = gaps.filter(pl.col("wait_ns") > 0).join(slowest, on="job_step", how="left")
-    waiting = waited.select("part", "wait_ns", target=target)
-    rows = pl.concat([waiting, blocks.filter(pl.col("wait_ns") > 0).select("part", "wait_ns", "target")])
-    steps = parts.select("part", step_ns=pl.col("step_end_ns") - pl.col("step_start_ns"))
-    return rows.filter(pl.col("target") != pl.col("part")).join(steps, on="part")
+    gaps, blocks, job_step = told.between, told.blocks, told.parts["job_step"].to_numpy()
+    waited = np.flatnonzero(told.split.wait_ns)
+    late = blocks.filter(pl.col("does") == SYNCHRONISED)
+    part, target, end_ns = (late[name].to_numpy() for name in ("part", "target", "end_ns"))
+    by_end = np.lexsort((target, end_ns))
+    slowest = np.full(job_step.max(initial=0) + 1, NOBODY)
+    slowest[job_step[part[by_end]]] = target[by_end]
+    gap = gaps.segments[waited]
+    of_gap = np.where(told.split.updating[waited], slowest[job_step[gap]], gaps.peers[waited])
+    stalled = blocks.filter(pl.col("wait_ns") > 0)
+    part, target, wait_ns = (
+        np.concatenate([one, stalled[name].to_numpy()])
+        for name, one in (("part", gap), ("target", of_gap), ("wait_ns", told.split.wait_ns[waited]))
+    )
+    named = (target != part) & (target != NOBODY)
+    return part[named], target[named], wait_ns[named]

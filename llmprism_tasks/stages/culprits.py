@@ -7,7 +7,10 @@ worked.
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
+
+from llmprism_tasks.methods.chains import followed
+from llmprism_tasks.methods.series import Integers
 
 GOOD_PART = 0.5
 """Ratio of the time waited for a NIC that it must itself have waited, for one other, not to be the source of it."""
@@ -19,34 +22,14 @@ LONGEST_CHAIN = 64
 """Links that are walked at most: more than pipelines have stages."""
 
 
-def walked(waits: pl.DataFrame) -> pl.DataFrame:
-    """Say for whom each NIC waited longest in a step, when all chains are walked: `part`, `target`.
+def walked(part: Integers, target: Integers, wait_ns: Integers, step_ns: Integers) -> Integers:
+    """Say for whom each NIC waited longest in a step, when all chains are walked: shape (parts,), a part or `NOBODY`.
 
     Parameters
     ----------
-    waits : `part` (a NIC's step), `target` (that of who was waited for), `wait_ns`, `step_ns` (length of the step)
+    part, target : shape (waits,), a NIC's step, and that of who was waited for, which is another
+    wait_ns : shape (waits,)
+    step_ns : shape (parts,), the length of each step
     """
-    summed = waits.group_by("part", "target").agg(pl.col("wait_ns").sum(), pl.col("step_ns").first())
-    longest = _longest(summed).select(target="part", onward="target", onward_ns="wait_ns")
-    worth = pl.col("wait_ns") >= WORTH_WALKING * pl.col("step_ns")
-    done, walking = [summed.filter(~worth)], summed.filter(worth).with_columns(came_from="part")
-    for _ in range(LONGEST_CHAIN):
-        reached = walking.join(longest, on="target", how="left")
-        waited = pl.col("onward_ns") >= GOOD_PART * pl.col("wait_ns")
-        # Two neighbours that wait for each other in turn are no chain.
-        back = (pl.col("onward") == pl.col("part")) | (pl.col("onward") == pl.col("came_from"))
-        goes_on = (waited & ~back).fill_null(value=False)
-        done.append(reached.filter(~goes_on).select(summed.columns))
-        walking = (
-            reached.filter(goes_on)
-            .select("part", "wait_ns", "step_ns", target="onward", came_from="target")
-            .select(walking.columns)
-        )
-        if walking.is_empty():
-            break
-    ended = pl.concat([*done, walking.select(summed.columns)])
-    return _longest(ended.group_by("part", "target").agg(pl.col("wait_ns").sum())).select("part", "target")
-
-
-def _longest(waits: pl.DataFrame) -> pl.DataFrame:
-    return waits.sort("part", "wait_ns", "target", descending=[False, True, False]).unique("part", keep="first")
+    worth_ns = WORTH_WALKING * step_ns.astype(np.float64)
+    return followed(part, target, wait_ns, worth_ns, share=GOOD_PART, longest=LONGEST_CHAIN)

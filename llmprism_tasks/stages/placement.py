@@ -14,7 +14,7 @@ import polars as pl
 from llmprism_tasks.methods import placing
 from llmprism_tasks.methods.placing import Numbers, Spans
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import Booleans
+from llmprism_tasks.methods.stretches import Rows
 from llmprism_tasks.stages import traffic
 
 NIC = ["job_id", "addr"]
@@ -47,11 +47,10 @@ class Messages:
         """Return the part of each row."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
-    def where(self, chosen: Booleans) -> Messages:
-        """Keep rows."""
-        rows = np.flatnonzero(chosen)
-        kept = self.flow[rows], self.side[rows], self.start_ns[rows], self.end_ns[rows]
-        return Messages(np.searchsorted(rows, self.offsets), *kept)
+    @property
+    def rows(self) -> Rows:
+        """Return them as intervals: of segments, the parts, and of series, the sides."""
+        return Rows(self.offsets, self.flow, self.side, self.start_ns, self.end_ns)
 
 
 @dataclass(frozen=True)
@@ -92,16 +91,13 @@ def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None 
     begins, untils = (parts[f"step_{time}_ns"].to_numpy() for time in ("start", "end"))
     by_end = parts.select(pl.arg_sort_by("nic", "step_end_ns", "step_index").cast(pl.Int64)).to_series()
     offsets = np.searchsorted(parts["nic"].to_numpy(), np.arange(nics.height + 1))
-    offsets, flow, side = placing.placed(
+    found = placing.placed(
         starts,
         ends,
         placing.Series(*(sides[name].to_numpy() for name in ("begin", "until", "nic"))),
         Spans(begins, untils, by_end.to_numpy(), offsets),
     )
-    lengths = np.diff(offsets)
-    start_ns = np.maximum(starts[flow], np.repeat(begins, lengths))
-    end_ns = np.minimum(ends[flow], np.repeat(untils, lengths))
-    return Placed(flows, parts, nics, sides, Messages(offsets, flow, side, start_ns, end_ns))
+    return Placed(flows, parts, nics, sides, Messages(*found))
 
 
 def _numbered(steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
-from llmprism_tasks.methods.ordering import in_time
-from llmprism_tasks.methods.segments import bounds, sums
+from llmprism_tasks.methods.gatherings import attendances, gatherings, in_turn, summaries
+from llmprism_tasks.methods.segments import sums
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import Stretches, beginnings, latest_before, merged
+from llmprism_tasks.methods.stretches import Booleans, Stretches, latest_before, merged
 from llmprism_tasks.stages import activity, layout
-from llmprism_tasks.stages.placement import NIC, Messages, Placed
+from llmprism_tasks.stages.placement import NIC, Placed
 
 GATHERED = (1.0, 0.5)
 """Bytes of all gathered parameters per byte of reduced gradients: in the same precision, and in half of it. Source:
@@ -41,16 +40,12 @@ def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
     one row per member and round, round by round: `part`, `group`, `round`, `came_ns`, `end_ns`, `begin_ns` (when the
     last member came), `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
-    part = np.repeat(np.arange(groups.size), np.diff(gradients.offsets))
-    order = in_time(groups[part] + 1, int(groups.max(initial=-1)) + 2, gradients.starts)
-    part, start_ns, end_ns, sizes = (
-        column[order] for column in (part, gradients.starts, gradients.ends, gradients.sizes)
+    offsets, part, bursts, *taken = in_turn(
+        *(gradients.offsets, gradients.starts, gradients.ends, gradients.sizes, groups),
+        int(groups.max(initial=-1)) + 1,
     )
-    group = groups[part]
-    offsets = bounds(group)
-    bursts = np.cumsum(beginnings(offsets, start_ns, end_ns), dtype=np.int64)
-    met = attendances(gatherings(part, bursts, offsets), part, offsets, start_ns, end_ns, sizes)
-    of_rounds = {"group": group[offsets[met.series]], "round": met.numbers, "begin_ns": met.latest, "last": met.last}
+    met = attendances(gatherings(part, bursts, offsets), part, offsets, *taken)
+    of_rounds = {"group": met.series, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
     common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)}).with_columns(gather=_gathers())
     of_members = pl.DataFrame({"part": met.members, "came_ns": met.starts, "end_ns": met.ends})
     return of_members.hstack(common.drop("bytes")[np.repeat(np.arange(common.height), np.diff(met.offsets))])
@@ -86,13 +81,13 @@ def groups_of(parts: pl.DataFrame, links: pl.DataFrame) -> Integers:
     return parts.join(linked, on=NIC, how="left", maintain_order="left").select(number).to_series().to_numpy()
 
 
-def blocks(gradients: Messages, others: Messages, found: Placed, parts: pl.DataFrame) -> pl.DataFrame:
+def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFrame:
     """Return when each NIC could only synchronise: from when it had come, and done all else, until the end.
 
     Parameters
     ----------
-    gradients, others : the messages that carry gradients, and all others
     parts : those of `found`, with `dp_group` and `sharded`
+    gradient : shape (sides,), those with messages that take time and carry gradients
 
     Returns
     -------
@@ -101,8 +96,8 @@ def blocks(gradients: Messages, others: Messages, found: Placed, parts: pl.DataF
     (the part of the last one). The gradients' last round and the gather of parameters are a block each; where
     parameters are sharded, each round is one.
     """
-    links = found.sides[np.flatnonzero(np.bincount(gradients.side, minlength=found.sides.height))]
-    rows = rounds(_in_flight(gradients, found), groups_of(parts, links)).with_columns(
+    links = found.sides.filter(pl.Series(gradient))
+    rows = rounds(_in_flight(found, gradient), groups_of(parts, links)).with_columns(
         lead_ns=pl.col("begin_ns") - pl.col("came_ns"), first_ns="came_ns"
     )
     sharded = parts["sharded"].to_numpy()[rows["part"].to_numpy()]
@@ -111,8 +106,8 @@ def blocks(gradients: Messages, others: Messages, found: Placed, parts: pl.DataF
     done = latest_before(
         np.searchsorted(rows["part"].to_numpy(), np.arange(parts.height + 1)),
         rows["begin_ns"].to_numpy(),
-        others.offsets,
-        others.end_ns,
+        found.messages.rows,
+        (found.sides["kind"] != "dp").to_numpy(),
     )
     start = pl.max_horizontal(pl.col("begin_ns") - pl.col("lead_ns"), pl.lit(pl.Series(done)), "step_start_ns")
     # Where steps were cut apart, the last one may come after this one's step.
@@ -131,12 +126,10 @@ def blocks(gradients: Messages, others: Messages, found: Placed, parts: pl.DataF
     )
 
 
-def _in_flight(gradients: Messages, found: Placed) -> Stretches:
+def _in_flight(found: Placed, gradient: Booleans) -> Stretches:
     """Return when each part had gradients in flight, to whomever."""
-    none = np.zeros(gradients.flow.size, np.int64)
-    sizes = found.flows["bytes"].to_numpy()[gradients.flow]
-    rows = Stretches(gradients.offsets, none, gradients.start_ns, gradients.end_ns, sizes, none > 0)
-    return merged(rows, np.zeros(1, np.bool_))
+    kinds, sizes = np.where(gradient, 0, -1), found.flows["bytes"].to_numpy()
+    return merged(found.messages.rows, kinds, gradient, sizes, np.zeros(1, np.bool_), shortest=1)
 
 
 def _exposed(rows: pl.DataFrame) -> pl.DataFrame:

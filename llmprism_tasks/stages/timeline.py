@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
-from llmprism_tasks.methods.ordering import ascending
-from llmprism_tasks.methods.stretches import MARKED_GAP, Stretches, in_order, merged, with_gaps
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Stretches, Told, merged, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
@@ -19,7 +19,7 @@ from llmprism_tasks.stages.division import divide
 from llmprism_tasks.stages.placement import NIC, STEP, Placed, placed
 from llmprism_tasks.windows import Window
 
-STILL = ("idle", "compute")
+STILL = {GAP: "idle", MARKED_GAP: "compute"}
 """What a NIC does while nothing moves: it waits, or works until it sends."""
 
 
@@ -148,16 +148,33 @@ def step_spans(
 def phases(found: Placed) -> pl.DataFrame:
     """Return the rows of the timeline, in their order: what moved, and what the NIC did in between."""
     moved, channels = _moved(found)
-    place, part, start_ns, end_ns = with_gaps(moved, found.parts["step_start_ns"].to_numpy())
-    did = pl.concat([channels, pl.DataFrame({"phase": STILL})], how="diagonal", rechunk=True)
-    moves, row = place >= 0, np.maximum(place, 0)
-    what = np.where(moves, moved.kinds[row], channels.height + (place == MARKED_GAP))
-    numbers = {"start_ns": start_ns, "end_ns": end_ns, "bytes": np.where(moves, moved.sizes[row], 0)}
-    rows = pl.concat([found.parts.select(STEP)[part], pl.DataFrame(numbers), did[what]], how="horizontal")
+    told = with_gaps(moved, found.parts["step_start_ns"].to_numpy())
+    did = pl.concat([pl.DataFrame({"phase": STILL.values()}), channels], how="diagonal", rechunk=True)
+    what = told.kinds - min(STILL)
+    times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
+    rows = pl.concat([found.parts.select(STEP)[told.segments], times, did[what]], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
-    key = (found.parts["nic"].to_numpy()[part], start_ns, rank[what], end_ns)
-    # Those of a step are in order, but a message of no length may end where the next step begins.
-    return rows if ascending(*key) else rows[np.lexsort(key[::-1])]
+    order = _order(told, found.parts["nic"].to_numpy(), rank[what])
+    return rows if order is None else rows[order]
+
+
+def _order(told: Told, nics: Integers, ranks: Integers) -> Integers | None:
+    """Return the order of rows by NIC, start, rank and end; None if they are in it.
+
+    Those of a step are, but a message of no length may end where the next step begins.
+
+    Parameters
+    ----------
+    nics : shape (parts,)
+    ranks : shape (rows,)
+    """
+    close = np.flatnonzero(told.starts[1:] <= told.starts[:-1])
+    both = np.array([close, close + 1])
+    nic, start, rank, end = nics[told.segments[both]], told.starts[both], ranks[both], told.ends[both]
+    falling = (start[0] > start[1]) | (rank[0] > rank[1]) | ((rank[0] == rank[1]) & (end[0] > end[1]))
+    if not (falling & (nic[0] == nic[1])).any():
+        return None
+    return np.lexsort((told.ends, ranks, told.starts, nics[told.segments]))
 
 
 def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
@@ -165,20 +182,16 @@ def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
 
     Returns
     -------
-    stretches of each part, in order, marked where it is the NIC's own work that ends when they begin; and what their
-    kinds are: `phase`, `peer`
+    stretches of each part, marked where it is the NIC's own work that ends when they begin; and what their kinds are:
+    `phase`, `peer`
     """
-    sides, messages = found.sides, found.messages
-    named = sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
+    named = found.sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
     channels = named.filter(pl.col("kind").is_first_distinct()).drop("kind")
-    own = sides.select(pl.col("sends") | (pl.col("kind") == "dp")).to_series()
-    rows = Stretches(
-        messages.offsets,
-        named["kind"].to_numpy()[messages.side],
-        messages.start_ns,
-        messages.end_ns,
-        found.flows["bytes"].to_numpy()[messages.flow],
-        own.to_numpy()[messages.side],
+    moved = merged(
+        found.messages.rows,
+        named["kind"].to_numpy(),
+        found.sides.select(pl.col("sends") | (pl.col("kind") == "dp")).to_series().to_numpy(),
+        found.flows["bytes"].to_numpy(),
+        (channels["phase"] == "dp_sync").to_numpy(),
     )
-    moved = merged(rows, (channels["phase"] == "dp_sync").to_numpy())
-    return moved.at(in_order(moved.offsets, moved.starts, moved.kinds, moved.ends)), channels
+    return moved, channels

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.gatherings import attendances, gatherings, summaries
+from llmprism_tasks.methods.gatherings import attendances, gatherings, in_turn, summaries
 
 
 def numbered(*series: list[list[int]]) -> list[int]:
@@ -88,3 +88,22 @@ def test_a_key_is_summed_up_by_its_first_its_last_and_its_largest_row(rows: list
     assert found.last.tolist() == [some[-1] for some in mine]
     assert found.most.tolist() == [max(some, key=lambda i: (rows[i][1], -i)) for some in mine]
     assert found.ends.tolist() == [max(rows[i][2] for i in some) for some in mine]
+
+
+@given(st.lists(st.tuples(st.integers(-1, 2), st.lists(st.tuples(*[st.integers(0, 9)] * 3))), max_size=5))
+def test_each_groups_members_take_turns_and_a_burst_ends_when_all_in_it_has(
+    drawn: list[tuple[int, list[tuple[int, int, int]]]],
+) -> None:
+    offsets = np.cumsum([0, *(len(rows) for _, rows in drawn)])
+    starts, lengths, sizes = (np.array([row[i] for _, rows in drawn for row in rows], dtype=np.int64) for i in range(3))
+    found = in_turn(offsets, starts, starts + lengths, sizes, np.array([group for group, _ in drawn], np.int64), 3)
+    told = list(zip(*(column.tolist() for column in found[1:]), strict=True))
+    bursts = 0
+    for group in range(3):
+        mine = told[found.offsets[group] : found.offsets[group + 1]]
+        members = [(number, rows) for number, (of, rows) in enumerate(drawn) if of == group]
+        rows = [(number, start, start + length, size) for number, some in members for start, length, size in some]
+        assert [(who, *row) for who, _, *row in mine] == sorted(rows, key=lambda row: row[1])
+        for i, (_, burst, start, *_) in enumerate(mine):
+            bursts += i == 0 or start > max(row[3] for row in mine[:i])
+            assert burst == bursts - 1

@@ -1,4 +1,4 @@
-"""What overlaps is joined, and what is quick and follows at once."""
+"""What overlaps is joined, and what is quick and follows at once; the rest of a segment is gaps."""
 
 from __future__ import annotations
 
@@ -9,21 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.joining import Intervals, joined
-from llmprism_tasks.methods.stretches import in_order
+from llmprism_tasks.methods.joining import NOBODY, Counterparts, Intervals, between, joined
+from llmprism_tasks.methods.stretches import Rows
 
 QUICK, OTHER = 1, 2
 Row = tuple[int, int, int]
 """Start, end, bits."""
 
 
-def exchanges(*segments: list[Row]) -> list[list[tuple[int, int, int, int]]]:
-    """Return start, end, bits and peer of what is joined at once within a tenth; peers are the numbers of the rows."""
+def intervals(segments: list[list[Row]]) -> Intervals:
+    """Return what nobody is at the other end of."""
     rows = [row for segment in segments for row in segment]
     offsets = np.cumsum([0, *map(len, segments)]).astype(np.int64)
-    starts, ends = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
-    bits, peers = np.array([row[2] for row in rows], dtype=np.int32), np.arange(len(rows))
-    found = joined(Intervals(offsets, starts, ends, bits, peers), in_order(offsets, starts, ends, peers), QUICK, 0.1)
+    starts, ends, bits = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
+    return Intervals(offsets, starts, ends, bits.astype(np.int32), np.full(len(rows), NOBODY))
+
+
+def exchanges(*segments: list[Row], beside: list[list[Row]] | None = None) -> list[list[tuple[int, int, int, int]]]:
+    """Return start, end, bits and peer of what is joined at once within a tenth.
+
+    Each row is a series of its own, and the other end's is the segment of its number.
+    """
+    each = intervals(list(segments))
+    number = np.arange(each.starts.size)
+    series = number.astype(np.int32)
+    others = Counterparts(number, np.zeros(max(number.size, len(segments)), np.int64), np.arange(number.size + 1))
+    rows = Rows(each.offsets, series, series, each.starts, each.ends)
+    more = intervals(beside or [[] for _ in segments])
+    found = joined(rows, each.bits, others, more, quick=QUICK, at_once=0.1)
     told = list(zip(*(column.tolist() for column in found[1:]), strict=True))
     return [told[a:b] for a, b in zip(found.offsets.tolist(), found.offsets.tolist()[1:], strict=False)]
 
@@ -55,3 +68,40 @@ def test_what_is_joined_covers_all_and_lies_apart(drawn: list[Row]) -> None:
     assert all(before[1] < after[0] for before, after in pairwise(found))
     for start, end, bits in rows:
         assert any(a <= start and end <= b and bits & told for a, b, told, _ in found)
+
+
+def test_what_takes_no_time_is_left_out_and_what_has_no_bits_but_not_what_is_beside() -> None:
+    assert exchanges([(5, 5, QUICK), (7, 9, 0)], beside=[[(8, 8, OTHER)]]) == [[(8, 8, OTHER, NOBODY)]]
+
+
+def test_what_is_beside_is_joined_like_the_rest_and_has_no_peer() -> None:
+    assert exchanges([(5, 9, QUICK)], beside=[[(0, 5, OTHER)]]) == [[(0, 9, QUICK | OTHER, NOBODY)]]
+
+
+@pytest.mark.parametrize(("owner", "segment"), [(0, 1), (1, NOBODY), (2, 4), (-1, NOBODY)])
+def test_a_peer_is_the_other_ends_segment_of_the_same_number(owner: int, segment: int) -> None:
+    """Owner 0 has the steps 0, 1 and 2, owner 1 the step 0, and owner 2 the steps 1 and 2."""
+    numbers, offsets = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 3, 4, 6])
+    one = np.zeros(1, np.int32)
+    rows = Rows(np.array([0, 0, 1, 1, 1, 1, 1]), one, one, np.array([3]), np.array([5]))
+    others = Counterparts(np.array([owner]), numbers, offsets)
+    found = joined(rows, one + OTHER, others, intervals([[]] * 6), quick=QUICK, at_once=0.1)
+    assert found.peers.tolist() == [segment]
+
+
+def gaps(opens: int, closes: int, *rows: Row) -> list[tuple[int, int, int, int]]:
+    found = between(intervals([list(rows)]), np.array([opens]), np.array([closes]))
+    assert found.lengths.tolist() == (found.ends - found.starts).tolist()
+    assert found.segments.tolist() == [0] * found.starts.size
+    return list(zip(*(column.tolist() for column in found[1:5]), strict=True))
+
+
+def test_gaps_know_what_is_around_them() -> None:
+    rows = [(3, 5, 1), (8, 9, 2)]
+    assert gaps(0, 12, *rows) == [(0, 3, 0, 1), (5, 8, 1, 2), (9, 12, 2, 0)]
+    assert gaps(3, 9, *rows) == [(5, 8, 1, 2)]
+
+
+def test_a_segment_without_intervals_is_one_gap() -> None:
+    assert gaps(0, 12) == [(0, 12, 0, 0)]
+    assert gaps(12, 12) == []

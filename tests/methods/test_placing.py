@@ -27,9 +27,12 @@ def found(
     """Return (span, transfer, series) of each row."""
     starts, ends = (np.array([transfer[i] for transfer in transfers], dtype=np.int64) for i in (0, 1))
     columns = (np.array([one[i] for one in series], dtype=np.int64) for i in range(3))
-    offsets, rows, of_series = placed(starts, ends, Series(*columns), spans_of(owners))
-    span = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    return list(zip(span.tolist(), rows.tolist(), of_series.tolist(), strict=True))
+    spans = spans_of(owners)
+    rows = placed(starts, ends, Series(*columns), spans)
+    span = np.repeat(np.arange(rows.offsets.size - 1), np.diff(rows.offsets))
+    assert rows.starts.tolist() == np.maximum(starts[rows.transfers], spans.starts[span]).tolist()
+    assert rows.ends.tolist() == np.minimum(ends[rows.transfers], spans.ends[span]).tolist()
+    return list(zip(span.tolist(), rows.transfers.tolist(), rows.of_series.tolist(), strict=True))
 
 
 def test_a_transfer_is_placed_where_it_starts_and_once_for_each_of_its_owners() -> None:

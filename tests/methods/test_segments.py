@@ -43,5 +43,12 @@ def test_without_rows_there_is_no_segment() -> None:
         assert figure(nothing, segments.bounds(nothing)).size == 0
 
 
+@given(st.lists(st.lists(st.integers(-9, 9)), min_size=1))
+def test_segments_without_rows_come_to_nothing(drawn: list[list[int]]) -> None:
+    offsets = np.cumsum([0, *map(len, drawn)])
+    values = np.array([value for some in drawn for value in some], dtype=np.int64)
+    assert segments.totals(values, offsets).tolist() == list(map(sum, drawn))
+
+
 def test_flags_are_counted() -> None:
     assert segments.sums(np.array([True, True, False]), np.array([0, 2, 3])).tolist() == [2, 0]

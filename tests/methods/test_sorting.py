@@ -24,6 +24,13 @@ def _sorted(values: Integers) -> tuple[Integers, Integers]:
 
 
 @compiled
+def _sorted_by(values: Integers, second: Integers, third: Integers) -> Integers:
+    keys, places = values.copy(), np.arange(values.size)
+    sorting.sort_by(keys, places, values.size, second, third)
+    return places
+
+
+@compiled
 def _middle(values: Floats, share: float) -> tuple[float, float]:
     keys = values.copy()
     return sorting.median(keys, values.size), sorting.quantile(keys, values.size, share)
@@ -44,6 +51,12 @@ def _counted(values: Integers) -> int:
     for value in values:
         count += value
     return _same(count)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=80))
+def test_equal_keys_are_sorted_by_two_more(rows: list[tuple[int, int, int]]) -> None:
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    assert _sorted_by(*(np.array(column) for column in zip(*rows, strict=True))).tolist() == order
 
 
 @given(SOME)

@@ -71,13 +71,6 @@ def test_kinds_may_be_told_of_pairs_and_flows_of_others_are_left_out() -> None:
     assert found["peer"].to_list() == ["b"] * 3 + ["a"] * 2
 
 
-def test_messages_that_are_kept_stay_in_their_parts() -> None:
-    messages = placed(known(), STEPS).messages
-    kept = messages.where(messages.end_ns - messages.start_ns == 50 * MS)
-    assert kept.part.tolist() == [0, 1, 1, 2, 2]
-    assert (kept.end_ns - kept.start_ns == 50 * MS).all()
-
-
 def test_without_flows_or_steps_nothing_is_placed() -> None:
     for found in (placed(known().clear(), STEPS), placed(known(), steps(a=[]))):
         assert found.messages.flow.size == 0
