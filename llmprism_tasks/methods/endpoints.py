@@ -37,27 +37,8 @@ def in_order(
     bounds : shape (endpoints + 1,): endpoint i has `seen[bounds[i]:bounds[i + 1]]`
     """
     series = np.repeat(np.arange(senders.size, dtype=np.int32), np.diff(offsets))
-    looked_at = (starts >= since[series]) & (wanted[senders] | wanted[receivers])[series]
-    order = time_order(starts, np.flatnonzero(looked_at))
+    order = time_order(starts, _looked_at(starts, offsets, since, wanted[senders] | wanted[receivers]))
     return _dealt(order, series[order], senders, receivers, wanted, starts, ends, series)
-
-
-def in_steps(
-    times: Integers, bounds: Integers, step_bounds: Integers, step_starts: Integers, step_ends: Integers
-) -> npt.NDArray[np.int32]:
-    """Return in which step each time is: the first of its endpoint that has not ended before, if it has begun.
-
-    Parameters
-    ----------
-    times : shape (n,), endpoint by endpoint, in order; endpoint i has those from `bounds[i]` to `bounds[i + 1]`
-    step_bounds : shape (endpoints + 1,): endpoint i has the steps `step_bounds[i]` to `step_bounds[i + 1]`
-    step_starts, step_ends : shape (steps,), of one endpoint in order
-
-    Returns
-    -------
-    shape (n,): the step; -1 for times that are in none
-    """
-    return _in_steps(times, bounds, step_bounds, step_starts, step_ends)
 
 
 def time_order(times: Integers, places: Integers) -> Integers:
@@ -82,6 +63,18 @@ def time_order(times: Integers, places: Integers) -> Integers:
     keys.sort()
     keys &= (1 << bits) - 1
     return keys
+
+
+@compiled
+def _looked_at(starts: Integers, offsets: Integers, since: Integers, wanted: npt.NDArray[np.bool_]) -> Integers:
+    """Return the places of the transfers of wanted series that start at a time of each or later."""
+    places, count = np.empty(starts.size, np.int64), 0
+    for s in range(wanted.size):
+        if wanted[s]:
+            for i in range(offsets[s], offsets[s + 1]):
+                places[count] = i
+                count += starts[i] >= since[s]
+    return places[:count].copy()
 
 
 @compiled
@@ -145,20 +138,3 @@ def _put_right(
                 seen[place] = seen[place - 1]
                 place -= 1
             seen[place] = moved
-
-
-@compiled
-def _in_steps(
-    times: Integers, bounds: Integers, step_bounds: Integers, step_starts: Integers, step_ends: Integers
-) -> npt.NDArray[np.int32]:
-    steps = np.full(times.size, -1, np.int32)
-    for endpoint in range(bounds.size - 1):
-        step, none = step_bounds[endpoint], step_bounds[endpoint + 1]
-        for i in range(bounds[endpoint], bounds[endpoint + 1]):
-            while step < none and step_ends[step] < times[i]:
-                step += 1
-            if step == none:
-                break
-            if times[i] >= step_starts[step]:
-                steps[i] = step
-    return steps

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods.working import carried
 from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.arranged import Arranged, arranged
 from llmprism_tasks.stages.entries import entry_work
@@ -60,12 +61,15 @@ def _entering(seen: Arranged) -> pl.Series:
     What is exchanged in every layer outweighs what is sent once a stage; less are pairs taken for what they are not.
     """
     jobs = seen.steps["job_id"].unique().sort()
-    job = seen.steps.select(pl.col("job_id").rank("dense") - 1).to_series().to_numpy()[seen.transfers.steps]
-    chosen = (
-        np.isin(seen.transfers.kinds, numbers)
-        for numbers in ([seen.number(kind) for kind in EXCHANGING], [seen.number("pp")])
+    job = seen.steps.select(pl.col("job_id").rank("dense") - 1).to_series().to_numpy()
+    transfers = seen.transfers
+    ends = transfers.senders, transfers.receivers
+    exchanged, piped = (
+        np.sum([np.bincount(job, carried(transfers, seen.numbers, chosen, end), jobs.len()) for end in ends], axis=0)
+        for chosen in (
+            np.isin(transfers.kinds, [seen.number(kind) for kind in kinds]) for kinds in (EXCHANGING, ["pp"])
+        )
     )
-    exchanged, piped = (np.bincount(job[of], seen.transfers.sizes[of], minlength=jobs.len()) for of in chosen)
     return jobs.filter(pl.Series(piped > exchanged))
 
 
@@ -102,9 +106,7 @@ def _relieved(work: pl.DataFrame, seen: Arranged) -> pl.DataFrame:
     expert = seen.number("ep")
     if expert < 0:
         return work
-    asked = seen.transfers[(seen.transfers.kinds == expert) & ~seen.transfers.sends]
-    received = np.zeros(seen.steps.height, np.int64)
-    np.add.at(received, asked.steps, asked.sizes)
+    received = carried(seen.transfers, seen.numbers, seen.transfers.kinds == expert, seen.transfers.receivers)
     load = (
         seen.steps.select(*STEP, received=received)
         .filter(pl.col("received") > 0)

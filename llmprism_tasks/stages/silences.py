@@ -35,9 +35,9 @@ def silent_work(flows: Arranged, jobs: pl.Series, *, early: float = EARLY) -> pl
     their squares: it grows with their length as their sum does, but not when stalls that are not told from silences cut
     them in two, and hardly with pauses between the pieces of a burst), `share` (ratio of the step that is silent)
     """
-    theirs = flows.of(jobs)[flows.transfers.steps]
-    transfers = flows.transfers if theirs.all() else flows.transfers[theirs]
-    length, squares, longest, count = working.silences(transfers, flows.numbers, early=early, piped=flows.number("pp"))
+    length, squares, longest, count = working.silences(
+        flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp")
+    )
     return (
         flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest)
         .filter(pl.Series(count > 0))

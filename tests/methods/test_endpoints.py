@@ -1,4 +1,4 @@
-"""Every endpoint has all of its transfers, in order of time, each in the step in which it starts."""
+"""Every endpoint has all of its transfers, in order of time."""
 
 from __future__ import annotations
 
@@ -56,12 +56,3 @@ def test_times_that_do_not_fit_are_nearly_in_order(times: list[int], base: int) 
 def test_only_the_places_asked_for_are_ordered() -> None:
     assert list(endpoints.time_order(np.array([9, 1, 5, 3]), np.array([0, 2, 3]))) == [3, 2, 0]
     assert not endpoints.time_order(np.array([9, 1]), np.array([], dtype=np.int64)).size
-
-
-def test_a_time_is_in_the_first_step_that_has_not_ended_before() -> None:
-    """The first endpoint's steps are 10 to 20 and 20 to 30, the second's 12 to 15; the third has none."""
-    times = np.array([9, 10, 20, 21, 30, 31, 11, 12, 15, 16, 13])
-    steps = endpoints.in_steps(
-        times, np.array([0, 6, 10, 11]), np.array([0, 2, 3, 3]), np.array([10, 20, 12]), np.array([20, 30, 15])
-    )
-    assert list(steps) == [-1, 0, 0, 1, 1, -1, -1, 2, 2, -1, -1]

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from llmprism_tasks.methods import working
 from llmprism_tasks.methods.working import NONE, Steps, Transfers
 
-STEPS = Steps(np.array([0, 20, 0]), np.array([20, 40, 30]), np.array([0, 0, 1]))
-"""Two steps of one endpoint, one of another."""
+STEPS = Steps(np.array([0, 20, 0]), np.array([20, 40, 30]), np.array([0, 0, 1]), np.array([0, 2, 3, 3, 3, 3, 3, 3]))
+"""Two steps of one endpoint, one of another; those that these exchange with have none."""
+
+ALL = np.ones(7, np.bool_)
 
 PP, DP, EP = range(3)
 
@@ -36,11 +38,15 @@ def row(step: int, start: int, length: int, size: int, kind: int, sends: bool, p
     return Row(step, begin, begin + length, size, kind, sends, peer)
 
 
+def in_time(one: Row) -> tuple[int, int, int, int]:
+    return one.step, one.start, one.end, one.peer
+
+
 ROWS = st.lists(
     st.builds(
         row,
         st.integers(0, 2),
-        st.integers(0, 19),
+        st.integers(1, 19),
         st.integers(0, 6),
         st.sampled_from([1, 20, 30]),
         st.sampled_from([PP, DP, EP]),
@@ -48,14 +54,21 @@ ROWS = st.lists(
         st.integers(5, 6),
     ),
     max_size=14,
-).map(sorted)
+).map(lambda rows: sorted(rows, key=in_time))
 
 
 def transfers(rows: list[Row]) -> Transfers:
-    steps, starts, ends, sizes, kinds, sends, peers = zip(*rows, strict=True) if rows else [()] * 7
-    whole = [np.array(column, dtype=np.int64) for column in (starts, ends, sizes)]
-    own, other = (np.array(column, dtype=np.int32) for column in (steps, peers))
-    return Transfers(*whole, np.array(kinds, dtype=np.int8), np.array(sends, dtype=np.bool_), other, own)
+    """Lay them pair by pair, of each in order of the starts."""
+    pairs: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
+    for one in rows:
+        ends = (int(STEPS.endpoints[one.step]), one.peer)
+        pairs[(*(ends if one.sends else ends[::-1]), one.kind)].append(one)
+    laid = [(one.start, one.end, one.size) for mine in pairs.values() for one in sorted(mine, key=in_time)]
+    offsets = np.cumsum([0, *(len(mine) for mine in pairs.values())])
+    senders, receivers, of_kind = np.array([*pairs], dtype=np.int64).reshape(-1, 3).T
+    return Transfers(
+        *np.array(laid, dtype=np.int64).reshape(-1, 3).T, offsets, senders, receivers, of_kind.astype(np.int8)
+    )
 
 
 def kinds(burst: list[Row]) -> frozenset[int]:
@@ -90,7 +103,7 @@ def plain_silences(rows: list[Row], early: float) -> dict[int, list[int]]:
 
 @given(ROWS, st.sampled_from([0.0, 0.1, 0.9]))
 def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped(rows: list[Row], early: float) -> None:
-    length, squares, longest, count = working.silences(transfers(rows), STEPS, early=early, piped=PP)
+    length, squares, longest, count = working.silences(transfers(rows), STEPS, ALL, early=early, piped=PP)
     expected = plain_silences(rows, early)
     for step in range(STEPS.starts.size):
         assert count[step] == len(expected[step])
@@ -101,9 +114,9 @@ def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped
 
 def test_which_kind_of_a_burst_comes_first_says_nothing_of_whether_it_went_ahead() -> None:
     def counted(*overlapping: int) -> int:
-        small = [row(0, at, 3, 2, kind, True, 5) for at, kind in enumerate(overlapping)]
-        rows = [row(0, 5, 1, 30, EP, True, 5), row(0, 8, 1, 90, DP, True, 5), row(0, 14, 1, 90, DP, True, 5)]
-        return int(working.silences(transfers(small + rows), STEPS, early=0.1, piped=PP)[3][0])
+        small = [row(0, at, 3, 2, kind, True, 5) for at, kind in enumerate(overlapping, 1)]
+        rows = [row(0, 6, 1, 30, EP, True, 5), row(0, 9, 1, 90, DP, True, 5), row(0, 15, 1, 90, DP, True, 5)]
+        return int(working.silences(transfers(small + rows), STEPS, ALL, early=0.1, piped=PP)[3][0])
 
     assert counted(DP, EP) == counted(EP, DP)
     assert counted(DP) == counted(DP, EP) - 1  # a little of one kind is ahead; of both it is all there is
@@ -151,22 +164,45 @@ def plain_entries(rows: list[Row], at_once: float) -> dict[int, Entry]:
     return found
 
 
-@given(ROWS, st.sampled_from([0.0, 0.2]), st.lists(st.booleans(), min_size=3, max_size=3))
+@given(ROWS, st.sampled_from([0.0, 0.2]), st.lists(st.booleans(), min_size=2, max_size=2))
 def test_the_first_micro_batch_is_worked_on_from_its_input_to_its_output(
     rows: list[Row], at_once: float, wanted: list[bool]
 ) -> None:
-    found = working.entries(transfers(rows), STEPS, np.array(wanted), piped=PP, synchronising=DP, at_once=at_once)
+    some = np.array([*wanted, *ALL[2:]])
+    found = working.entries(transfers(rows), STEPS, some, piped=PP, synchronising=DP, at_once=at_once)
     expected = plain_entries(rows, at_once)
     for step in range(STEPS.starts.size):
-        if wanted[step] and step in expected:
+        if wanted[STEPS.endpoints[step]] and step in expected:
             assert Entry(*(column[step] for column in found)) == expected[step]
         else:
             assert found.outputs[step] == 0
 
 
+@given(ROWS, st.sampled_from([PP, DP, EP]))
+def test_a_step_carries_what_begins_in_it(rows: list[Row], kind: int) -> None:
+    laid = transfers(rows)
+    for sends, owners in ((True, laid.senders), (False, laid.receivers)):
+        counted = working.carried(laid, STEPS, laid.kinds == kind, owners)
+        mine = [one for one in rows if one.kind == kind and one.sends == sends]
+        assert list(counted) == [sum(one.size for one in mine if one.step == step) for step in range(3)]
+
+
+def test_a_transfer_is_in_the_first_step_that_has_not_ended_before() -> None:
+    """The first endpoint's steps are 10 to 20 and 20 to 30, the second's 12 to 15; the third has none."""
+    steps = Steps(np.array([10, 20, 12]), np.array([20, 30, 15]), np.array([0, 0, 1]), np.array([0, 2, 3, 3]))
+    starts = np.array([9, 10, 20, 21, 30, 31, 11, 12, 15, 16, 13])
+    sizes = 2 ** np.arange(starts.size)
+    ends = np.array([0, 1, 2]), np.array([2, 2, 2])
+    laid = Transfers(starts, starts, sizes, np.array([0, 6, 10, 11]), *ends, np.zeros(3, np.int8))
+    counted = working.carried(laid, steps, np.ones(3, np.bool_), laid.senders)
+    assert list(counted) == [2**1 + 2**2, 2**3 + 2**4, 2**7 + 2**8]
+    silent = working.silences(laid, steps, np.array([True, False, False]), early=0.1, piped=-1)
+    assert list(silent[0]) == [10, 10, 0]
+
+
 def test_nothing_in_nothing_out() -> None:
-    nobody = Steps(*(np.array([], dtype=np.int64) for _ in range(3)))
+    nobody = Steps(*(np.array([], dtype=np.int64) for _ in range(3)), np.array([0]))
     none = np.array([], dtype=np.bool_)
-    assert [part.size for part in working.silences(transfers([]), nobody, early=0.1, piped=PP)] == [0, 0, 0, 0]
+    assert [part.size for part in working.silences(transfers([]), nobody, none, early=0.1, piped=PP)] == [0, 0, 0, 0]
     entered = working.entries(transfers([]), nobody, none, piped=PP, synchronising=DP, at_once=0.1)
     assert [part.size for part in entered] == [0] * 6

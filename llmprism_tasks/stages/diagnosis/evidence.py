@@ -47,6 +47,9 @@ NULL when it was compared with its own past alone.
 ENOUGH = 12
 """Steps of a window that show a trouble by themselves: three deviations of a median are less than one of a step."""
 
+KIND = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
+"""Kinds of pairs, which each of millions of flows has: as numbers, in the order of their names."""
+
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
 
@@ -171,10 +174,8 @@ def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFr
 
 def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs with their `kind`."""
-    numbered = traffic.numbered(flows)[1]
-    kinds = numbered.join(pairs.select(*traffic.PAIR, "kind"), on=traffic.PAIR, how="left", maintain_order="left")
-    known = traffic.of_pairs(bulk, kinds.select("pair", "kind"))
-    return known.drop_nulls("kind") if known["kind"].has_nulls() else known
+    kinds = pairs.drop_nulls("kind").select(*traffic.PAIR, pl.col("kind").cast(KIND))
+    return traffic.of_pairs(bulk, traffic.numbered(flows)[1].join(kinds, on=traffic.PAIR).select("pair", "kind"))
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:

@@ -47,6 +47,8 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     """
     unknown = (pl.col("kind") == "cross_step") | ((pl.col("kind") == "straggler") & (pl.col("subject_type") == "job"))
     slower = found.filter(pl.col("kind") == "cross_step").join(found.filter(~unknown), on="job_id", how="anti")
+    if slower.is_empty():
+        return slower
     last = last_to_come(slower.select("job_id", "severity"), evidence, settings)
     hosts = last.join(evidence.members, on=NIC).group_by("job_id").agg(hosts=pl.col("host").n_unique())
     one, several = (

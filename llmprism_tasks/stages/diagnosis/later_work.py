@@ -16,8 +16,6 @@ from llmprism_tasks.stages.diagnosis.passes import answers
 from llmprism_tasks.stages.own_work import SAME, usual
 from llmprism_tasks.stages.placement import NIC, STEP
 
-ANSWERED = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "answer_ns": pl.Int64}
-
 MOST = 0.5
 """Ratio of what was late at the beginning by which later work must be longer, if the same made it long."""
 
@@ -31,16 +29,16 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     Returns
     -------
-    the rows of `evidence.work` that have peers, with `first_ns` (in a pipeline the first pass, elsewhere the longest
-    silence, which holds all that comes before the first gradient), `first_excess` over the peers', `behind_ns` (by how
-    much they were quicker, 0 at least), `later_ns`, NULL where none was seen (in a pipeline the answer to the first
-    gradient, elsewhere all other silences), and `later_excess` (NULL outside pipelines: there all members wait for the
-    slowest from one exchange to the next, so that silences are alike)
+    the rows of `evidence.work` that have peers, in their order, with `first_ns` (in a pipeline the first pass,
+    elsewhere the longest silence, which holds all that comes before the first gradient), `first_excess` over the
+    peers', `behind_ns` (by how much they were quicker, 0 at least), `later_ns`, NULL where none was seen (in a pipeline
+    the answer to the first gradient, elsewhere all other silences), and `later_excess` (NULL outside pipelines: there
+    all members wait for the slowest from one exchange to the next, so that silences are alike)
     """
     work = evidence.work.filter("current").drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     piped = work.filter(pl.col("last_stage").is_not_null()).join(stages, on=["job_id", "addr"], how="semi")
-    answered = answers(evidence.flows, piped, stages) if piped.height else pl.DataFrame(schema=ANSWERED)
+    answered = answers(evidence.flows, piped, stages)
     past = _past(evidence, stages, settings)
     # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
@@ -49,8 +47,8 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     # What a first stage sends may wait for a slow one that takes it, so of the middle ones the quicker counts.
     least_later = pl.col("later_ns").quantile(0.5, "lower").over(SAME)
     return (
-        work.join(answered, on=STEP, how="left")
-        .join(past, on=STEP, how="left")
+        work.join(answered, on=STEP, how="left", maintain_order="left")
+        .join(past, on=STEP, how="left", maintain_order="left")
         .with_columns(
             first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0.0),
             later_ns=pl.when(piped_here).then(answer).otherwise(silent),
@@ -80,11 +78,12 @@ def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings)
     return work.select(*STEP, usual_ns=pl.col("own_ns") / (1 + pl.col("excess"))).join(before, on=NIC, how="left")
 
 
-def at_first(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the NICs that are late at the beginning of their steps alone, or not: `job_id`, `addr`, `at_first` (NULL
+def at_first(nics: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return which of some NICs are late at the beginning of their steps alone: `job_id`, `addr`, `at_first` (NULL
     where nobody can tell), `behind` (their peers, as a ratio of the step)."""
     return (
         evidence.once(later_work, settings)
+        .join(nics, on=NIC, how="semi")
         .group_by(NIC)
         .agg(at_first=late_at_first(settings), behind=(pl.col("behind_ns") / length_ns()).median())
     )

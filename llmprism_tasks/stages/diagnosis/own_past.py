@@ -35,6 +35,8 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
     is the stage's, and no excess.
     """
     longer = evidence.once(cross_step.find, settings).select("job_id", since_ns="start_ns")
+    if longer.is_empty():
+        return evidence.work.clear().with_columns(noise=pl.lit(0.0), common=pl.lit(value=False))
     few = evidence.work.group_by("job_id").agg(pl.col("members").max()).filter(pl.col("members") <= FEW)
     work = evidence.work.join(longer, on="job_id").join(few, on="job_id", how="semi")
     ratio = pl.col("pace") / pl.col("usual")

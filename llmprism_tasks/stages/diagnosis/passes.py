@@ -15,6 +15,8 @@ from llmprism_tasks.methods.placing import Series
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.placement import NIC, STEP
 
+ANSWERED = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "answer_ns": pl.Int64}
+
 
 def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
     """Time the answer of each NIC, but those of the last stage, to the first gradient that it gets in a step.
@@ -29,6 +31,8 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
     -------
     `job_id`, `addr`, `step_index`, `answer_ns`; nothing of interleaved pipelines, in which stages are no line
     """
+    if steps.is_empty():
+        return pl.DataFrame(schema=ANSWERED)
     flows = traffic.in_order(flows)
     hops, backward = _hops(flows, stages), pl.col("way") == -1
     spans = steps.select(*STEP, "start_ns", "end_ns").sort(*NIC, "start_ns")

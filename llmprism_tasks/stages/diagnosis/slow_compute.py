@@ -88,7 +88,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     # Beside several slow ones all others wait, and are excused before they are counted.
     crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
     few = found.join(crowded, on="job_id", how="anti")
-    told = few.join(evidence.once(at_first, settings), on=NIC, how="left").with_columns(
+    told = few.join(at_first(few, evidence, settings), on=NIC, how="left").with_columns(
         pl.col("at_first").fill_null(value=False),
         alone=pl.col("at_first").is_null() & ~pl.col("ringed") & pl.col("component").is_null(),
     )
@@ -134,6 +134,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     offsets = np.concatenate([[0], np.cumsum(series["len"].to_numpy())]).astype(np.int64)
     first, last, _ = runs.best_runs(work["above"].to_numpy(), offsets)
     bounds = series.select(NIC).with_columns(first=pl.Series(first), last=pl.Series(last))
+    bounds = bounds.filter(pl.col("last") - pl.col("first") + 1 >= settings.least_steps)
     marked = (
         work.with_row_index("row")
         .join(bounds, on=NIC)

@@ -17,6 +17,7 @@ from llmprism_tasks.stages.diagnosis.later_work import late_at_first, later_work
 from llmprism_tasks.stages.diagnosis.noise import BEYOND, spread, spread_of_work
 from llmprism_tasks.stages.diagnosis.paid import paid
 from llmprism_tasks.stages.diagnosis.slow_compute import MOST, slow_nics
+from llmprism_tasks.stages.placement import NIC
 
 JOB = "job_id"
 
@@ -58,7 +59,7 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
     work = (
         evidence.once(later_work, settings)
-        .join(evidence.members.select("job_id", "addr", "host", "pp_stage"), on=["job_id", "addr"])
+        .join(evidence.members.select(*NIC, "host", "pp_stage"), on=NIC, maintain_order="left")
         .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
     )
     latest = (
@@ -81,11 +82,15 @@ def _confirmed(work: pl.DataFrame) -> pl.DataFrame:
     """Return of each step and host's stage the NIC as late as which most of a tensor-parallel group are.
 
     Its ranks work in lock step, each in another data-parallel group: one that is late alone has lost a record.
+
+    Parameters
+    ----------
+    work : with `late_ns`, sorted; of NICs that are equally late the first counts as later
     """
     together = [JOB, "step_index", "host", "pp_stage"]
     most = pl.col("component").n_unique() // 2
-    latest_first = work.sort(*together, "late_ns", "addr", descending=[False] * 4 + [True, False])
-    return latest_first.filter((pl.int_range(pl.len()) == most).over(together))
+    place = pl.col("late_ns").rank("ordinal", descending=True) - 1
+    return work.filter((place == most).over(together))
 
 
 def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.own_work import EXCHANGING
 from llmprism_tasks.stages.placement import NIC, STEP
@@ -52,7 +53,8 @@ def not_waiting(
 
 def exchanging(evidence: Evidence) -> pl.Series:
     """Return the jobs that exchange tokens or blocks of context in every layer."""
-    return evidence.flows.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
+    pairs = traffic.pairs_of(traffic.in_order(evidence.flows), ["job_id", "kind"])
+    return pairs.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
 
 
 def in_lock_step(evidence: Evidence) -> pl.Expr:

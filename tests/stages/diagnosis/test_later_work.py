@@ -201,7 +201,10 @@ def test_what_leaves_sooner_than_a_pass_takes_is_no_answer(usual: float, kind: s
 
 def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
     evidence = exchanging("d", VARIED)
-    rows = at_first(shuffled(evidence, 3), DEFAULT).sort("addr")
-    assert_frame_equal(rows, at_first(evidence, DEFAULT).sort("addr"))
+    rows = at_first(evidence.members, shuffled(evidence, 3), DEFAULT).sort("addr")
+    assert_frame_equal(rows, at_first(evidence.members, evidence, DEFAULT).sort("addr"))
+    assert_frame_equal(
+        rows.filter(pl.col("addr") == "d"), at_first(evidence.members.filter(pl.col("addr") == "d"), evidence, DEFAULT)
+    )
     assert later_work(without_rows(evidence), DEFAULT).is_empty()
     assert named(without_rows(evidence)) == []
