@@ -214,7 +214,7 @@ def _pairs(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
         (pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)
     )
     met, first = numbering.numbered(hashes["0"].to_numpy(), hashes["1"].to_numpy())
-    pairs = flows.select(pl.col(PAIR).gather(first)).with_row_index("met").sort(PAIR)
+    pairs = flows.select(pl.col(PAIR).gather(first).cast(pl.String)).with_row_index("met").sort(PAIR)
     number = np.empty(pairs.height, np.int32)
     number[pairs["met"].to_numpy()] = np.arange(pairs.height, dtype=np.int32)
     return number[met], pairs.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("pair"), *PAIR)
