@@ -20,6 +20,10 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
+BETWEEN_SWITCHES = "|"
+"""Joins the switches of a compact path."""
+
+
 class Part(NamedTuple):
     """Flows of some of a platform's hosts, and when others send.
 
@@ -36,6 +40,28 @@ class Part(NamedTuple):
 def schema(columns: Iterable[Column]) -> pl.Schema:
     """Return the Polars schema of contract columns."""
     return pl.Schema({column.name: POLARS_TYPES[column.type] for column in columns})
+
+
+def compact_schema(columns: Iterable[Column]) -> pl.Schema:
+    """Return the schema of columns in little memory: texts are categories, and so are lists of them, joined."""
+    texts = (pl.String, pl.List(pl.String))
+    return pl.Schema({name: pl.Categorical() if kind in texts else kind for name, kind in schema(columns).items()})
+
+
+def paths(compact: pl.Series) -> pl.Series:
+    """Return switch paths as lists of their switches; those that are lists already as they are."""
+    if compact.dtype != pl.Categorical:
+        return compact
+    text = pl.col(compact.name).cast(pl.String)
+    lists = pl.when(text == "").then(pl.lit([], pl.List(pl.String))).otherwise(text.str.split(BETWEEN_SWITCHES))
+    return compact.to_frame().select(lists.alias(compact.name)).to_series()
+
+
+def plain(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return compact rows of `flows` with the contract's types."""
+    texts = [name for name, kind in flows.schema.items() if kind == pl.Categorical and name != "switch_path"]
+    with_paths = [paths(flows["switch_path"])] if "switch_path" in flows.columns else []
+    return flows.with_columns(pl.col(texts).cast(pl.String), *with_paths)
 
 
 def empty(table: str) -> pl.DataFrame:

@@ -15,7 +15,9 @@ import pyarrow as pa
 ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
 FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets", "switch_path")
 
-PATH = pl.col("switch_path").list.join("|")
+MOST_TIED = 1_000_000
+"""Rows that are sorted at a time, or somewhat more: collectors that tell time in milliseconds have ties all over."""
+
 Starts = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 ORDER_BY = "ORDER BY " + ", ".join(f"{name} NULLS FIRST" for name in FLOW_ORDER)
@@ -23,8 +25,11 @@ ORDER_BY = "ORDER BY " + ", ".join(f"{name} NULLS FIRST" for name in FLOW_ORDER)
 
 
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:
-    """Sort rows of `flows`."""
-    return flows.sort(*FLOW_ORDER[:-1], PATH, nulls_last=False)
+    """Sort rows of `flows`, compact or not."""
+    path = (
+        pl.col("switch_path") if flows["switch_path"].dtype == pl.Categorical else pl.col("switch_path").list.join("|")
+    )
+    return flows.sort(*(name for name in FLOW_ORDER[:-1] if name in flows.columns), path, nulls_last=False)
 
 
 def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -47,24 +52,26 @@ def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield from _ties_sorted(rows, rows["flow_start_ns"].to_numpy())
 
 
-def by_start(flows: pl.DataFrame) -> pl.DataFrame | None:
-    """Sort rows of `flows` of which no two are equal in all columns; None if there are such.
+def moves(flows: pl.DataFrame) -> tuple[Starts, Starts] | None:
+    """Return how compact rows of `flows`, whose starts ascend, come in order; None if two rows are equal.
 
-    As `in_order`, but for windows: rows are in the order of starts, so those of a window lie together.
+    Returns
+    -------
+    the rows that are to move, and the places they move to; as in `in_order`, but that windows follow each other
     """
-    flows = flows.rechunk()  # to take rows out of chunks costs eight times as much
-    if not flows["flow_start_ns"].is_sorted():
-        flows = flows.sort("flow_start_ns", maintain_order=True)
-    places = _tied(flows["flow_start_ns"].to_numpy())
-    tied = flows[places]
-    if tied.with_columns(PATH).is_duplicated().any():
-        return None
-    order = in_order(tied.with_columns(place=places))["place"].to_numpy()
-    if np.array_equal(order, places):
-        return flows
-    rows = np.arange(flows.height)
-    rows[places] = order
-    return flows[rows]
+    starts = flows["flow_start_ns"].to_numpy()
+    places = _tied(starts)
+    order, at = places.copy(), 0
+    while at < places.size:
+        last = starts[places[min(at + MOST_TIED, places.size) - 1]]
+        end = int(np.searchsorted(places, np.searchsorted(starts, last, side="right")))
+        tied = flows[places[at:end]]
+        if tied.is_duplicated().any():
+            return None
+        order[at:end] = in_order(tied.with_columns(place=places[at:end]))["place"].to_numpy()
+        at = end
+    moved = order != places
+    return order[moved], places[moved]
 
 
 def _ties_sorted(rows: pa.Table, starts: Starts) -> Iterator[pa.RecordBatch]:

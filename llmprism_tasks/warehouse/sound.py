@@ -1,35 +1,31 @@
 """Sound files: Parquet without a record to refuse, read and checked column by column instead of record by record.
 
 Most files are like that. What `check_records.sql` asks of each record is asked here of whole columns, in a tenth of the
-time. Where one record is odd, or a column is of a type that needs a second look, `staging.py` does all of it anew.
+time, a row group of the file after the other. Where one record is odd, or a column is of a type that needs a second
+look, `staging.py` does all of it anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from llmprism_tasks.frames import empty, schema
+from llmprism_tasks.frames import compact_schema, empty
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.tables import FLOW_COLUMNS
-from llmprism_tasks.warehouse import flow_order
+from llmprism_tasks.tables import table_named
+from llmprism_tasks.warehouse import compact, flow_order
+from llmprism_tasks.warehouse.compact import TYPES, Columns, OddError
 from llmprism_tasks.warehouse.staging import Counts
 from llmprism_tasks.windows import Window
 
-MOST_ROWS = 4_000_000  # they take a gibibyte; more are staged in DuckDB, which can spill
 FIRST_MOMENT_NS, LAST_MOMENT_NS = 946_684_800_000_000_000, 7_258_118_400_000_000_000  # as the macro `moment` has them
-ADDRESS = (  # as the macro `is_address` has it
-    r"^(?:[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}"
-    r"|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z_]+)?)$"
-)
-
-TYPES = schema(FLOW_COLUMNS)
-REQUIRED = [column.name for column in FLOW_COLUMNS if not column.optional]
-ADDRESSES = ("src_addr", "dst_addr")
+START = "flow_start_ns"
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Sound:
 
     Attributes
     ----------
-    by_window : the start of each window that has records to its rows of `flows`, in order
+    by_window : the start of each window that has records to its rows of `flows`, compact and in order
     strangers : the files' columns that flows do not have
     """
 
@@ -56,11 +52,12 @@ class Sound:
         return Counts(read=rows, landed=rows, quarantined=0, duplicate=0)
 
     def frame(self, window: Window) -> pl.DataFrame:
-        """Return a window's rows of `flows`, in order."""
-        return self.by_window.get(window.start_ns, empty("flows"))
+        """Return a window's rows of `flows`, compact and in order."""
+        none = pl.DataFrame(schema=compact_schema(table_named("flows").columns))
+        return self.by_window.get(window.start_ns, none)
 
     def flows(self, window: Window) -> Callable[[], Any]:
-        """Return a function that returns a window's rows of `flows`, in order."""
+        """Return a function that returns a window's rows of `flows`, compact and in order."""
         return lambda: self.frame(window)
 
     def quarantine(self, _window: Window) -> pl.DataFrame:
@@ -82,50 +79,58 @@ def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within:
     if not files or any(file.format != "parquet" for file in files):
         return None
     try:
-        scans = [_scan(file, within) for file in files]
-        if sum(rows.item() for rows in pl.collect_all([scan.select(pl.len()) for scan in scans])) > MOST_ROWS:
-            return None
-        frames = [_checked(scan, file, lateness_ns) for scan, file in zip(scans, files, strict=True)]
-    except (pl.exceptions.PolarsError, OSError):
+        rows = Columns(sum(pq.read_metadata(file.path).num_rows for file in files))
+        for file in files:
+            for part in _parts(file, lateness_ns, within):
+                rows.add(_placed(part, length_ns, within))
+        ordered = _in_order(rows)
+        strangers = {name for file in files for name in pq.read_schema(file.path).names if name not in TYPES}
+    except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError):
         return None
-    known = [frame for frame in frames if frame is not None]
-    ordered = flow_order.by_start(_placed(pl.concat(known), length_ns, within)) if len(known) == len(files) else None
-    if ordered is None:
-        return None
-    strangers = {name for scan in scans for name in scan.collect_schema() if name not in TYPES}
-    return Sound(files, _by_window(ordered), strangers)
+    return None if ordered is None else Sound(files, _by_window(ordered, length_ns), strangers)
 
 
-def _scan(file: FlowFile, within: Window) -> pl.LazyFrame:
-    """Open a file; of one whose name promises nothing, leave out what starts elsewhere, but nothing odd."""
-    scan, start = pl.scan_parquet(file.path, glob=False, hive_partitioning=False), pl.col("flow_start_ns")
-    if file.span is not None or (within.start_ns <= 0 and within.end_ns >= LAST_MOMENT_NS):
-        return scan
-    inside = start.is_between(within.start_ns, within.end_ns, closed="left")
-    return scan.filter(inside | start.is_null() | (start < 0) | (start >= LAST_MOMENT_NS))
+def _parts(file: FlowFile, lateness_ns: int, within: Window) -> Iterator[pl.DataFrame]:
+    """Yield the records of a file's row groups; of one whose name promises nothing, leave out what starts elsewhere.
 
-
-def _checked(scan: pl.LazyFrame, file: FlowFile, lateness_ns: int) -> pl.DataFrame | None:
-    """Return a file's records with the contract's columns and types; None if one of them is odd."""
-    types = scan.collect_schema()
-    if not (set(REQUIRED) <= set(types) and all(_fits(types[name], TYPES[name]) for name in TYPES if name in types)):
-        return None
-    raw = scan.select(name for name in TYPES if name in types).collect()
-    flows = raw.select(
-        pl.col(name).cast(kind, strict=False) if name in types else pl.lit(None, kind).alias(name)
-        for name, kind in TYPES.items()
-    )
-    if any(flows[name].null_count() for name in REQUIRED) or raw.null_count().row(0) != flows[
-        raw.columns
-    ].null_count().row(0):
-        return None
+    Raises
+    ------
+    OddError : a record is odd
+    """
+    metadata = pq.read_metadata(file.path)
+    schema = metadata.schema.to_arrow_schema()
+    if not compact.fits(schema):
+        raise OddError
+    paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+    texts = [path for path in paths if path.partition(".")[0] in (*compact.ADDRESSES, compact.PATH)]
+    bounded = file.span is None and (within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS)
     span = Window(file.span.start_ns - lateness_ns, file.span.length_ns + 2 * lateness_ns) if file.span else None
-    return flows if _sound(flows, span) else None
+    with pq.ParquetFile(file.path, metadata=metadata, read_dictionary=texts) as reader:
+        for group in range(reader.num_row_groups):
+            if bounded and _elsewhere(metadata.row_group(group).column(paths.index(START)).statistics, within):
+                continue
+            part = compact.compact(
+                reader.read_row_group(group, columns=[name for name in TYPES if name in schema.names])
+            )
+            part = part.filter(_here(within)) if bounded else part
+            if not _sound(part, span):
+                raise OddError
+            yield part
 
 
-def _fits(found: pl.DataType, wanted: pl.DataType) -> bool:
-    """Tell whether values of a type are those of another, if they are not too large for it."""
-    return found == wanted or (found.is_integer() and wanted.is_integer())
+def _elsewhere(starts: pq.Statistics | None, within: Window) -> bool:
+    """Tell whether all records of a row group start outside an interval, by what the file says of their starts."""
+    if starts is None or not starts.has_min_max or starts.null_count != 0:
+        return False
+    return bool(starts.min >= 0 and starts.max < within.start_ns) or bool(
+        within.end_ns <= starts.min and starts.max < LAST_MOMENT_NS
+    )
+
+
+def _here(within: Window) -> pl.Expr:
+    start = pl.col(START)
+    odd = (start < 0) | (start >= LAST_MOMENT_NS)
+    return start.is_between(within.start_ns, within.end_ns, closed="left") | odd
 
 
 def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
@@ -133,9 +138,10 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
 
     Parameters
     ----------
+    flows : compact; their addresses look like some
     span : in which all must start, if the file's name promises anything
     """
-    start, end = pl.col("flow_start_ns"), pl.col("flow_end_ns")
+    start, end = pl.col(START), pl.col("flow_end_ns")
     low, high = (span.start_ns, span.end_ns) if span else (FIRST_MOMENT_NS, LAST_MOMENT_NS)
     told = flows.select(
         (start.min() >= max(low, FIRST_MOMENT_NS)) & (start.max() < min(high, LAST_MOMENT_NS)),
@@ -143,19 +149,37 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
         moves=pl.col("bytes").min() > 0,
         ends=pl.col("src_addr").ne(pl.col("dst_addr")).all(),
     ).row(0)
-    addresses = pl.concat([flows[end].unique().alias("addr") for end in ADDRESSES])
-    return flows.is_empty() or (all(told) and addresses.str.contains(ADDRESS).all())
+    return flows.is_empty() or all(told)
 
 
 def _placed(flows: pl.DataFrame, length_ns: int, within: Window) -> pl.DataFrame:
-    start = pl.col("flow_start_ns")
-    placed = flows.select((start - start % length_ns).alias("window_start_ns"), pl.all())
-    inside = placed["window_start_ns"].is_between(within.start_ns, within.end_ns, closed="left")
-    return placed if inside.all() else placed.filter(inside)
+    """Keep the flows that are placed in an interval."""
+    ends = flows.select(first=pl.col(START).min(), last=pl.col(START).max()).row(0)
+    if flows.is_empty() or all(within.contains(ns - ns % length_ns) for ns in ends):
+        return flows
+    start = pl.col(START)
+    return flows.filter((start - start % length_ns).is_between(within.start_ns, within.end_ns, closed="left"))
 
 
-def _by_window(flows: pl.DataFrame) -> dict[int, pl.DataFrame]:
+def _in_order(rows: Columns) -> pl.DataFrame | None:
+    """Return rows in order; None if any two are equal in all columns."""
+    starts = rows.frame()[START]
+    if not starts.is_sorted():
+        rows.put(np.argsort(starts.to_numpy(), kind="stable"), slice(rows.rows))
+    moves = flow_order.moves(rows.frame())
+    if moves is None:
+        return None
+    rows.put(*moves)
+    return rows.frame()
+
+
+def _by_window(flows: pl.DataFrame, length_ns: int) -> dict[int, pl.DataFrame]:
     """Cut flows, which are in order, into windows."""
-    starts, first = np.unique(flows["window_start_ns"].to_numpy(), return_index=True)
-    lengths = np.diff(np.append(first, flows.height))
-    return {int(ns): flows.slice(at, rows) for ns, at, rows in zip(starts, first, lengths, strict=True)}
+    starts, at, windows = flows[START].to_numpy(), 0, {}
+    while at < starts.size:
+        start_ns = int(starts[at] - starts[at] % length_ns)
+        end = int(np.searchsorted(starts, start_ns + length_ns))
+        named = pl.lit(start_ns, pl.Int64).alias("window_start_ns")
+        windows[start_ns] = flows.slice(at, end - at).select(named, pl.all())
+        at = end
+    return windows

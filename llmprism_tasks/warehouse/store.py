@@ -10,7 +10,7 @@ import duckdb
 import polars as pl
 
 from llmprism_tasks.errors import ContractError, InputError
-from llmprism_tasks.frames import conform, schema
+from llmprism_tasks.frames import conform, plain, schema
 from llmprism_tasks.tables import Table, table_named
 from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.connect import Warehouse
@@ -346,7 +346,9 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None
     if isinstance(rows, pl.DataFrame):
         if rows.is_empty():
             return
-        rows = rows.to_arrow(compat_level=pl.CompatLevel.newest())  # views of texts, which need not be copied
+        rows = (plain(rows) if table == "flows" else rows).to_arrow(
+            compat_level=pl.CompatLevel.newest()
+        )  # views of texts, which need not be copied
     connection.register("incoming_rows", rows)
     connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
     connection.unregister("incoming_rows")

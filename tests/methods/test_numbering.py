@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,3 +38,19 @@ def test_there_may_be_more_values_than_the_table_begins_with() -> None:
     numbers, rows = found([(i % count, i % 7) for i in range(2 * 7 * count)])
     assert len(rows) == 7 * count
     assert numbers == list(range(7 * count)) * 2
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=60))
+def test_equal_lists_share_the_number_of_the_first(lists: list[list[int]]) -> None:
+    offsets = np.cumsum([0, *map(len, lists)])
+    numbers, rows = numbering.numbered_lists(np.array(list(itertools.chain(*lists)), np.int32), offsets)
+    distinct = [list(one) for one in dict.fromkeys(map(tuple, lists))]
+    assert numbers.tolist() == [distinct.index(one) for one in lists]
+    assert [lists[row] for row in rows] == distinct
+
+
+def test_there_may_be_more_lists_than_the_table_begins_with() -> None:
+    items = np.arange(10_000, dtype=np.int32) // 2
+    numbers, rows = numbering.numbered_lists(np.append(items, items), np.arange(20_001))
+    assert rows.tolist() == list(range(0, 10_000, 2))
+    assert numbers.tolist() == items.tolist() * 2

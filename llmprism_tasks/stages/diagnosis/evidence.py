@@ -97,7 +97,7 @@ class Evidence:
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
         """Add to some of the flows their `switch_path`; to carry it with all of them would cost more than the rest."""
-        return flows if self.paths is None else flows.with_columns(switch_path=self.paths.gather(flows["row"]))
+        return flows if self.paths is None else flows.with_columns(frames.paths(self.paths.gather(flows["row"])))
 
     @cached_property
     def work(self) -> pl.DataFrame:

@@ -37,7 +37,7 @@ def diagnosis(
     rule = settings.published
     synchronising = pairs.filter(pl.col("kind") == "dp").select(PAIR)
     inside = traffic.inside_jobs(flows, job_members).join(synchronising, on=PAIR, how="semi")
-    placed = in_steps(inside.with_columns(flows["switch_path"].gather(inside["row"])), steps)
+    placed = in_steps(inside.with_columns(frames.paths(flows["switch_path"].gather(inside["row"]))), steps)
     findings = [
         _rows(cross_step(steps, rule), "cross_step", "job", "steps took", rule),
         _rows(cross_group(placed, synchronising, rule), "cross_group", "dp_group", "synchronisation took", rule),
