@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from llmprism_tasks import __version__
 from llmprism_tasks.configuration import Origin, load_with_origins
 from llmprism_tasks.errors import InputError, LlmprismError, TransientError
+from llmprism_tasks.postponed import hide
 from llmprism_tasks.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ SIMULATION_START = "2026-01-01T00:00:00Z"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, after saying on standard error what went wrong."""
+    hide("pandas")  # for which DuckDB and PyArrow look with the first value they are given, a fifth of a second
     arguments = _parser().parse_args(argv)
     _log_to_stderr(verbose=arguments.verbose)
     command: Callable[[argparse.Namespace], None] = arguments.command
