@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from bench.minutes import FOLDER, Platform, holds
 from bench.processes import Cost, python
 
 Figures = dict[str, Any]
-LIBRARIES = {"llmprism_tasks", "polars", "duckdb", "numpy", "numba", "pandas", "pyarrow", "great_expectations", "rich"}
 
 
 def measure(platform: Platform, *, runs: int, published: bool, say: Callable[[str], None]) -> Figures:
@@ -22,7 +21,7 @@ def measure(platform: Platform, *, runs: int, published: bool, say: Callable[[st
     -------
     `holds` : how many flows, pairs and jobs there are
     `runs` : of each analysis what it took in all, and its `spans`
-    `starts` : of a process that imports what an analysis does, and does nothing, what it took
+    `starts` : of a process that imports what an analysis does, and does nothing (`bench/start.py`), what it took
     `scans` : of each bare scan what the query took
     `published` : of the plain published method, None if it was not asked for
     """
@@ -31,7 +30,7 @@ def measure(platform: Platform, *, runs: int, published: bool, say: Callable[[st
     for number in range(1, runs + 1):
         taken["scans"].append(_answer(python("-m", "bench.scan", str(platform.flows(0)))))
         analysed = analyse(platform)
-        taken["starts"].append(_total(python("-c", _imports(analysed.pop("modules")))))
+        taken["starts"].append(_total(python("-m", "bench.start")))
         taken["runs"].append(analysed)
         say(f"{name}, {number} of {runs}: {analysed['wall_s']:.2f} s, {analysed['peak_bytes'] / 2**30:.2f} GiB")
     plain = None
@@ -58,9 +57,3 @@ def _total(cost: Cost) -> Figures:
 def _answer(cost: Cost) -> Figures:
     answer: Figures = json.loads(cost.said.splitlines()[-1])
     return answer
-
-
-def _imports(modules: Sequence[str]) -> str:
-    """Return a program that imports the modules of a process that ended, in the order in which they were."""
-    ours = [one for one in modules if one.partition(".")[0] in LIBRARIES]
-    return f"import importlib\nfor one in {ours!r}:\n try: importlib.import_module(one)\n except Exception: pass"

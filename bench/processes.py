@@ -63,8 +63,12 @@ def python(*words: str, variables: Mapping[str, str] | None = None) -> Cost:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's variables without a developer's own settings, which would change what is measured."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")}
+    """Return this process's variables without a developer's own settings, which would change what is measured.
+
+    Such as not to keep Python's own translation of a module, which who installs it has: all would be translated anew.
+    """
+    settings = ("LLMPRISM_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
     paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths), "GX_ANALYTICS_ENABLED": "false"}
 

@@ -53,8 +53,8 @@ def whole(results: Sequence[Result]) -> Iterator[str]:
     yield table(head, rows)
     yield (
         "*Jobs are*: " + "; ".join(f"`{name}`, {mix.words}" for name, mix in MIXES.items()) + ". *Beyond start*: "
-        "without what a process takes that imports the same modules and does nothing. *Bare scan*: DuckDB reads the "
-        "same file and groups it by pair (`bench/scan.py`), in turn with the analyses, on all cores."
+        "without what a process takes that imports the same and does nothing (`bench/start.py`). *Bare scan*: DuckDB "
+        "reads the same file and groups it by pair (`bench/scan.py`), in turn with the analyses, on all cores."
     )
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bench.spans import Spans
 
@@ -47,8 +47,8 @@ def hook(spans: Spans) -> None:
         setattr(found, function, spans.hooked(getattr(found, function), name))
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run a command line of llmprism; the first word is the file to write, which also names the modules loaded."""
+def main(argv: Sequence[str]) -> NoReturn:
+    """Run a command line of llmprism; the first word is the file to write."""
     from llmprism_tasks import cli  # noqa: PLC0415 - importing is part of what is measured
 
     out, *words = argv
@@ -56,9 +56,9 @@ def main(argv: Sequence[str]) -> int:
     with spans.span("imports"):
         hook(spans)
     code = cli.main(words)
-    Path(out).write_text(json.dumps(spans.figures() | {"modules": list(sys.modules)}), encoding="utf-8")
-    return code
+    Path(out).write_text(json.dumps(spans.figures()), encoding="utf-8")
+    cli.leave(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

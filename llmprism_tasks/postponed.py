@@ -1,11 +1,13 @@
-"""Modules that are run when something in them is first used, not when they are imported."""
+"""Modules that are run when something in them is first used, not when they are imported, and some that are hidden."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import sys
+from collections.abc import Sequence
 from functools import cache
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec, resolve_name
 from pathlib import Path
@@ -27,11 +29,40 @@ def postpone(name: str) -> None:
         sys.modules[name].__class__ = _Postponed
 
 
-def run(name: str) -> None:
-    """Run a postponed module now, whole; do nothing where it has run."""
-    module = sys.modules.get(name)
-    if isinstance(module, _Postponed):
-        _run(module)
+def is_postponed(name: str) -> bool:
+    """Tell whether a module has been postponed and has not run since."""
+    return isinstance(sys.modules.get(name), _Postponed)
+
+
+def hide(name: str) -> None:
+    """Let a library be as if it were not installed, unless it was imported already.
+
+    For one that others look for at great cost, and can do without.
+    """
+    if _hidden not in sys.meta_path:
+        sys.meta_path.insert(0, _hidden)
+    _hidden.names.add(name)
+
+
+def show(name: str) -> None:
+    """Let a library be there again."""
+    _hidden.names.discard(name)
+
+
+class _Hidden(MetaPathFinder, Loader):
+    """Finds what is hidden, for others may want to know whether it is there, and fails to load it."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in self.names else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        raise ModuleNotFoundError(f"No module named {module.__name__!r}", name=module.__name__)
+
+
+_hidden = _Hidden()
 
 
 def _found(name: str) -> ModuleSpec | None:

@@ -43,7 +43,7 @@ def analyzed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "import sys; from llmprism_tasks.cli import main; sys.exit(main())", *arguments]
+    return [sys.executable, "-c", "from llmprism_tasks.cli import run; run()", *arguments]
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import math
 import re
@@ -18,7 +20,7 @@ from empty_warehouse import empty_warehouse
 from llmprism_tasks import __version__, frames, validation
 from llmprism_tasks.errors import ContractError, WarehouseBusy
 from llmprism_tasks.plan import DERIVED
-from llmprism_tasks.postponed import postpone, run
+from llmprism_tasks.postponed import hide, is_postponed, postpone, show
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.validation import refusals
@@ -527,35 +529,68 @@ def test_a_postponed_package_is_run_for_what_it_defines_itself(gathering: str) -
     assert sys.modules[gathering].one == 1
 
 
-def test_a_postponed_package_can_be_run(gathering: str) -> None:
-    run(gathering)
-    run(gathering)
-    run("nobody_has_written_this")
-    assert vars(sys.modules[gathering])["two"] == 2
+def test_whether_a_module_is_postponed_is_known_until_it_runs(gathering: str) -> None:
+    assert is_postponed(gathering)
+    assert sys.modules[gathering].three == 3
+    assert not is_postponed(gathering)
+    assert not is_postponed("nobody_has_written_this")
 
 
-def test_expectations_of_great_expectations_itself_are_at_hand(file: Warehouse) -> None:
-    from llmprism_tasks.validation import engine
+def test_a_hidden_library_is_found_but_not_there_until_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in_hiding.py").write_text("answer = 42")
+    monkeypatch.syspath_prepend(tmp_path)
+    hide("in_hiding")
+    try:
+        assert importlib.util.find_spec("in_hiding") is not None
+        with pytest.raises(ModuleNotFoundError, match="in_hiding"):
+            importlib.import_module("in_hiding")
+    finally:
+        show("in_hiding")
+    assert importlib.import_module("in_hiding").answer == 42
+    hide("in_hiding")  # too late to make a difference
+    assert importlib.import_module("in_hiding").answer == 42
+    show("in_hiding")
+    del sys.modules["in_hiding"]
 
-    store.replace(file, WINDOW, sound())
+
+def test_expectations_of_great_expectations_itself_are_at_hand(
+    file: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = validation.suite("flows")
     one = {
         "type": "expect_column_values_to_be_between",
-        "kwargs": {"column": "bytes", "min_value": 1},
+        "kwargs": {"column": "bytes", "min_value": 9001},
         "severity": "critical",
+        "notes": "Nothing is as small.",
         "meta": {"name": "some"},
     }
-    with file.reading() as connection:
-        (result,) = engine.hold(connection, {"flows": [one]})["flows"]
-    assert result.success
+    monkeypatch.setattr(validation, "suite", {"flows": whole | {"expectations": [*whole["expectations"], one]}}.get)
+    store.replace(file, WINDOW, sound())
+    for _ in ("when it is not there yet", "when it is"):
+        results = validation.validate(file, WINDOW, ["flows"])
+        assert failed(results) == ["flows.some"]
+        assert results.height == len(whole["expectations"]) + 1
+        assert json.loads(results.filter(~pl.col("success"))["observed"].item())["unexpected_count"] == 4
 
 
-def test_great_expectations_comes_without_what_is_not_needed() -> None:
-    code = "import sys; from llmprism_tasks import validation; validation._engine(); print(*sys.modules)"
+def test_great_expectations_comes_without_what_is_not_needed(file: Warehouse) -> None:
+    store.replace(file, WINDOW, sound())
+    code = f"""
+import sys
+from llmprism_tasks.postponed import hide
+hide("pandas")
+from llmprism_tasks import validation
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.windows import Window
+validation.validate(Warehouse({file.location!r}, 20), Window({WINDOW.start_ns}, {WINDOW.length_ns}), {SUITES})
+print(*sys.modules)
+"""
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "great_expectations" in loaded
-    core, sources = "great_expectations.expectations.core", "great_expectations.datasource.fluent"
-    not_needed = {f"{core}.expect_column_to_exist", f"{sources}.pandas_datasource"}
-    assert not {"altair.vegalite", "scipy.linalg", *not_needed} & set(loaded)
+    not_needed = {"altair.vegalite", "pandas", "requests", "scipy.linalg", "sqlalchemy"}
+    assert not_needed & set(loaded) == set()
 
 
 HOLD = """

@@ -12,12 +12,8 @@ Great Expectations takes seconds to import, so only the functions here do it, in
 
 from __future__ import annotations
 
-import gc
-import importlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from types import ModuleType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -25,9 +21,8 @@ import polars as pl
 from llmprism_tasks import resources
 from llmprism_tasks.errors import ContractError
 from llmprism_tasks.frames import conform, empty
-from llmprism_tasks.postponed import postpone
 from llmprism_tasks.tables import TABLES
-from llmprism_tasks.validation import refusals
+from llmprism_tasks.validation import importing, refusals
 from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
@@ -39,16 +34,6 @@ if TYPE_CHECKING:
 CRITICAL = "critical"
 BROKEN = ~pl.col("success") & (pl.col("severity") == CRITICAL)
 """Which results are of critical expectations that do not hold."""
-
-POSTPONED = (
-    *("altair", "scipy.stats"),  # with what it would draw and test distributions with
-    "great_expectations.datasource.fluent",
-    "great_expectations.expectations",
-    "great_expectations.expectations.core",
-    "great_expectations.expectations.metrics",
-    "great_expectations.metrics",
-)
-"""What Great Expectations imports on its way in, at great cost, and we have little use for."""
 
 
 def suite(table: str) -> dict[str, Any]:
@@ -77,8 +62,8 @@ def suite(table: str) -> dict[str, Any]:
 
 
 def prepare() -> None:
-    """Import what `validate` needs, before or while something else is done."""
-    _engine()
+    """Import what `validate` needs, before or while something else is done; see `importing.ours`."""
+    importing.ours()
 
 
 def validate(warehouse: Warehouse, window: Window, tables: Sequence[str]) -> pl.DataFrame:
@@ -214,7 +199,6 @@ def _expectation(full_name: str) -> dict[str, Any]:
 
 def _observe(connection: Any, window: Window, tables: Sequence[str], *, without: Sequence[str] = ()) -> pl.DataFrame:
     """Run the suites in an open connection, on what the tables would be without some jobs."""
-    engine = _engine()
     connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
     connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
     connection.execute("SET VARIABLE without = ?", [list(without)])
@@ -225,26 +209,23 @@ def _observe(connection: Any, window: Window, tables: Sequence[str], *, without:
             f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
             f"{others if 'job_id' in table.column_names else ''}"
         )
-    held = engine.hold(connection, {f"window_{table}": suite(table)["expectations"] for table in tables})
     rows = [
-        {"window_start_ns": window.start_ns, **_row(view.removeprefix("window_"), result)}
-        for view, results in held.items()
-        for result in results
+        {"window_start_ns": window.start_ns, **_row(table, result)}
+        for table in tables
+        for result in _held(connection, f"window_{table}", suite(table)["expectations"])
     ]
     return conform(pl.DataFrame(rows, schema=empty("validation_results").schema), "validation_results")
 
 
-@cache
-def _engine() -> ModuleType:
-    """Import Great Expectations in a third of the time: without sources and expectations that nobody asks for."""
-    for name in POSTPONED:
-        postpone(name)
-    gc.disable()  # or it would go through all that is imported again and again, and never find garbage there
-    try:
-        return importlib.import_module("llmprism_tasks.validation.engine")
-    finally:
-        gc.freeze()
-        gc.enable()
+def _held(
+    connection: Any, view: str, expectations: Sequence[Mapping[str, Any]]
+) -> Iterator[ExpectationValidationResult]:
+    """Hold a view against expectations: our own, and those that Great Expectations brings, if there are any."""
+    brought = [one for one in expectations if one["type"] not in importing.KNOWN]
+    known = [one for one in expectations if one["type"] in importing.KNOWN]
+    if brought:
+        yield from importing.brought().hold(connection, view, brought)
+    yield from importing.ours().hold(connection, view, known)
 
 
 def _row(table: str, result: ExpectationValidationResult) -> dict[str, object]:

@@ -26,17 +26,21 @@ Refusals: TypeAlias = dict[str, dict[str, Any]]
 
 
 def unexpected_rows(expectation: Mapping[str, Any], batch: str) -> str | None:
-    """Return the query for the rows that break an expectation; None if it is not about rows.
+    """Return the rows that break an expectation, as SQL from `FROM` on; None if it is not about rows.
 
     Parameters
     ----------
     expectation : in Great Expectations' JSON
     batch : the view that it is held against
     """
-    if expectation["type"] != "expect_no_rows":
-        return None
-    where, query = (expectation["kwargs"].get(name) for name in ("where", "query"))
-    return f"FROM {batch} WHERE {where}" if where is not None else str(query).format(batch=batch)
+    return rows_of(**expectation["kwargs"], batch=batch) if expectation["type"] == "expect_no_rows" else None
+
+
+def rows_of(*, batch: str, where: str | None = None, query: str | None = None, **_: object) -> str:
+    """Return the rows of a batch for which a condition is true, or those of a query over it, from `FROM` on."""
+    return (
+        f"FROM {batch} WHERE {where}" if where is not None else f"FROM ({str(query).format(batch=batch)}) AS unexpected"
+    )
 
 
 def refusal(observed: str, rows: Mapping[str, int]) -> dict[str, Any]:

@@ -36,7 +36,15 @@ def test_a_process_that_fails_is_told_with_what_it_said() -> None:
 
 def test_a_process_does_not_see_a_developers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMPRISM_PLACES__FLOWS", "mine")
-    assert "mine" not in python("-c", "import os; print(os.environ)").said
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    said = python("-c", "import os, sys; print(os.environ, sys.dont_write_bytecode)").said
+    assert "mine" not in said
+    assert said.endswith("False\n")
+
+
+def test_what_starting_takes_is_what_an_analysis_imports() -> None:
+    code = "import sys; from bench.start import main; main(); print(*sys.modules)"
+    assert {"numba", "great_expectations", "llmprism_tasks.stages.diagnosis"} <= set(python("-c", code).said.split())
 
 
 def test_spans_inside_spans_are_told_apart_and_not_counted_twice() -> None:

@@ -26,7 +26,7 @@ def test_a_condition_and_a_query_say_which_rows_and_a_number_of_rows_does_not() 
     condition = {"type": "expect_no_rows", "kwargs": {"where": "bytes < 1"}}
     assert refusals.unexpected_rows(condition, "batch") == "FROM batch WHERE bytes < 1"
     query = {"type": "expect_no_rows", "kwargs": {"query": "SELECT job_id FROM {batch}"}}
-    assert refusals.unexpected_rows(query, "batch") == "SELECT job_id FROM batch"
+    assert refusals.unexpected_rows(query, "batch") == "FROM (SELECT job_id FROM batch) AS unexpected"
     assert refusals.unexpected_rows({"type": "expect_table_row_count_to_equal", "kwargs": {"value": 1}}, "b") is None
 
 
