@@ -55,44 +55,23 @@ def numbered_lists(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt
     items : the numbers of all lists one after another
     offsets : shape (n + 1,): list i holds the items `offsets[i]` to `offsets[i + 1]`
     """
-    numbers, rows, count = _numbered_lists(items, offsets)
-    return numbers, rows[:count].copy()
+    return numbered(*_hashes(items, offsets))
 
 
 @compiled
-def _numbered_lists(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArray[np.int32], Integers, int]:
-    numbers, rows = np.empty(offsets.size - 1, np.int32), np.empty(offsets.size - 1, np.int64)
-    hashes, table, count = np.empty(1024, np.uint64), np.full(2048, -1, np.int32), 0
-    for i in range(offsets.size - 1):
-        mixed = ODD
+def _hashes(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return two independent hashes of each list."""
+    lists = offsets.size - 1
+    one, other = np.empty(lists, np.uint64), np.empty(lists, np.uint64)
+    for i in range(lists):
+        one[i], other[i] = ODD, TOGETHER
         for at in range(offsets[i], offsets[i + 1]):
-            mixed = (mixed ^ np.uint64(items[at])) * ODD
-            mixed ^= mixed >> np.uint64(32)
-        mask = np.uint64(table.size - 1)
-        place = mixed & mask
-        while table[place] >= 0:
-            if hashes[table[place]] == mixed and _same(items, offsets, rows[table[place]], i):
-                break
-            place = (place + np.uint64(1)) & mask
-        numbers[i] = table[place]
-        if numbers[i] < 0:
-            numbers[i] = table[place] = count
-            rows[count], hashes[count] = i, mixed
-            count += 1
-            if count == hashes.size:
-                hashes = np.append(hashes, hashes)
-                table = _table(hashes, np.arange(count), count, ROOM * hashes.size)
-    return numbers, rows, count
-
-
-@compiled
-def _same(items: npt.NDArray[np.int32], offsets: Integers, one: int, other: int) -> bool:
-    length, at = offsets[one + 1] - offsets[one], 0
-    if offsets[other + 1] - offsets[other] != length:
-        return False
-    while at < length and items[offsets[one] + at] == items[offsets[other] + at]:
-        at += 1
-    return bool(at == length)
+            item = np.uint64(items[at]) + np.uint64(1)
+            one[i] = (one[i] ^ item) * ODD
+            one[i] ^= one[i] >> np.uint64(32)
+            other[i] = (other[i] ^ item) * TOGETHER
+            other[i] ^= other[i] >> np.uint64(29)
+    return one, other
 
 
 @compiled
