@@ -10,6 +10,8 @@ from typing import Any
 
 from bench.minutes import FOLDER, Platform, holds
 from bench.processes import Cost, python
+from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.store import query
 
 Figures = dict[str, Any]
 
@@ -47,7 +49,15 @@ def analyse(platform: Platform) -> Figures:
         words = ["--flows", platform.flows(0), "--topology", platform.topology, "--warehouse", warehouse]
         cost = python("-m", "bench.traced", str(spans), "analyze", *map(str, words))
         traced: Figures = json.loads(spans.read_text(encoding="utf-8"))
-        return {**_total(cost), **traced, "warehouse_bytes": warehouse.stat().st_size}
+        stages = {"stages_s": _stages_s(warehouse), "warehouse_bytes": warehouse.stat().st_size}
+        return {**traced, **_total(cost), **stages}
+
+
+def _stages_s(warehouse: Path) -> dict[str, float]:
+    """Return how long each stage was at work, in whichever process, by what the warehouse was told."""
+    opened = open_warehouse(str(warehouse), lock_wait_s=1)
+    took: dict[str, int] = json.loads(query(opened, "SELECT stage_ns FROM windows").item())
+    return {stage: ns / 1e9 for stage, ns in took.items()}
 
 
 def _total(cost: Cost) -> Figures:

@@ -1,4 +1,4 @@
-"""What a fresh process takes: time on the clock, processor time, and its greatest memory."""
+"""What a fresh process takes, with those that it starts: time on the clock, processor time, and the most memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from accuracy.runs import PROJECT
+
+
+LOOKS_S = 0.05
+"""Time between two looks at how much memory there is in use: what is held for less is not what a machine needs."""
 
 
 class ProcessFailed(Exception):
@@ -25,7 +33,7 @@ class Cost:
     Attributes
     ----------
     wall_s, cpu_s : on the clock; of processors, its own children's included
-    peak_bytes : its greatest resident memory
+    peak_bytes : the greatest resident memory, of it and its children together; what they share counts for each
     said : its standard output
     """
 
@@ -47,14 +55,41 @@ def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> C
         process = subprocess.Popen(
             command, cwd=PROJECT, env=_environment() | dict(variables or {}), stdout=said, stderr=subprocess.STDOUT
         )
-        _, status, used = os.wait4(process.pid, 0)  # of this one child, unlike resource.RUSAGE_CHILDREN
+        with _watched(process.pid) as seen:
+            _, status, used = os.wait4(process.pid, 0)  # of this one child, unlike resource.RUSAGE_CHILDREN
         wall_s = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         text = said.read().decode()
     if process.returncode:
         raise ProcessFailed(f"{' '.join(command)} ended with {process.returncode}\n{text[-4000:]}")
-    return Cost(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, text)
+    return Cost(wall_s, used.ru_utime + used.ru_stime, max(used.ru_maxrss * 1024, *seen), text)
+
+
+@contextmanager
+def _watched(pid: int) -> Iterator[list[int]]:
+    """Lend a list to which what a process and its children hold is added now and then, in bytes."""
+    seen, over = [0], threading.Event()
+
+    def watch() -> None:
+        with suppress(psutil.Error):
+            first = psutil.Process(pid)
+            while not over.wait(LOOKS_S):
+                seen.append(sum(map(_held, (first, *first.children(recursive=True)))))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _held(process: psutil.Process) -> int:
+    with suppress(psutil.Error):  # it has ended
+        return int(process.memory_info().rss)
+    return 0
 
 
 def python(*words: str, variables: Mapping[str, str] | None = None) -> Cost:

@@ -79,13 +79,20 @@ def parts(results: Sequence[Result]) -> Iterator[str]:
         mixes = {one["mix"]: by_part(one["runs"]) for one in some}
         names = dict.fromkeys(name for each in mixes.values() for name in each)
         rows = [[name, *(_part(each.get(name)) for each in mixes.values())] for name in names]
+        for stage in some[0]["runs"][0]["stages_s"]:
+            rows.append([f"of them {stage}", *(f"{_stage_s(one, stage):.2f}" for one in some)])
         yield table((f"{gpus:,} GPUs", *mixes), rows)
     yield (
-        "Wall / processor seconds, of them reading and writing tables, and the greatest memory while it ran. *Imports* "
-        "are those of the pipeline; what the checks and the stages need is imported during landing. What a stage "
-        "writes is written while the next one works, and counts there as processor seconds. *The rest* is the "
-        "interpreter's start and end, what lies between the parts, and the last stages' writing."
+        "Wall / processor seconds of the first process, of them reading and writing tables, and its greatest memory "
+        "while it ran. *Imports* are those of the pipeline; what the checks and the stages need is imported during "
+        "landing. *Of them*: seconds that a stage was at work, in the first process or in its worker, which take parts "
+        "of the platform side by side and write tables meanwhile. *The rest* is the interpreter's start and end, what "
+        "lies between the parts, and the worker's processor time."
     )
+
+
+def _stage_s(one: Result, stage: str) -> float:
+    return middle([run["stages_s"] for run in one["runs"]], stage)
 
 
 def _part(part: dict[str, float] | None) -> str:

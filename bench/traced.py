@@ -18,15 +18,11 @@ def _always(name: str) -> Named:
     return lambda *args, **kwargs: name
 
 
-def _stage(name: str, *args: Any, **kwargs: Any) -> str:
-    return name
-
-
 PIPELINE, STORE = "llmprism_tasks.pipeline", "llmprism_tasks.warehouse.store"
 HOOKS: tuple[tuple[str, str, Named], ...] = (
     ("llmprism_tasks.warehouse.landing", "land_all", _always("landing")),
     (PIPELINE, "validate_landed", _always("validation")),
-    (PIPELINE, "run_stage", _stage),
+    (PIPELINE, "derive_tables", _always("stages")),
     (PIPELINE, "validate_results", _always("results_validation")),
     (PIPELINE, "finish", _always("finish")),
     (PIPELINE, "call_out", _always("call_out")),
@@ -35,9 +31,6 @@ HOOKS: tuple[tuple[str, str, Named], ...] = (
     (STORE, "replace", _always("write")),
 )
 """Module, function and the span's name. Reads and writes are spans inside those of the parts that do them."""
-
-OUTERMOST = ("landing", "validation", "results_validation", "finish", "call_out")
-"""Names of the spans that are not stages of the plan."""
 
 
 def hook(spans: Spans) -> None:

@@ -27,7 +27,7 @@ def result(gpus: int, flows: int, seconds: float, *, mix: str = "tenants", publi
         "gpus": gpus,
         "mix": mix,
         "holds": {"flows": flows, "pairs": 7000, "jobs": 12, "bytes": 10**12},
-        "runs": [{**run, "spans": spans}] * 3,
+        "runs": [{**run, "spans": spans, "stages_s": {"timeline": seconds / 4}}] * 3,
         "starts": [{"wall_s": 1.2, "cpu_s": 1.2, "peak_bytes": 10**8}] * 3,
         "scans": [{"wall_s": 0.1, "cpu_s": 0.2, "pairs": 7000}] * 3,
         "published": {**plain, "agreed": 9, "marks": 10} if published else None,
@@ -70,6 +70,7 @@ def test_what_was_measured_stands_there_and_misses_are_marked(tmp_path: Path) ->
     assert row(text, "change points").endswith("2.5 million a second |")
     assert row(text, "Airflow, window's end").endswith("not measured |")
     assert row(text, "slope of memory").split("|")[3].strip() == "1"
+    assert row(text, "of them timeline").endswith("| 0.62 | 0.88 |")
     for line in text.splitlines():
         assert len(line) == len(line.rstrip())
 
