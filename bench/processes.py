@@ -17,7 +17,6 @@ import psutil
 
 from accuracy.runs import PROJECT
 
-
 LOOKS_S = 0.05
 """Time between two looks at how much memory there is in use: what is held for less is not what a machine needs."""
 
