@@ -59,15 +59,13 @@ def turning_bursts(
 
 
 @compiled
-def _messages(
-    starts: Integers, ends: Integers, directions: Integers, low: int, high: int, numbers: Integers, firsts: Integers
-) -> int:
+def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: Integers, firsts: Integers) -> int:
     """Number one series' messages, write where each begins, and return how many there are.
 
     Transfers of one direction that overlap are parts of one.
     """
     latest, last, count = np.zeros(2, np.int64), np.full(2, -1, np.int64), 0
-    for i in range(low, high):
+    for i in range(starts.size):
         direction = directions[i]
         if last[direction] < 0 or starts[i] > latest[direction]:
             last[direction], firsts[count] = count, i
@@ -150,8 +148,6 @@ def _extents(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
-    low: int,
-    high: int,
     count: int,
     firsts: Floats,
     lasts: Floats,
@@ -160,10 +156,10 @@ def _extents(
     """Write the first start, the last end and the bytes of each burst, ns after the series begins."""
     for burst in range(count):
         firsts[burst], lasts[burst], carried[burst] = np.inf, 0.0, 0.0
-    for i in range(low, high):
+    for i in range(starts.size):
         burst = bursts[message[i]]
-        firsts[burst] = min(firsts[burst], float(starts[i] - starts[low]))
-        lasts[burst] = max(lasts[burst], float(ends[i] - starts[low]))
+        firsts[burst] = min(firsts[burst], float(starts[i] - starts[0]))
+        lasts[burst] = max(lasts[burst], float(ends[i] - starts[0]))
         carried[burst] += sizes[i]
 
 
@@ -173,8 +169,6 @@ def _returns(
     bursts: Integers,
     directions: Integers,
     sizes: Integers,
-    low: int,
-    high: int,
     count: int,
     carried: Floats,
     there: Floats,
@@ -188,9 +182,8 @@ def _returns(
     """
     for burst in range(count):
         there[burst] = 0.0
-    for i in range(low, high):
-        if directions[i] == 0:
-            there[bursts[message[i]]] += sizes[i]
+    for i in range(sizes.size):
+        there[bursts[message[i]]] += sizes[i] * (directions[i] == 0)
     returned = 0
     for burst in range(1, count - 1):
         one, other = there[burst], carried[burst] - there[burst]
@@ -200,42 +193,45 @@ def _returns(
 
 @compiled
 def _turning_bursts(
-    starts: Integers,
-    ends: Integers,
-    sizes: Integers,
-    directions: Integers,
+    all_starts: Integers,
+    all_ends: Integers,
+    all_sizes: Integers,
+    all_directions: Integers,
     offsets: Integers,
     byte_tolerance: float,
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
-    series, n = offsets.size - 1, starts.size
+    series, n = offsets.size - 1, 0
+    for s in range(series):
+        n = max(n, offsets[s + 1] - offsets[s])
     thresholds, clarities = np.full(series, np.nan), np.zeros(series)
     periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    counts, numbers = np.zeros(series, np.int64), np.full(n, -1, np.int64)
-    message, firsts, alone, bursts = (
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-    )
-    times, firsts_ns, lasts_ns, carried = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    there = np.empty(n)
+    counts, numbers = np.zeros(series, np.int64), np.full(all_starts.size, -1, np.int64)
+    message, firsts = np.empty(n, np.int64), np.empty(n, np.int64)
+    alone, bursts = np.empty(n, np.int64), np.empty(n, np.int64)
+    times, firsts_ns, lasts_ns, carried, there = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     for s in range(series):
         low, high = offsets[s], offsets[s + 1]
+        starts, ends, sizes, directions = (
+            all_starts[low:high],
+            all_ends[low:high],
+            all_sizes[low:high],
+            all_directions[low:high],
+        )
         if high == low:
             continue
-        messages = _messages(starts, ends, directions, low, high, message, firsts)
+        messages = _messages(starts, ends, directions, message, firsts)
         for i in range(messages):
-            times[i] = starts[firsts[i]] - starts[low]
+            times[i] = starts[firsts[i]] - starts[0]
         _alone(times, firsts, directions, messages, alone)
         for first in range(2):
             last = _bursts(alone, firsts, directions, messages, first, bursts)
             if last == 0:
                 continue
             each = 0.5 * messages / (last + 1)
-            _extents(message, bursts, starts, ends, sizes, low, high, last + 1, firsts_ns, lasts_ns, carried)
-            if _returns(message, bursts, directions, sizes, low, high, last + 1, carried, there):
+            _extents(message, bursts, starts, ends, sizes, last + 1, firsts_ns, lasts_ns, carried)
+            if _returns(message, bursts, directions, sizes, last + 1, carried, there):
                 for burst in range(last + 1):
                     carried[burst] = 0.0
                 for i in range(messages):
@@ -247,6 +243,6 @@ def _turning_bursts(
                 continue
             thresholds[s], periods[s], means[s], durations[s] = 0.0, period, mean, duration
             clarities[s], counts[s] = each, last + 1
-            for i in range(low, high):
-                numbers[i] = bursts[message[i]]
+            for i in range(high - low):
+                numbers[low + i] = bursts[message[i]]
     return thresholds, periods, means, durations, clarities, counts, numbers

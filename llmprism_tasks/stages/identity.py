@@ -24,9 +24,11 @@ def names(jobs: Mapping[object, set[str]], linking: pl.DataFrame, window: Window
     """
     past = _past(linking.select("window_start_ns", *PAIR).unique(), window)
     chosen: dict[object, str] = {}
-    for job, addrs in sorted(jobs.items(), key=lambda item: (-len(item[1]), _anchors(item[1]))):
+    anchors = {job: _anchors(addrs) for job, addrs in jobs.items()}
+    for job, addrs in sorted(jobs.items(), key=lambda item: (-len(item[1]), anchors[item[0]])):
         origin, together = _origin(addrs, past), ",".join(sorted(addrs))
-        candidates = [_anchors(origin)[0], *_anchors(addrs), *_anchors([together])]
+        first = anchors[job][0] if origin == addrs else _anchors(origin)[0]
+        candidates = [first, *anchors[job], *_anchors([together])]
         chosen[job] = next(name for name in candidates if name not in chosen.values())
     return chosen
 

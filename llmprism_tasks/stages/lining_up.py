@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.periods import CUT_OFF
 
@@ -39,21 +40,29 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     ----------
     table : a row per burst: `stream` (a number in the order of addresses and sizes), `pair`, `group`, `size_class`,
         `period_ns`, `threshold_ns`, `clarity` of it, `start_ns`, `end_ns`, `bytes`, `window_start_ns`
+
+    Returns
+    -------
+    the bursts that are not left out, with `beat` and `pace_ns`, as of `_with_delays`
     """
     ranked = _ranked(table, settings)
     first = ranked.group_by("group", maintain_order=True).first()
-    delayed = _with_delays(table, first)
-    leaders = _supported(delayed, ranked, settings)
+    phased = _with_delays(table, first)
+    leaders = _supported(phased, ranked, settings)
     if not leaders.equals(first):
-        delayed = _with_delays(table, leaders)
-    delayed = (
-        delayed.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
-        .pipe(_in_one_turn)
-        .with_columns(moment=pl.col("end_ns") - (pl.col("typical") - pl.col("of_leader")) * pl.col("pace_ns"))
-        .sort("group", "moment", "stream")
+        phased = _with_delays(table, leaders)
+    of_streams = phased.unique("stream").filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+    late = _in_one_turn(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
+    moments = phased.join(late, on="stream").select(
+        "row", "group", "stream", "pace_ns", moment=pl.col("end_ns") - pl.col("late") * pl.col("pace_ns")
     )
     apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("pace_ns") / 4
-    return delayed.with_columns(beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group"))
+    beats = moments.sort("moment", "stream").select(
+        "row", "pace_ns", beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group")
+    )
+    row, beat, pace = beats["row"].to_numpy(), np.full(table.height, -1), np.empty(table.height)
+    beat[row], pace[row] = beats["beat"].to_numpy(), beats["pace_ns"].to_numpy()
+    return table.with_columns(beat=beat, pace_ns=pace).filter(pl.col("beat") >= 0)
 
 
 def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -91,19 +100,14 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 def _beats(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the beats of each group in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most
     of it came whole in the beat before, too), `quiet_ns` and `since_ns` (of the group)."""
-    streams = table.group_by("group", "stream", "beat").agg(
-        pl.col("bytes").sum(),
-        pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
-        part=pl.col("size_class").first() >= 0,
-    )
-    of_typical = (pl.col("bytes") / pl.col("bytes").median().over("stream")).clip(upper_bound=1)
-    complete, beat = pl.col("of_typical") >= settings.least_whole, pl.col("beat")
-    again = complete & complete.shift().over("stream") & (beat - beat.shift().over("stream") == 1)
-    streams = (
-        streams.with_columns(of_typical=of_typical)
-        .sort("stream", "beat")
-        .with_columns(again=pl.when(again).then("bytes").otherwise(0))
-    )
+    streams = _in_beats(table)
+    sizes, stream, beat = (streams[name].to_numpy() for name in ("bytes", "stream", "beat"))
+    of_stream = segments.bounds(stream)
+    usual = segments.spread(segments.medians(sizes, of_stream), of_stream)
+    of_typical = np.minimum(sizes / usual, 1.0)
+    complete = of_typical >= settings.least_whole
+    again = np.append(False, complete[1:] & complete[:-1] & (stream[1:] == stream[:-1]) & (np.diff(beat) == 1))
+    streams = streams.with_columns(of_typical=of_typical, again=np.where(again, sizes, 0))
     often = streams.group_by("group", "stream").agg(pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len())
     as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
     present = often.group_by("group").agg(present=as_often, times=pl.col("of_typical").max())
@@ -133,11 +137,29 @@ def _beats(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     )
 
 
+def _in_beats(table: pl.DataFrame) -> pl.DataFrame:
+    """Sum up what each stream does in each beat: `group`, `stream`, `beat`, `bytes`, `start_ns`, `threshold_ns`,
+    `window_start_ns` and `part` (whether it is one size of a pair), by stream and beat."""
+    earliest = ["start_ns", "threshold_ns", "window_start_ns"]
+    order = np.lexsort([table[name].to_numpy() for name in ("beat", "stream")])
+    bursts = table.select("group", "stream", "beat", "bytes", *earliest, part=pl.col("size_class") >= 0)[order]
+    offsets = segments.bounds(*(bursts[name].to_numpy() for name in ("stream", "beat")))
+    first = offsets[:-1]
+    return bursts[first].with_columns(
+        bytes=segments.sums(bursts["bytes"].to_numpy(), offsets),
+        **{name: np.minimum.reduceat(bursts[name].to_numpy(), first) for name in earliest},
+    )
+
+
 def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:
-    """Add to bursts what is `typical` of their stream: by how much of a period it ends after its group's leader.
+    """Say of bursts what is `typical` of their stream: by how much of a period it ends after its group's leader.
 
     `pace_ns` is that period: the group's, or, among steps that are far shorter or far longer, what the leader's are
     there: the longer of the two beside it, or the shorter, for it may show part of a step, or lack one.
+
+    Returns
+    -------
+    `row` (of the table), `group`, `stream`, `pair`, `size_class`, `end_ns`, `pace_ns`, `typical`
     """
     leading = table.join(leaders, on="stream", how="semi").sort("end_ns")
     since = (pl.col("end_ns") - pl.col("end_ns").shift()).over("group")
@@ -148,16 +170,18 @@ def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:
     far_shorter = FAR_OFF * pl.col("longer_ns") < pl.col("period_ns")
     far_longer = pl.col("shorter_ns") > FAR_OFF * pl.col("period_ns")
     pace = pl.when(far_shorter).then("longer_ns").when(far_longer).then("shorter_ns").otherwise("period_ns")
+    bursts = table.select("group", "stream", "pair", "size_class", "end_ns", "period_ns", row=pl.int_range(pl.len()))
     return (
-        table.sort("end_ns")
+        bursts.sort("end_ns")
         .join_asof(leading, on="end_ns", by="group", strategy="nearest", check_sortedness=False)
         .with_columns(pace_ns=pace)
         .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("pace_ns"))
         .with_columns(typical=_typical_phase().over("stream"))
+        .select("row", "group", "stream", "pair", "size_class", "end_ns", "pace_ns", "typical")
     )
 
 
-def _supported(delayed: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the first stream of each group that may lead; among brief parts, of those that about the most pairs have.
 
     They all have what comes once a step, at about the same time of it; of the buckets before it, the collector's pieces
@@ -165,15 +189,16 @@ def _supported(delayed: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSett
 
     Parameters
     ----------
-    delayed : as `_with_delays` returns, by any leaders
+    phased : as `_with_delays` returns, by any leaders
     ranked : as `_ranked` returns
     """
     first = ranked.group_by("group", maintain_order=True).first()
     slots = round(1 / BRIEF)
-    at = delayed.select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64)).unique()
-    marks = ranked.filter("part", "brief", pl.col("shown") > 0).join(at, on="stream", maintain_order="left")
+    marks = ranked.filter("part", "brief", pl.col("shown") > 0)
     if marks.is_empty():
         return first
+    at = phased.unique("stream").select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64))
+    marks = marks.join(at, on="stream", maintain_order="left")
     near = [marks.with_columns((pl.col("slot") + shift) % slots) for shift in (-1, 0, 1)]
     support = pl.concat(near).group_by("group", "slot").agg(pairs=pl.col("pair").n_unique())
     leading = (
@@ -233,15 +258,15 @@ def _typical_phase() -> pl.Expr:
     return typical
 
 
-def _in_one_turn(delayed: pl.DataFrame) -> pl.DataFrame:
+def _in_one_turn(streams: pl.DataFrame) -> pl.DataFrame:
     """Count the `typical` phases of each group from the end of the longest part of a turn that has none, and add what
-    this makes of its leader's, which is 0: `of_leader`."""
+    this makes of its leader's, which is 0: `of_leader`; a row per stream."""
     following = pl.col("typical").shift(-1).over("group").fill_null(pl.col("typical").first().over("group") + 1)
-    phases = delayed.select("group", "typical").unique().sort("group", "typical").with_columns(following=following)
+    phases = streams.select("group", "typical").unique().sort("group", "typical").with_columns(following=following)
     longest = (pl.col("following") - pl.col("typical")).arg_max()
     origins = phases.group_by("group").agg(origin=pl.col("following").get(longest))
     counted = (
         pl.col("origin") + since - since.floor() for since in (pl.col("typical") - pl.col("origin"), -pl.col("origin"))
     )
     typical, of_leader = counted
-    return delayed.join(origins, on="group").with_columns(typical=typical, of_leader=of_leader)
+    return streams.join(origins, on="group").with_columns(typical=typical, of_leader=of_leader)

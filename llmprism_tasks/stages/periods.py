@@ -79,7 +79,7 @@ def _interrupted() -> pl.Expr:
     """
     lasts = pl.col("bursts") * pl.col("period_ns")
     whole = pl.col("size_class") == WHOLE
-    of_pair = [value.filter(whole).max().over(PAIR) for value in (pl.col("period_ns"), lasts)]
+    of_pair = [value.filter(whole).max().over("pair") for value in (pl.col("period_ns"), lasts)]
     spans = pl.col("duration_ns") > of_pair[0]
     longer = (of_pair[1] - lasts >= OVER * pl.col("period_ns")) | (of_pair[0] >= STEPS_APART)
     return ((pl.col("size_class") >= 0) & spans & longer).fill_null(value=False)
@@ -93,13 +93,13 @@ def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataF
     """
     whole, part = pl.col("size_class") == WHOLE, pl.col("size_class") >= 0
     lasts = (pl.col("bursts") - 1) * pl.col("mean_period_ns")
-    quicker, longest = (value.filter(part).max().over(PAIR) for value in (pl.col("period_ns"), lasts))
+    quicker, longest = (value.filter(part).max().over("pair") for value in (pl.col("period_ns"), lasts))
     busy = whole & (pl.col("duration_ns") > BUSY * pl.col("period_ns"))
     several = (OVER * quicker <= pl.col("period_ns")) & (longest + pl.col("period_ns") >= lasts)
     marked = rhythms.with_columns(slot=_slot("period_ns", settings), pauses=(busy & several).fill_null(value=False))
     once = _around(marked.filter(~pl.col("pauses")).select("group", "slot").drop_nulls().unique())
     paused = marked.filter("pauses").join(once, on=["group", "slot"], how="anti")
-    return _without(rhythms, paused, [*PAIR, "size_class"])
+    return _without(rhythms, paused, ["pair", "size_class"])
 
 
 def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -167,17 +167,17 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     # A size that comes twice in some steps, since they became longer, is no measure for what comes once in all of them.
     often = part & (pl.col("mean_period_ns") * (1 + settings.same_period) < pl.col("usual_mean_ns"))
     kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits).with_columns(often=often.fill_null(value=False))
-    kept = kept.filter(~pl.col("often") | pl.col("often").all().over(PAIR)).drop("usual_mean_ns", "often")
+    kept = kept.filter(~pl.col("often") | pl.col("often").all().over("pair")).drop("usual_mean_ns", "often")
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
-    complete = pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over(PAIR)
+    complete = pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over("pair")
     portions = pl.col("size_class") <= PORTIONS
     compact = portions | (pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns"))
     return (
         kept.with_columns(compact=compact & complete)
-        .filter(pl.col("compact") | ~pl.col("compact").any().over(PAIR))
-        .filter(~part | part.all().over(PAIR))
-        .filter((pl.col("size_class") != TURNS) | ~(pl.col("size_class") == WHOLE).any().over(PAIR))
+        .filter(pl.col("compact") | ~pl.col("compact").any().over("pair"))
+        .filter(~part | part.all().over("pair"))
+        .filter((pl.col("size_class") != TURNS) | ~(pl.col("size_class") == WHOLE).any().over("pair"))
         .drop("compact")
     )
 
@@ -245,7 +245,7 @@ def _explained(
     repeats = (
         periodic.join(around, on="group")
         .filter(pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period))
-        .group_by(PAIR)
+        .group_by("pair")
         .agg(
             repeating=pl.max_horizontal(
                 pl.col("bytes").filter(size_class < 0).max(), pl.col("bytes").filter(size_class >= 0).sum()
@@ -253,7 +253,7 @@ def _explained(
         )
     )
     often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
-    known = pairs.join(repeats, on=PAIR, how="left").with_columns(pl.col("repeating").fill_null(0))
+    known = pairs.join(repeats, on="pair", how="left").with_columns(pl.col("repeating").fill_null(0))
     rest = known.filter(pl.col("repeating") < pl.col("bytes")).join(often, on="group", how="semi")
     sent = traffic.of_pairs(
         traffic.in_order(flows).select("pair", "flow_start_ns"), rest.select("pair", "first_ns", "around")
@@ -267,10 +267,10 @@ def _explained(
     steady = (
         rest.join(counts, on="pair")
         .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
-        .select(*PAIR, steady="bytes")
+        .select("pair", steady="bytes")
     )
     return (
-        known.join(steady, on=PAIR, how="left")
+        known.join(steady, on="pair", how="left")
         .group_by("group")
         .agg(explained=pl.coalesce("steady", "repeating").sum() / pl.col("bytes").sum())
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.alike import classes
+from llmprism_tasks.methods.alike import classes, collected
 
 
 def numbered(*series: list[float], tolerance: float = 0.02) -> list[list[int]]:
@@ -69,3 +69,19 @@ def test_a_class_holds_what_is_within_the_tolerance_of_its_smallest_and_nothing_
 @given(values, st.integers(1, 30))
 def test_the_unit_does_not_matter(series: list[int], power: int) -> None:
     assert numbered([float(v) for v in series]) == numbered([float(v) * 2**power for v in series])
+
+
+@given(st.lists(values.flatmap(st.permutations), max_size=4))
+def test_what_is_collected_are_the_classes(several: list[list[int]]) -> None:
+    offsets = np.cumsum([0, *map(len, several)]).astype(np.int64)
+    flat = np.array([value for one in several for value in one], dtype=np.int64)
+    found = collected(flat, offsets, 0.02)
+    numbers = classes(flat, offsets, 0.02)
+    assert found.several.tolist() == [len(set(numbers[low:high].tolist())) for low, high in pairwise(offsets.tolist())]
+    expected = [
+        [low + place for place in np.flatnonzero(numbers[low:high] == number)]
+        for low, high in pairwise(offsets.tolist())
+        for number in range(len(set(numbers[low:high].tolist())))
+    ]
+    assert [found.places[low:high].tolist() for low, high in pairwise(found.offsets.tolist())] == expected
+    assert found.sums.tolist() == [int(flat[places].sum()) for places in expected]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.messages import begins, usual_sizes
+from llmprism_tasks.methods.messages import begins, put_together, usual_sizes
 from llmprism_tasks.methods.series import Integers
 
 WHOLE = 500_000
@@ -72,3 +72,9 @@ def test_messages_that_were_cut_anywhere_are_found_again(shares: list[list[int]]
         sizes += list(np.diff(bounds))
         starts += [10_000 * number + 10 * part for part in range(len(parts))]
     assert first(sizes, starts) == expected
+
+
+def test_a_message_ends_with_the_last_of_its_records_and_has_all_of_their_bytes() -> None:
+    first = np.array([True, False, False, True, True])
+    ends, sizes = put_together(array(5, 9, 7, 8, 20), array(1, 2, 3, 4, 5), first)
+    assert (ends.tolist(), sizes.tolist()) == ([9, 8, 20], [6, 4, 5])

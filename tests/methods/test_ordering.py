@@ -69,3 +69,7 @@ def test_two_series_are_merged_in_order_of_time(series: list[list[tuple[int, int
     found = zip(starts[places].tolist(), ends[places].tolist(), sides.tolist(), strict=True)
     assert [((start, end), 1 - side) for start, end, side in found] == wanted
     assert within.tolist() == [0, len(wanted)]
+
+
+def test_values_are_taken_from_places() -> None:
+    assert ordering.taken(np.array([7, 8, 9]), np.array([2, 0, 2], np.int32)).tolist() == [9, 7, 9]

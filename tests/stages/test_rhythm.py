@@ -280,6 +280,7 @@ def kept(*streams: Stream, group_period: float = 1000, bursts: int = 10) -> list
         for count, (size_class, *times) in zip(counts, streams, strict=True)
     ]
     rhythms = pl.DataFrame(rows, schema=["group", "src_addr", "dst_addr", *columns], orient="row")
+    rhythms = rhythms.with_columns(pair=pl.struct("src_addr", "dst_addr").rank("dense"))
     periods = pl.DataFrame({"group": ["g"], "period_ns": [group_period * MS]})
     return sorted(in_period(rhythms, periods, DEFAULT)["size_class"])
 
