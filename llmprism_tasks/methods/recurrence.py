@@ -13,18 +13,21 @@ from llmprism_tasks.methods.sorting import sort
 
 
 class Sizes(NamedTuple):
-    """What is known of each transfer's size; arrays of shape (transfers,).
+    """What is known of each transfer's size.
 
     Attributes
     ----------
-    classes : number of the class of alike sizes it is in, from 0 for the smallest of its series
-    fresh : whether exactly its size is met in fewer than half of its series' steps
-    order : places of the transfers series by series, class by class, each class in the order they have
+    classes : shape (transfers,), number of the class of alike sizes it is in, from 0 for the smallest of its series
+    fresh : shape (transfers,), whether exactly its size is met in fewer than half of its series' steps
+    order : shape (transfers,), places of the transfers series by series, class by class, each class in the order they
+        have
+    offsets : shape (classes + 1,): class i has the places `order[offsets[i]]` to `order[offsets[i + 1] - 1]`
     """
 
     classes: Integers
     fresh: npt.NDArray[np.bool_]
     order: Integers
+    offsets: Integers
 
 
 def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float) -> Sizes:
@@ -52,8 +55,9 @@ def _changes(steps: Integers, places: Integers, begin: int, end: int) -> int:
 @compiled
 def _sizes(
     values: Integers, steps: Integers, offsets: Integers, tolerance: float
-) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
+) -> tuple[Integers, npt.NDArray[np.bool_], Integers, Integers]:
     n = values.size
+    begins, met = np.zeros(n + 1, np.int64), 0
     classes, fresh, order = np.zeros(n, np.int64), np.zeros(n, np.bool_), np.empty(n, np.int64)
     ordered, by_size, following = np.empty(n), np.empty(n, np.int64), np.empty(n + 1, np.int64)
     for series in range(offsets.size - 1):
@@ -78,7 +82,11 @@ def _sizes(
                 classes[by_size[i]], fresh[by_size[i]] = number, seldom
             at = after
         following[0] = low
+        for one in range(number + 1):
+            begins[met + one] = following[one]
+        met += number + 1
         for i in range(low, high):
             order[following[classes[i]]] = i
             following[classes[i]] += 1
-    return classes, fresh, order
+    begins[met] = n
+    return classes, fresh, order, begins[: met + 1].copy()

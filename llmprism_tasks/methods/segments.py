@@ -54,6 +54,16 @@ def distinct(numbers: Integers, offsets: Integers) -> Integers:
     return _distinct(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
+def commonest(numbers: Integers, offsets: Integers) -> Integers:
+    """Return the number that each segment has most often, of equals the smallest.
+
+    Parameters
+    ----------
+    numbers : shape (rows,), from 0; small, for a count is kept for each
+    """
+    return _commonest(numbers, offsets, int(numbers.max(initial=0)) + 1)
+
+
 def occurrences(kinds: Integers, offsets: Integers) -> Integers:
     """Return how often each value has come before in its segment.
 
@@ -90,6 +100,21 @@ def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
                 met_in[numbers[i]] = segment
                 counts[segment] += 1
     return counts
+
+
+@compiled
+def _commonest(numbers: Integers, offsets: Integers, limit: int) -> Integers:
+    found, counts = np.zeros(offsets.size - 1, np.int64), np.zeros(limit, np.int64)
+    for segment in range(offsets.size - 1):
+        for i in range(offsets[segment], offsets[segment + 1]):
+            counts[numbers[i]] = 0
+        most = 0
+        for i in range(offsets[segment], offsets[segment + 1]):
+            number = numbers[i]
+            counts[number] += 1
+            if counts[number] > most or (counts[number] == most and number < found[segment]):
+                most, found[segment] = counts[number], number
+    return found
 
 
 @compiled

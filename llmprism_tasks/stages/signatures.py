@@ -8,9 +8,11 @@ worked on. Gradient synchronisation is one burst of the step, all else goes on t
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.series import SIGMA_PER_MAD
+from llmprism_tasks.methods import segments, series, shares
+from llmprism_tasks.methods.series import Floats
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import streams, traffic
 from llmprism_tasks.stages.stream_steps import stream_steps, with_back
@@ -38,26 +40,29 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """
     piped = _piped(steps, settings)
     by_step = _by_step(steps, piped, settings)
+    offsets = segments.bounds(by_step["pair"].to_numpy())
+    counts = np.diff(offsets)
+    bytes_ = by_step["step_bytes"].to_numpy().astype(np.float64)
+    typical = series.medians(bytes_, offsets)
     # Records that the collector splits have new sizes, too, but in all the same bytes.
-    varies = _deviation("step_bytes") >= settings.parallelism.expert_variation * pl.col("step_bytes").median()
-    in_parts = pl.col("size_class") != streams.WHOLE
-    at_once = pl.col("spread") <= settings.parallelism.pipeline_spread
-    sure = piped.group_by("pair").agg(pl.col("pipeline").max())
+    varies = series.sigmas(bytes_, offsets) >= settings.parallelism.expert_variation * typical
+    expert, filling = (segments.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
+    common, burst, filled = (by_step[name].to_numpy() for name in ("size", "burst_size", "filling_size"))
+    mostly = segments.sums(~np.isnan(filled), offsets) >= MAJORITY * counts
+    in_parts, at_once = pl.col("size_class") != streams.WHOLE, pl.col("spread") <= settings.parallelism.pipeline_spread
     return (
-        by_step.group_by("pair")
-        .agg(
-            expert=pl.when(varies).then(pl.col("expert").mean()).otherwise(0.0),
-            filling=pl.col("filling").mean(),
-            distinct_sizes=pl.col("distinct").mode().min(),
-            bytes_per_step=pl.col("step_bytes").median(),
-            common_size=pl.col("size").median(),
-            burst_size=pl.col("burst_size").median(),
-            filling_size=pl.when(pl.col("filling_size").count() >= MAJORITY * pl.len()).then(
-                pl.col("filling_size").median()
-            ),
-            presence=pl.len() / pl.col("job_steps").first(),
+        by_step.select("pair")[offsets[:-1]]
+        .with_columns(
+            expert=np.where(varies, expert, 0.0),
+            filling=filling,
+            distinct_sizes=segments.commonest(by_step["distinct"].to_numpy(), offsets),
+            bytes_per_step=typical,
+            common_size=_known(series.medians(common, offsets)),
+            burst_size=_known(series.medians(burst, offsets)),
+            filling_size=_known(np.where(mostly, series.medians(filled, offsets), np.nan)),
+            presence=counts / by_step["job_steps"].to_numpy()[offsets[:-1]],
         )
-        .join(sure, on="pair", how="left")
+        .join(piped.group_by("pair").agg(pl.col("pipeline").max()), on="pair", how="left")
         .with_columns(
             pl.col("pipeline").fill_null(0.0),
             steady=pl.col("pair").is_in(_steady(steps, settings.rhythm.least_share, settings).implode()),
@@ -69,43 +74,33 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 
 def _by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Judge each pair in each of its steps: `pair`, `step`, `expert`, `filling`, `distinct`, `step_bytes`, `size`,
-    `burst_size`, `filling_size`, `job_steps`."""
-    whole = pl.col("size_class") == streams.WHOLE
-    fills = pl.col("spread") >= settings.parallelism.filling_spread
-    goes_on = ~whole & fills & pl.col("pipeline").is_null()
+    """Judge each pair in each of its steps: `pair`, `expert`, `filling`, `distinct`, `step_bytes`, `job_steps`, and of
+    the size that carries most `size`, of those in a burst `burst_size`, of those that fill the step `filling_size`
+    (NaN where there is none)."""
+    whole = steps.filter(pl.col("size_class") == streams.WHOLE)
+    starts = segments.bounds(*(steps[key].to_numpy() for key in STREAM))
+    told = steps.select(STREAM)[starts[:-1]].join(piped, on=STREAM, how="left", maintain_order="left")["pipeline"]
+    other = np.repeat(told.is_null().to_numpy(), np.diff(starts))
+    fills = steps["spread"].to_numpy() >= settings.parallelism.filling_spread
     expert = (
-        whole
-        & pl.col("pipeline").is_null()
-        & fills
-        & (pl.col("records") >= settings.parallelism.expert_records)
-        & (pl.col("fresh") >= settings.parallelism.expert_sizes)
+        pl.Series((other & fills)[: whole.height])
+        & (whole["records"] >= settings.parallelism.expert_records)
+        & (whole["fresh"] >= settings.parallelism.expert_sizes)
     )
-    return (
-        steps.join(piped, on=STREAM, how="left")
-        .sort("share", maintain_order=True)
-        .select(
-            "pair",
-            "step",
-            expert=expert,
-            filling=pl.when(goes_on).then("share").otherwise(0.0),
-            distinct=pl.when(whole).then("distinct"),
-            step_bytes=pl.when(whole).then("stream_bytes"),
-            size=pl.when(~whole).then("size"),
-            burst_size=pl.when(~whole & ~fills & pl.col("pipeline").is_null()).then("size"),
-            filling_size=pl.when(goes_on).then("size"),
-            job_steps="job_steps",
-        )
-        .group_by("pair", "step")
-        .agg(
-            pl.col("expert").any(),
-            pl.col("filling").sum() >= MAJORITY,
-            pl.col("distinct", "step_bytes").max(),
-            # Of the sizes that carry most: they come last.
-            pl.col("size", "burst_size", "filling_size").drop_nulls().last(),
-            pl.col("job_steps").first(),
-        )
+    goes_on, in_burst = ((other & how)[whole.height :] for how in (fills, ~fills))
+    within, share, size = (steps[name].to_numpy()[whole.height :] for name in ("within", "share", "size"))
+    ranks = shares.ranked(within, whole.height, share)
+    return whole.select("pair", "distinct", "job_steps", step_bytes="stream_bytes").with_columns(
+        expert=expert,
+        filling=shares.sums(np.where(goes_on, share, 0.0), *ranks) >= MAJORITY,
+        size=shares.of_largest(size, *ranks),
+        burst_size=shares.of_largest(np.where(in_burst, size, np.nan), *ranks),
+        filling_size=shares.of_largest(np.where(goes_on, size, np.nan), *ranks),
     )
+
+
+def _known(values: Floats) -> pl.Series:
+    return pl.Series(values, nan_to_null=True)
 
 
 def _steady(steps: pl.DataFrame, least_share: float, settings: Settings) -> pl.Series:
@@ -113,18 +108,13 @@ def _steady(steps: pl.DataFrame, least_share: float, settings: Settings) -> pl.S
 
     What comes as often by chance comes in differing numbers. Of what is lost, other sizes tell.
     """
-    alike = _deviation("stream_bytes") <= settings.rhythm.byte_tolerance * pl.col("stream_bytes").median()
-    return (
-        steps.group_by(STREAM)
-        .agg(alike=alike, steps=pl.len(), job_steps=pl.col("job_steps").first(), share=pl.col("share").median())
-        .filter(
-            "alike",
-            pl.col("steps") >= settings.recognition.regular_bursts,
-            pl.col("steps") >= settings.parallelism.steady_presence * pl.col("job_steps"),
-            pl.col("share") >= least_share,
-        )["pair"]
-        .unique()
-    )
+    offsets = segments.bounds(*(steps[key].to_numpy() for key in STREAM))
+    counts, bytes_ = np.diff(offsets), steps["stream_bytes"].to_numpy().astype(np.float64)
+    alike = series.sigmas(bytes_, offsets) <= settings.rhythm.byte_tolerance * series.medians(bytes_, offsets)
+    of_all = settings.parallelism.steady_presence * steps["job_steps"].to_numpy()[offsets[:-1]]
+    often = (counts >= settings.recognition.regular_bursts) & (counts >= of_all)
+    carries = series.medians(steps["share"].to_numpy(), offsets) >= least_share
+    return steps["pair"].gather(offsets[:-1][alike & often & carries]).unique()
 
 
 def beginnings(steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -188,10 +178,6 @@ def relayed(
     steps = stream_steps(traffic.in_order(together), with_back(host_pairs), periods, settings)
     found = _piped(steps, settings).group_by(among="pair").agg(relayed=pl.col("pipeline").max())
     return silent.select("pair").join(between, on="pair").join(found, on="among").select("pair", "relayed")
-
-
-def _deviation(column: str) -> pl.Expr:
-    return SIGMA_PER_MAD * (pl.col(column) - pl.col(column).median()).abs().median()
 
 
 def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -18,7 +18,6 @@ def with_class(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     return ordered.select(*flows.columns, size_class=numbers)
 
 
-@remembered
 def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
     """Put the records that a rank left when it came early to a collective together with what it sent when all had come.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import answers, recurrence, segments
+from llmprism_tasks.methods import answers, following, recurrence, segments, tallies
+from llmprism_tasks.methods.ordering import Groups
+from llmprism_tasks.methods.recurrence import Sizes
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import RhythmSettings, Settings
 from llmprism_tasks.stages import sizes, traffic
@@ -16,18 +17,13 @@ from llmprism_tasks.stages.streams import PAIR, WHOLE
 
 
 class Records(NamedTuple):
-    """Records in steps; arrays of shape (records,). Those of a stream in a step lie together, in order of time."""
+    """Records of pairs step by step; arrays of shape (records,), in order of time."""
 
-    pair: npt.NDArray[np.int32]
-    size_class: Integers
+    pair: Groups
     step: Integers
     start: Integers
     bytes_: Integers
-    fresh: npt.NDArray[np.bool_]
-
-    def at(self, places: Integers) -> Records:
-        """Return the records at some places, in their order."""
-        return Records(*(column[places] for column in self))  # type: ignore[arg-type]
+    sizes: Sizes
 
 
 class Streams(NamedTuple):
@@ -35,7 +31,7 @@ class Streams(NamedTuple):
 
     Attributes
     ----------
-    starts : ns, shape (records,)
+    starts : ns, shape (records,), of the records of one stream after another
     offsets : shape (steps + 1,): where the records of a stream's step begin
     stream_offsets : shape (streams + 1,): where the steps of a stream begin
     steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `first_ns`,
@@ -61,19 +57,20 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
 
     Returns
     -------
-    a row per pair and step (`size_class` -1), and one per size that recurs in most of the pair's steps: `pair`, `back`,
-    `size_class`, `step`, `records`, `stream_bytes`, `size` (median, bytes), `first_ns` (first start), `spread` (from
-    there to the last start, a ratio of the period), `fresh` (ratio of records whose size is not met in most other
-    steps), `distinct` (sizes), `share` (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and
-    `first_missed`, `last_missed`: by how much the step's first and last record miss those that come back, a ratio of
-    the period (NULL where nothing alike does), `first_around`, `last_around`: the same, with what is counted to the
-    step before or after, and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is
-    nearest to it
+    a row per pair and step (`size_class` -1), and after them one per size that recurs in most of the pair's steps,
+    stream by stream, each in order of steps: `pair`, `back`, `size_class`, `step`, `within` (the row of the pair as a
+    whole), `records`, `stream_bytes`, `size` (median, bytes), `first_ns` (first start), `spread` (from there to the
+    last start, a ratio of the period), `fresh` (ratio of records whose size is not met in most other steps),
+    `distinct` (sizes), `share` (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and `first_missed`,
+    `last_missed`: by how much the step's first and last record miss those that come back, a ratio of the period (NULL
+    where nothing alike does), `first_around`, `last_around`: the same, with what is counted to the step before or
+    after, and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
-    records, by_class = _records(flows, settings.rhythm.same_size)
-    whole = _streams(records._replace(size_class=np.broadcast_to(np.int64(WHOLE), records.step.shape)))
-    parts = _streams(records.at(by_class))
-    whole_step = np.repeat(np.arange(whole.steps.height), np.diff(whole.offsets))[by_class][parts.offsets[:-1]]
+    records = _records(flows, settings.rhythm.same_size)
+    of_pairs, every = segments.bounds(records.pair), np.arange(records.pair.size)
+    whole = _streams(records, every, of_pairs, np.full(of_pairs.size - 1, WHOLE))
+    order, of_sizes = records.sizes.order, records.sizes.offsets
+    parts = _streams(records, order, of_sizes, records.sizes.classes[order[of_sizes[:-1]]])
     varies = pl.col("fresh") >= settings.parallelism.expert_sizes
     present = pl.col("steps") >= settings.parallelism.least_presence * pl.col("pair_steps")
     varying = whole.streams.select(varies.alias("answers"))["answers"]
@@ -82,13 +79,13 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     ).select(answers=present & ~varies)["answers"]
     # Where sizes recur, the pair as a whole answers nothing: what goes and what comes may be different tensors.
     wholes = _with_ends(whole, varying, pairs, settings.rhythm).with_columns(
-        distinct=segments.distinct(records.size_class, whole.offsets), pair_bytes="stream_bytes"
+        distinct=segments.distinct(records.sizes.classes, whole.offsets), within=np.arange(whole.steps.height)
     )
-    recur = pl.Series(np.repeat(recurring.to_numpy(), np.diff(parts.stream_offsets)))
+    recur = np.repeat(recurring.to_numpy(), np.diff(parts.stream_offsets))
     recurrent = (
         _with_ends(parts, recurring, pairs, settings.rhythm)
-        .with_columns(distinct=pl.lit(1, pl.Int64), pair_bytes=whole.steps["stream_bytes"].gather(whole_step))
-        .filter(recur)
+        .with_columns(distinct=pl.lit(1, pl.Int64), within=_within(parts, whole))
+        .filter(pl.Series(recur))
     )
     return _as_ratios(pl.concat([wholes, recurrent]), pairs, periods)
 
@@ -99,44 +96,57 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
     return pairs.join(back, on=["job_id", *PAIR], how="left")
 
 
-def _records(flows: pl.DataFrame, same_size: float) -> tuple[Records, Integers]:
-    """Return the records of pairs step by step, and their places size by size."""
+def _records(flows: pl.DataFrame, same_size: float) -> Records:
     flows = traffic.step_by_step(sizes.in_one_piece(flows.select("pair", "step", *traffic.TIMES), same_size))
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
-    found = recurrence.sizes(bytes_, step, traffic.starts_of_pairs(flows), same_size)
-    return Records(pair, found.classes, step, start, bytes_, found.fresh), found.order
+    return Records(
+        *(pair, step, start, bytes_), recurrence.sizes(bytes_, step, traffic.starts_of_pairs(flows), same_size)
+    )
 
 
-def _streams(records: Records) -> Streams:
-    offsets = segments.bounds(records.pair, records.size_class, records.step)
-    first, last = offsets[:-1], offsets[1:] - 1
-    pair, size_class = records.pair[first], records.size_class[first]
-    stream_offsets = segments.bounds(pair, size_class)
+def _streams(records: Records, order: Integers, offsets: Integers, size_class: Integers) -> Streams:
+    """Describe streams.
+
+    Parameters
+    ----------
+    order : shape (records,), their places stream by stream, each in order of time
+    offsets : shape (streams + 1,), where each of the streams begins
+    size_class : shape (streams,)
+    """
+    found = tallies.of_series(order, offsets, records.step, records.bytes_, records.sizes.fresh)
+    counts, several = np.diff(found.offsets), np.diff(found.series)
     steps = pl.DataFrame(
         {
-            "pair": pair,
-            "size_class": size_class,
-            "step": records.step[first],
-            "records": np.diff(offsets),
-            "stream_bytes": segments.sums(records.bytes_, offsets),
-            "size": segments.medians(records.bytes_, offsets),
-            "first_ns": records.start[first],
-            "span_ns": records.start[last] - records.start[first],
-            "fresh": segments.sums(records.fresh, offsets) / np.diff(offsets),
+            "pair": records.pair[found.first],
+            "size_class": np.repeat(size_class, several),
+            "step": records.step[found.first],
+            "records": counts,
+            "stream_bytes": found.total,
+            "size": found.typical,
+            "first_ns": records.start[found.first],
+            "span_ns": records.start[found.last] - records.start[found.first],
+            "fresh": found.fresh / counts,
         }
     )
-    of_stream = offsets[stream_offsets]
     streams = pl.DataFrame(
         {
-            "pair": pair[stream_offsets[:-1]],
-            "stream": np.arange(stream_offsets.size - 1),
-            "steps": np.diff(stream_offsets),
-            "size": segments.medians(records.bytes_, of_stream),
-            "total": segments.sums(records.bytes_, of_stream),
-            "fresh": segments.sums(records.fresh, of_stream) / np.diff(of_stream),
+            "pair": records.pair[order[offsets[:-1]]],
+            "stream": np.arange(several.size),
+            "steps": several,
+            "size": found.typical_of_all,
+            "total": segments.sums(found.total, found.series),
+            "fresh": segments.sums(found.fresh, found.series) / np.diff(offsets),
         }
     )
-    return Streams(records.start, offsets, stream_offsets, steps, streams)
+    return Streams(records.start[order], found.offsets, found.series, steps, streams)
+
+
+def _within(parts: Streams, whole: Streams) -> Integers:
+    """Return for each step of a part the place of the same step of its pair as a whole."""
+    at = np.searchsorted(whole.streams["pair"].to_numpy(), parts.streams["pair"].to_numpy())
+    step, steps = (streams.steps["step"].to_numpy() for streams in (parts, whole))
+    first = whole.stream_offsets
+    return following.first_from(step, parts.stream_offsets, steps, first[:-1][at], first[1:][at])
 
 
 def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -170,15 +180,19 @@ def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, setting
 
 def _as_ratios(steps: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     """Relate what streams do in a step to the period of their job, and to what their pair does."""
-    known = pairs.join(periods, on="job_id")
+    jobs = periods.with_row_index("job")
+    known = pairs.select("pair", "job_id", "back").join(jobs, on="job_id").sort("pair")
+    at = np.searchsorted(known["pair"].to_numpy(), steps["pair"].to_numpy())
+    job, step = known["job"].to_numpy()[at], steps["step"].to_numpy()
+    seen = np.zeros((jobs.height, step.max(initial=-1) + 1), np.bool_)
+    seen[job, step] = True
     missed = pl.col("first_missed", "last_missed", "first_around", "last_around")
     return (
-        steps.join(known, on="pair", maintain_order="left")
+        steps.with_columns(known.select("back", "period_ns")[at], job_steps=seen.sum(axis=1)[job])
         .with_columns(
             pl.when(missed >= 0).then(missed / pl.col("period_ns")),
             spread=pl.col("span_ns") / pl.col("period_ns"),
-            share=pl.col("stream_bytes") / pl.col("pair_bytes"),
-            job_steps=pl.col("step").n_unique().over("job_id"),
+            share=pl.col("stream_bytes") / pl.col("stream_bytes").gather("within"),
         )
-        .drop("span_ns", "pair_bytes", "job_id", *PAIR)
+        .drop("span_ns")
     )

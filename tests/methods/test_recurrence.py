@@ -46,3 +46,5 @@ def test_classes_are_those_of_ordered_sizes_and_lie_together(
     keys = [(transfers[i][0], sizes.classes[i], i) for i in sizes.order]
     assert sorted(sizes.order) == list(range(len(transfers)))
     assert all(one < other for one, other in pairwise(keys))
+    first = [i for i, (key, _) in enumerate(pairwise([(-1, -1, -1), *keys])) if i == 0 or key[:2] != keys[i][:2]]
+    assert sizes.offsets.tolist() == [*first[: len(keys)], len(keys)]

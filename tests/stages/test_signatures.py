@@ -29,19 +29,24 @@ def numbered(*parts: Iterable[Row], cut: float = 0) -> pl.DataFrame:
     )
 
 
-def in_steps(table: pl.DataFrame, **values: Any) -> pl.DataFrame:
-    """Return what `stream_steps` says of flows, with the names of the pairs' ends."""
+def described(table: pl.DataFrame, **values: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return what `stream_steps` says of flows, and their pairs."""
     table = traffic.in_order(table)
     pairs = with_back(traffic.pairs_of(table, ["job_id", *streams.PAIR]))
-    steps = stream_steps(table, pairs, PERIODS, settings("parallelism", **values))
-    return steps.join(pairs.drop("back"), on="pair")
+    return stream_steps(table, pairs, PERIODS, settings("parallelism", **values)), pairs.drop("back")
+
+
+def in_steps(table: pl.DataFrame) -> pl.DataFrame:
+    """Return what `stream_steps` says of flows, with the names of the pairs' ends."""
+    steps, pairs = described(table)
+    return steps.join(pairs, on="pair")
 
 
 def votes(table: pl.DataFrame, **values: Any) -> pl.DataFrame:
     """Return the votes of pairs, with the names of their ends."""
-    steps = in_steps(table, **values)
+    steps, pairs = described(table, **values)
     found = signatures.votes(steps, settings("parallelism", **values))
-    return steps.select("pair", *streams.PAIR).unique().join(found, on="pair").drop("pair")
+    return pairs.drop("job_id").join(found, on="pair").drop("pair")
 
 
 def judged(*parts: Iterable[Row], cut: float = 0, **values: Any) -> pl.DataFrame:
@@ -236,8 +241,7 @@ def test_pairs_wait_after_what_their_sender_sends_throughout_the_step(lasts: int
     throughout = messages("a", "b", [begin + 100 + at for begin in BEGINS for at in (0, lasts)], MB)
     late = messages("a", "c", [begin + 400 * (step % 4 > 0) for step, begin in enumerate(BEGINS)], MB)
     other = messages("d", "a", [begin + 450 for begin in BEGINS], MB)
-    steps = in_steps(numbered(throughout, late, other)).select(pl.exclude("job_id", *streams.PAIR))
-    pairs = in_steps(numbered(throughout, late, other)).select("pair", "job_id", *streams.PAIR).unique()
+    steps, pairs = described(numbered(throughout, late, other))
     found = signatures.beginnings(steps, pairs, settings()).join(pairs, on="pair")
     waits = {src + dst: since for src, dst, since in found.select(*streams.PAIR, "begins").iter_rows()}
     assert waits == {"ab": None if begins is None else 0, "ac": pytest.approx(begins), "da": None}

@@ -1,0 +1,90 @@
+"""Tallies: what each series sends in each step, and how large its transfers are, whatever order these lie in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.sorting import median
+
+
+class Tallies(NamedTuple):
+    """What series send in their steps: segment by segment of their transfers.
+
+    Attributes
+    ----------
+    offsets : shape (segments + 1,): where each segment begins in the order of transfers
+    series : shape (series + 1,): series i holds the segments `series[i]` to `series[i + 1]`
+    first, last : shape (segments,), the places of its first and its last transfer
+    total, fresh : shape (segments,), bytes, and how many of its transfers are marked
+    typical, typical_of_all : shape (segments,) and (series,), the median size, bytes; NaN for a series without any
+    """
+
+    offsets: Integers
+    series: Integers
+    first: Integers
+    last: Integers
+    total: Integers
+    fresh: Integers
+    typical: Floats
+    typical_of_all: Floats
+
+
+def of_series(
+    order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]
+) -> Tallies:
+    """Sum up what series send in each of their steps.
+
+    Parameters
+    ----------
+    order : places of transfers, shape (transfers,), each series in order of its steps
+    offsets : shape (series + 1,): series i has the places `order[offsets[i]]` to `order[offsets[i + 1] - 1]`
+    steps, sizes, fresh : of each transfer: its step, its bytes, and a mark to count
+    """
+    table, series, total, marked = _counted(order, offsets, steps, sizes, fresh)
+    first, last = order[table[:-1]], order[table[1:] - 1]
+    typical = (_typical(order, within, sizes) for within in (table, offsets))
+    return Tallies(table, series, first, last, total, marked, *typical)
+
+
+@compiled
+def _counted(
+    order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]
+) -> tuple[Integers, Integers, Integers, Integers]:
+    table, count = np.zeros((3, order.size + 1), np.int64), 0
+    series = np.zeros(offsets.size, np.int64)
+    for one in range(offsets.size - 1):
+        begin = offsets[one]
+        while begin < offsets[one + 1]:
+            step, end, total, marked = steps[order[begin]], begin, 0, 0
+            while end < offsets[one + 1] and steps[order[end]] == step:
+                total += sizes[order[end]]
+                marked += fresh[order[end]]
+                end += 1
+            table[0, count], table[1, count], table[2, count] = begin, total, marked
+            begin, count = end, count + 1
+        series[one + 1] = count
+    table[0, count] = order.size
+    return table[0, : count + 1].copy(), series, table[1, :count].copy(), table[2, :count].copy()
+
+
+@compiled
+def _typical(order: Integers, offsets: Integers, sizes: Integers) -> Floats:
+    middles, room = np.full(offsets.size - 1, np.nan), np.empty(order.size)
+    for segment in range(offsets.size - 1):
+        low, high = offsets[segment], offsets[segment + 1]
+        if low == high:
+            continue
+        ascending = True
+        for i in range(low, high):
+            room[i - low] = sizes[order[i]]
+            ascending &= i == low or room[i - low] >= room[i - low - 1]
+        if ascending:  # most rows are all equal
+            middles[segment] = (room[(high - low - 1) // 2] + room[(high - low) // 2]) / 2
+        else:
+            middles[segment] = median(room, high - low)
+    return middles
