@@ -1,4 +1,4 @@
-"""Tallies: what each series sends in each step, and how large its transfers are, whatever order these lie in."""
+"""Tallies: what each series sends in each step, and how large its transfers are, in whatever order they lie."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class Tallies(NamedTuple):
     series : shape (series + 1,): series i holds the segments `series[i]` to `series[i + 1]`
     first, last : shape (segments,), the places of its first and its last transfer
     total, fresh : shape (segments,), bytes, and how many of its transfers are marked
-    typical, typical_of_all : shape (segments,) and (series,), the median size, bytes; NaN for a series without any
     """
 
     offsets: Integers
@@ -30,8 +29,6 @@ class Tallies(NamedTuple):
     last: Integers
     total: Integers
     fresh: Integers
-    typical: Floats
-    typical_of_all: Floats
 
 
 def of_series(
@@ -46,9 +43,19 @@ def of_series(
     steps, sizes, fresh : of each transfer: its step, its bytes, and a mark to count
     """
     table, series, total, marked = _counted(order, offsets, steps, sizes, fresh)
-    first, last = order[table[:-1]], order[table[1:] - 1]
-    typical = (_typical(order, within, sizes) for within in (table, offsets))
-    return Tallies(table, series, first, last, total, marked, *typical)
+    return Tallies(table, series, order[table[:-1]], order[table[1:] - 1], total, marked)
+
+
+def medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -> Floats:
+    """Return the median size of transfers that lie together in an order.
+
+    Parameters
+    ----------
+    order : places of transfers
+    lows, highs : those at `order[lows[i]]` to `order[highs[i] - 1]` are together, one at least
+    sizes : of each transfer, bytes
+    """
+    return _medians(order, lows, highs, sizes)
 
 
 @compiled
@@ -73,18 +80,15 @@ def _counted(
 
 
 @compiled
-def _typical(order: Integers, offsets: Integers, sizes: Integers) -> Floats:
-    middles, room = np.full(offsets.size - 1, np.nan), np.empty(order.size)
-    for segment in range(offsets.size - 1):
-        low, high = offsets[segment], offsets[segment + 1]
-        if low == high:
-            continue
-        ascending = True
-        for i in range(low, high):
-            room[i - low] = sizes[order[i]]
-            ascending &= i == low or room[i - low] >= room[i - low - 1]
+def _medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -> Floats:
+    middles, room = np.empty(lows.size), np.empty(order.size)
+    for segment in range(lows.size):
+        low, count, ascending = lows[segment], highs[segment] - lows[segment], True
+        for i in range(count):
+            room[i] = sizes[order[low + i]]
+            ascending &= i == 0 or room[i] >= room[i - 1]
         if ascending:  # most rows are all equal
-            middles[segment] = (room[(high - low - 1) // 2] + room[(high - low) // 2]) / 2
+            middles[segment] = (room[(count - 1) // 2] + room[count // 2]) / 2
         else:
-            middles[segment] = median(room, high - low)
+            middles[segment] = median(room, count)
     return middles

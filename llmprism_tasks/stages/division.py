@@ -32,10 +32,15 @@ class Division:
     job_steps: pl.DataFrame
     stepped: pl.DataFrame
 
+    @property
+    def pairs(self) -> pl.DataFrame:
+        """Return the pairs of the bulk flows: `pair`, `job_id`, `src_addr`, `dst_addr`."""
+        return traffic.pairs_of(traffic.in_order(self.stepped), ["job_id", *traffic.PAIR])
+
     def in_steps(self, *columns: str) -> pl.DataFrame:
-        """Return some columns of the bulk flows that belong to a step, in the order of `traffic.numbered`."""
-        needed = dict.fromkeys(("pair", "step", *traffic.TIMES, *columns))
-        return traffic.in_order(self.stepped.select(*needed).drop_nulls("step")).select(*columns)
+        """Return `pair`, `step` and other columns of the bulk flows that belong to a step, in the order of
+        `traffic.numbered`."""
+        return traffic.in_order(self.stepped).select("pair", "step", *columns).drop_nulls("step")
 
     @property
     def numbered(self) -> pl.DataFrame:

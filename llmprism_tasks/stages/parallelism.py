@@ -119,9 +119,9 @@ def pair_kinds(
     if division is None:
         return _judged(bulk.select("pair", *PAIR).head(0))
     told, periods = undisturbed(division)
-    flows = division.in_steps("pair", "step", "flow_start_ns", "flow_end_ns", "bytes", *PAIR)
-    flows = in_these(flows, told, traffic.pairs_of(flows, PAIR))
-    pairs = with_back(traffic.pairs_of(flows, PAIR))
+    every = division.pairs
+    flows = in_these(division.in_steps(*traffic.TIMES), told, every)
+    pairs = with_back(every.join(traffic.pairs_of(flows, []), on="pair", how="semi", maintain_order="left"))
     steps = stream_steps(flows, pairs, periods, settings)
     judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)

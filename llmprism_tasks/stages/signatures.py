@@ -49,6 +49,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     expert, filling = (segments.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
     common, burst, filled = (by_step[name].to_numpy() for name in ("size", "burst_size", "filling_size"))
     mostly = segments.sums(~np.isnan(filled), offsets) >= MAJORITY * counts
+    sent = steps.select(*STREAM, "stream_bytes", "spread", "share", "job_steps")
     in_parts, at_once = pl.col("size_class") != streams.WHOLE, pl.col("spread") <= settings.parallelism.pipeline_spread
     return (
         by_step.select("pair")[offsets[:-1]]
@@ -65,9 +66,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .join(piped.group_by("pair").agg(pl.col("pipeline").max()), on="pair", how="left")
         .with_columns(
             pl.col("pipeline").fill_null(0.0),
-            steady=pl.col("pair").is_in(_steady(steps, settings.rhythm.least_share, settings).implode()),
+            steady=pl.col("pair").is_in(_steady(sent, settings.rhythm.least_share, settings).implode()),
             reduces=pl.col("pair").is_in(
-                _steady(steps.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
+                _steady(sent.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
             ),
         )
     )
@@ -192,7 +193,12 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """
     ratios = settings.parallelism
     gap = pl.when(pl.col("records") > 1).then(pl.col("spread") / (pl.col("records") - 1)).otherwise(0.0)
-    answered = steps.drop_nulls("first_missed").with_columns(gap=gap)
+    ends = [f"{end}_{how}" for end in ("first", "last") for how in ("missed", "around", "mutual")]
+    answered = (
+        steps.select("back", *STREAM, "size", "records", "spread", "period_ns", *ends)
+        .filter(pl.col("first_missed") >= 0)
+        .with_columns(pl.col("^.*_(missed|around)$") / pl.col("period_ns"), gap=gap)
+    )
     both_ways = _with_answer(
         answered.group_by("back", *STREAM).agg(pl.col("size").median(), interval=pl.col("gap").median()),
         "interval",

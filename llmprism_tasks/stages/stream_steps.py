@@ -31,15 +31,15 @@ class Streams(NamedTuple):
 
     Attributes
     ----------
-    starts : ns, shape (records,), of the records of one stream after another
+    order : shape (records,), their places, the records of one stream after another
     offsets : shape (steps + 1,): where the records of a stream's step begin
     stream_offsets : shape (streams + 1,): where the steps of a stream begin
     steps : a row per stream's step: `pair`, `size_class`, `step`, `records`, `stream_bytes`, `size`, `first_ns`,
         `span_ns`, `fresh`
-    streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `size`, `total` (bytes), `fresh`
+    streams : a row per stream: `pair`, `stream` (its place), `steps` (how many), `total` (bytes), `fresh`
     """
 
-    starts: Integers
+    order: Integers
     offsets: Integers
     stream_offsets: Integers
     steps: pl.DataFrame
@@ -62,9 +62,9 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     whole), `records`, `stream_bytes`, `size` (median, bytes), `first_ns` (first start), `spread` (from there to the
     last start, a ratio of the period), `fresh` (ratio of records whose size is not met in most other steps),
     `distinct` (sizes), `share` (of the pair's bytes), `period_ns`, `job_steps` (the job's steps), and `first_missed`,
-    `last_missed`: by how much the step's first and last record miss those that come back, a ratio of the period (NULL
-    where nothing alike does), `first_around`, `last_around`: the same, with what is counted to the step before or
-    after, and `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
+    `last_missed`: by how much the step's first and last record miss those that come back, in ns (-1 where nothing alike
+    does), `first_around`, `last_around`: the same, with what is counted to the step before or after, and
+    `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
     records = _records(flows, settings.rhythm.same_size)
     of_pairs, every = segments.bounds(records.pair), np.arange(records.pair.size)
@@ -78,12 +78,12 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
         whole.streams.select("pair", pair_steps="steps"), on="pair", maintain_order="left"
     ).select(answers=present & ~varies)["answers"]
     # Where sizes recur, the pair as a whole answers nothing: what goes and what comes may be different tensors.
-    wholes = _with_ends(whole, varying, pairs, settings.rhythm).with_columns(
+    wholes = _with_ends(records, whole, varying, pairs, settings.rhythm).with_columns(
         distinct=segments.distinct(records.sizes.classes, whole.offsets), within=np.arange(whole.steps.height)
     )
     recur = np.repeat(recurring.to_numpy(), np.diff(parts.stream_offsets))
     recurrent = (
-        _with_ends(parts, recurring, pairs, settings.rhythm)
+        _with_ends(records, parts, recurring, pairs, settings.rhythm)
         .with_columns(distinct=pl.lit(1, pl.Int64), within=_within(parts, whole))
         .filter(pl.Series(recur))
     )
@@ -97,7 +97,8 @@ def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _records(flows: pl.DataFrame, same_size: float) -> Records:
-    flows = traffic.step_by_step(sizes.in_one_piece(flows.select("pair", "step", *traffic.TIMES), same_size))
+    flows = sizes.in_one_piece(flows.select("pair", "step", "flow_start_ns", "bytes"), same_size)
+    flows = traffic.step_by_step(flows)
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
     return Records(
         *(pair, step, start, bytes_), recurrence.sizes(bytes_, step, traffic.starts_of_pairs(flows), same_size)
@@ -122,7 +123,7 @@ def _streams(records: Records, order: Integers, offsets: Integers, size_class: I
             "step": records.step[found.first],
             "records": counts,
             "stream_bytes": found.total,
-            "size": found.typical,
+            "size": tallies.medians(order, found.offsets[:-1], found.offsets[1:], records.bytes_),
             "first_ns": records.start[found.first],
             "span_ns": records.start[found.last] - records.start[found.first],
             "fresh": found.fresh / counts,
@@ -133,12 +134,11 @@ def _streams(records: Records, order: Integers, offsets: Integers, size_class: I
             "pair": records.pair[order[offsets[:-1]]],
             "stream": np.arange(several.size),
             "steps": several,
-            "size": found.typical_of_all,
             "total": segments.sums(found.total, found.series),
             "fresh": segments.sums(found.fresh, found.series) / np.diff(offsets),
         }
     )
-    return Streams(records.start[order], found.offsets, found.series, steps, streams)
+    return Streams(order, found.offsets, found.series, steps, streams)
 
 
 def _within(parts: Streams, whole: Streams) -> Integers:
@@ -149,14 +149,21 @@ def _within(parts: Streams, whole: Streams) -> Integers:
     return following.first_from(step, parts.stream_offsets, steps, first[:-1][at], first[1:][at])
 
 
-def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _with_ends(
+    records: Records, sent: Streams, answering: pl.Series, pairs: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
     """Return the steps of streams, with by how much the first and the last record of each miss what comes back.
 
     Only what `answering` marks is compared, and with what has the same size and altogether about as many bytes.
     """
     same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
     off = (pl.col("total") / pl.col("back_total")).log().abs()
-    chosen = sent.streams.filter(answering).join(pairs.select("pair", "back"), on="pair")
+    chosen = sent.streams.filter(answering)
+    bounds = sent.offsets[sent.stream_offsets]
+    lows, highs = (ends[chosen["stream"].to_numpy()] for ends in (bounds[:-1], bounds[1:]))
+    chosen = chosen.with_columns(size=tallies.medians(sent.order, lows, highs, records.bytes_)).join(
+        pairs.select("pair", "back"), on="pair"
+    )
     back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")
     likest = (
         chosen.join(back, on="back")
@@ -167,7 +174,9 @@ def _with_ends(sent: Streams, answering: pl.Series, pairs: pl.DataFrame, setting
     )
     answer_of = np.full(sent.streams.height, -1, dtype=np.int64)
     answer_of[likest["stream"].to_numpy()] = likest["answer"].to_numpy()
-    ends = answers.of_ends(sent.starts, sent.steps["step"].to_numpy(), sent.offsets, sent.stream_offsets, answer_of)
+    ends = answers.of_ends(
+        records.start[sent.order], sent.steps["step"].to_numpy(), sent.offsets, sent.stream_offsets, answer_of
+    )
     return sent.steps.with_columns(
         first_missed=pl.Series(ends.missed[:, 0]),
         last_missed=pl.Series(ends.missed[:, 1]),
@@ -186,11 +195,9 @@ def _as_ratios(steps: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) 
     job, step = known["job"].to_numpy()[at], steps["step"].to_numpy()
     seen = np.zeros((jobs.height, step.max(initial=-1) + 1), np.bool_)
     seen[job, step] = True
-    missed = pl.col("first_missed", "last_missed", "first_around", "last_around")
     return (
         steps.with_columns(known.select("back", "period_ns")[at], job_steps=seen.sum(axis=1)[job])
         .with_columns(
-            pl.when(missed >= 0).then(missed / pl.col("period_ns")),
             spread=pl.col("span_ns") / pl.col("period_ns"),
             share=pl.col("stream_bytes") / pl.col("stream_bytes").gather("within"),
         )

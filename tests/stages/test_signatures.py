@@ -88,7 +88,7 @@ def test_a_pair_is_described_as_a_whole_and_by_its_recurring_sizes() -> None:
     assert (whole["distinct"], whole["share"], whole["job_steps"]) == (2, 1, STEPS)
     assert small["share"] == pytest.approx(1 / 3)
     assert whole["spread"] == pytest.approx(0.0833, abs=1e-3)
-    assert (whole["fresh"], whole["first_missed"]) == (0, None)
+    assert (whole["fresh"], whole["first_missed"]) == (0, -1)
     assert (small["first_missed"], small["last_missed"], small["first_mutual"]) == (0, 0, True)
 
 
