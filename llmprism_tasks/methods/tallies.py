@@ -58,6 +58,70 @@ def medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -
     return _medians(order, lows, highs, sizes)
 
 
+class Sent(NamedTuple):
+    """What series send in their steps; arrays of shape (segments,), each series in the order of its transfers.
+
+    Attributes
+    ----------
+    series, step : whose it is
+    start, end : ns, of the first transfer and the latest end
+    transfers, total : how many, and their bytes
+    kinds : how many different kinds of them
+    """
+
+    series: Integers
+    step: Integers
+    start: Integers
+    end: Integers
+    transfers: Integers
+    total: Integers
+    kinds: Integers
+
+
+def sent(
+    offsets: Integers, steps: Integers, starts: Integers, ends: Integers, sizes: Integers, kinds: Integers
+) -> Sent:
+    """Sum up what series send from the beginning of each of their steps to its end.
+
+    Parameters
+    ----------
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    steps : of each transfer, ascending in its series
+    starts, ends, sizes : ns, ns and bytes
+    kinds : small numbers; negative ones are of no kind
+    """
+    return Sent(*_sent(offsets, steps, starts, ends, sizes, kinds, int(kinds.max(initial=0)) + 1))
+
+
+@compiled
+def _sent(
+    offsets: Integers,
+    steps: Integers,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    kinds: Integers,
+    limit: int,
+) -> Integers:
+    count = 0
+    for series in range(offsets.size - 1):
+        for i in range(offsets[series], offsets[series + 1]):
+            count += i == offsets[series] or steps[i] != steps[i - 1]
+    table, met_in, row = np.zeros((7, count), np.int64), np.full(limit, -1, np.int64), -1
+    for series in range(offsets.size - 1):
+        for i in range(offsets[series], offsets[series + 1]):
+            if i == offsets[series] or steps[i] != steps[i - 1]:
+                row += 1
+                table[0, row], table[1, row], table[2, row] = series, steps[i], starts[i]
+            table[3, row] = max(table[3, row], ends[i])
+            table[4, row] += 1
+            table[5, row] += sizes[i]
+            if kinds[i] >= 0 and met_in[kinds[i]] != row:
+                met_in[kinds[i]] = row
+                table[6, row] += 1
+    return table
+
+
 @compiled
 def _counted(
     order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]

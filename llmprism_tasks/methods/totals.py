@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llmprism_tasks.methods import ordering
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
 
@@ -53,6 +54,23 @@ def of_numbers(
     return Totals(*table), rows
 
 
+def of_owners(found: Totals, owners: Integers, number: int) -> Totals:
+    """Put the totals of all series of an owner together: its own series, and each in order of numbers.
+
+    Parameters
+    ----------
+    found : of series
+    owners : shape (series, any), the owners of each, from 0 to `number` - 1: each of them gets all that is its
+
+    Returns
+    -------
+    `position` is that of the first of the series that has the number
+    """
+    each = owners[found.series]
+    places, offsets = ordering.collected(each.ravel(), number)
+    return Totals(*_of_owners(np.stack(found), places // max(each.shape[1], 1), offsets))
+
+
 @compiled
 def _of_numbers(
     numbers: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers, edge: int
@@ -84,3 +102,30 @@ def _of_numbers(
         for row in range(first_row, count):
             row_of[table[1, row]] = -1
     return table[:, :count], rows
+
+
+@compiled
+def _of_owners(found: Integers, rows: Integers, offsets: Integers) -> Integers:
+    numbers = found[1]
+    most = 0
+    for row in rows:
+        most = max(most, numbers[row] + 1)
+    table, row_of, count = np.zeros((8, rows.size), np.int64), np.full(most, -1, np.int64), 0
+    for owner in range(offsets.size - 1):
+        own, before = rows[offsets[owner] : offsets[owner + 1]], count
+        for row in own:
+            row_of[numbers[row]] = 0
+        for number in range(most):
+            if row_of[number] == 0:
+                row_of[number], table[0, count], table[1, count] = count, owner, number
+                count += 1
+        for row in own[::-1]:  # so that the first is the last to say where it is
+            to = row_of[numbers[row]]
+            table[2, to] = found[2, row]
+            table[3, to] = min(table[3, to], found[3, row]) if table[3, to] else found[3, row]
+            for last, total in ((4, 5), (6, 7)):
+                table[last, to] = max(table[last, to], found[last, row])
+                table[total, to] += found[total, row]
+        for to in range(before, count):
+            row_of[table[1, to]] = -1
+    return table[:, :count]

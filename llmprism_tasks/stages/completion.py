@@ -12,11 +12,16 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import following, totals
+from llmprism_tasks.methods import following, numbering, ordering, segments, totals
+from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.totals import Totals
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.traffic import PAIR
 from llmprism_tasks.windows import Window
+
+AFTER = 2**62
+"""Stands for the step of what was sent after the last one."""
 
 
 def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
@@ -31,26 +36,22 @@ def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -
     sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
     `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
-    sent = sent_in_steps(numbered, before_ns=window.start_ns)
+    numbered = traffic.in_order(numbered)
+    nics, owners = _ends(traffic.pairs_of(numbered, ["job_id", *PAIR]))
+    found = totals.of_owners(_in_steps(numbered, window.start_ns), owners, nics.height)
     steps = (
-        pl.concat([sent.with_columns(addr=pl.col(end)) for end in PAIR])
-        .group_by("job_id", "addr", "step")
-        .agg(
-            pl.col("first_ns").min(),
-            pl.col("end_ns", "end_before_ns").max(),
-            pl.col("bytes", "bytes_before").sum(),
-            pl.col("period_ns").first(),
+        nics[found.series]
+        .with_columns(
+            step=found.number, period_ns=numbered["group_period_ns"].gather(found.position), **_columns(found)
         )
         .with_columns(
-            pl.col("bytes", "bytes_before").sum().over("job_id", "step").name.prefix("step_"),
-            step_first_ns=pl.col("first_ns").min().over("job_id", "step"),
-        )
-        .with_columns(
-            typical_bytes=pl.col("bytes").median().over("job_id", "addr"),
-            typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("job_id", "addr"),
+            pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
+            step_first_ns=pl.col("first_ns").min().over("job", "step"),
+            typical_bytes=pl.col("bytes").median().over("nic"),
+            typical_ns=(pl.col("end_ns") - pl.col("first_ns")).median().over("nic"),
         )
     )
-    too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("step_bytes").median().over("job_id")
+    too_little = pl.col("step_bytes_before") < settings.rhythm.least_step * pl.col("step_bytes").median().over("job")
     recent = pl.lit(window.start_ns) - pl.col("step_first_ns") < pl.col("period_ns")
     before = _over("end_before_ns", "bytes_before", window.start_ns, settings) & ~(too_little & recent)
     return (
@@ -60,8 +61,18 @@ def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -
             end_ns=pl.when("ended_before").then("end_before_ns").otherwise("end_ns"),
         )
         .select("job_id", "addr", "step", "first_ns", "end_ns", "bytes", "ended_before", "ended")
-        .sort("job_id", "addr", "step")
     )
+
+
+def _ends(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
+    """Return the NICs of pairs, in order: `job_id`, `addr`, `job` and `nic` (their numbers); and those of each pair."""
+    nics = pl.concat([pairs.select("job_id", addr=end) for end in PAIR]).unique().sort("job_id", "addr")
+    nics = nics.with_columns(job=pl.col("job_id").rle_id(), nic=pl.int_range(pl.len()))
+    numbers = [
+        pairs.join(nics, left_on=["job_id", end], right_on=["job_id", "addr"], how="left", maintain_order="left")["nic"]
+        for end in PAIR
+    ]
+    return nics, np.column_stack([one.to_numpy() for one in numbers])
 
 
 def sent_in_steps(numbered: pl.DataFrame, *, before_ns: int = 0) -> pl.DataFrame:
@@ -77,17 +88,26 @@ def sent_in_steps(numbered: pl.DataFrame, *, before_ns: int = 0) -> pl.DataFrame
     `bytes`, and `end_before_ns` and `bytes_before`: of the flows that began before a time, NULL and 0 if none did
     """
     numbered = traffic.in_order(numbered)
+    found = _in_steps(numbered, before_ns)
+    known = ["pair", *PAIR, *(["job_id"] if "job_id" in numbered.columns else [])]
+    return numbered.select(*known, "step", period_ns="group_period_ns")[found.position].with_columns(**_columns(found))
+
+
+def _in_steps(numbered: pl.DataFrame, before_ns: int) -> Totals:
+    """Return what each pair sends in each step; flows as `traffic.in_order` returns."""
     starts, ends, sizes = (numbered[column].to_numpy() for column in traffic.TIMES)
     offsets, steps = traffic.starts_of_pairs(numbered), numbered["step"].fill_null(-1).to_numpy()
-    found, _ = totals.of_numbers(steps, offsets, starts, ends, sizes, edge=before_ns)
-    known = ["pair", *PAIR, *(["job_id"] if "job_id" in numbered.columns else [])]
-    return numbered.select(*known, "step", period_ns="group_period_ns")[found.position].with_columns(
-        first_ns=found.first,
-        end_ns=found.last,
-        bytes=found.total,
-        end_before_ns=pl.Series(found.last_before).replace(0, None),
-        bytes_before=found.total_before,
-    )
+    return totals.of_numbers(steps, offsets, starts, ends, sizes, edge=before_ns)[0]
+
+
+def _columns(found: Totals) -> dict[str, pl.Series]:
+    return {
+        "first_ns": pl.Series(found.first),
+        "end_ns": pl.Series(found.last),
+        "bytes": pl.Series(found.total),
+        "end_before_ns": pl.Series(found.last_before).replace(0, None),
+        "bytes_before": pl.Series(found.total_before),
+    }
 
 
 def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
@@ -143,15 +163,21 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
     flows with `step`, NULL for those after the last step
     """
     flows = traffic.in_order(flows)
+    steps = flows.select(step=numbers_of_steps(flows, endpoints, jobs))
+    return flows.with_columns(steps.select(pl.when(pl.col("step") != AFTER).then("step")))
+
+
+def numbers_of_steps(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFrame) -> Integers:
+    """Return the step of each flow, AFTER for those after the last one; flows as `traffic.in_order` returns."""
     offsets = traffic.starts_of_pairs(flows)
     common = jobs.select("job_id", pl.lit(None, pl.String).alias("addr"), "end_ns", "step")
-    steps = pl.concat([endpoints.select(common.columns), common]).sort(common.columns)
-    place = pl.int_range(pl.len())
-    spans = (
-        steps.with_columns(place=place)
-        .group_by("job_id", "addr")
-        .agg(low=pl.col("place").min(), high=pl.col("place").max() + 1)
-    )
+    steps = pl.concat([endpoints.select(common.columns), common])
+    hashes = (steps.select(pl.col("job_id").hash(seed) + pl.col("addr").hash(seed + 2)) for seed in (0, 1))
+    owner, first = numbering.numbered(*(one.to_series().to_numpy() for one in hashes))
+    ends, step = (steps[name].to_numpy() for name in ("end_ns", "step"))
+    order = ordering.grouped(owner, first.size, ends, step, step)
+    bounds = segments.bounds(owner[order])
+    spans = steps.select("job_id", "addr")[first].with_columns(low=bounds[:-1], high=bounds[1:])
     shows = pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
     senders = (
         flows.select("job_id", "src_addr")[offsets[:-1]]
@@ -160,10 +186,9 @@ def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFra
         .select(pl.col("low", "high").fill_null(0))
     )
     found = following.first_from(
-        flows["flow_start_ns"].to_numpy(), offsets, steps["end_ns"].to_numpy(), *(one.to_numpy() for one in senders)
+        flows["flow_start_ns"].to_numpy(), offsets, ends[order], *(one.to_numpy() for one in senders)
     )
-    numbers = np.append(steps["step"].to_numpy(), -1)[found]
-    return flows.with_columns(step=numbers).with_columns(step=pl.when(pl.col("step") >= 0).then("step"))
+    return np.append(step[order], AFTER)[found]
 
 
 def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.methods import alike, pieces
+from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.remembered import remembered
 
 
-@remembered
-def with_class(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
-    """Add `size_class`, equal for records of one pair whose sizes are alike within a tolerance (a ratio)."""
-    ordered = traffic.in_order(flows)
-    sizes = ordered["bytes"].cast(pl.Float64).to_numpy()
-    numbers = alike.classes(sizes, traffic.starts_of_pairs(ordered), tolerance)
-    return ordered.select(*flows.columns, size_class=numbers)
+def classes(flows: pl.DataFrame, tolerance: float) -> Integers:
+    """Number the classes of sizes that are alike within a tolerance (a ratio), from 0 in each pair.
+
+    Parameters
+    ----------
+    flows : `pair` and `bytes`, those of a pair one after another
+    """
+    return alike.classes(flows["bytes"].cast(pl.Float64).to_numpy(), traffic.starts_of_pairs(flows), tolerance)
 
 
 def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:

@@ -7,18 +7,15 @@ steps of its sender.
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
-from llmprism_tasks.methods import segments
+from llmprism_tasks.methods import tallies
+from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, sizes, traffic
 from llmprism_tasks.stages.division import divide
 from llmprism_tasks.windows import Window
-
-AFTER = 2**62
-"""Stands for the step of what was sent after the last one."""
 
 
 def step_division(
@@ -45,42 +42,40 @@ def step_division(
     endpoints, job_steps = division.endpoints, division.job_steps
     ended = endpoints.filter(completion.IN_WINDOW).select("job_id", "step", src_addr="addr")
     pair_steps = (
-        _sent(completion.step_of_flows(inside, endpoints, job_steps), settings)
-        .join(traffic.pairs_of(inside, ["job_id", *traffic.PAIR]), on="pair")
-        .join(ended, on=["job_id", "src_addr", "step"], how="semi")
+        traffic.pairs_of(inside, ["job_id", *traffic.PAIR])
+        .with_columns(series=pl.int_range(pl.len()))
         .join(completion.first_indices(endpoints, job_steps), on="job_id")
+        .sort("job_id", "pair")
+        .join(ended, on=["job_id", "src_addr"], maintain_order="left_right")
+        .join(
+            _sent(inside, completion.numbers_of_steps(inside, endpoints, job_steps), settings),
+            on=["series", "step"],
+            maintain_order="left",
+        )
         .with_columns(
             window_start_ns=pl.lit(window.start_ns),
             step_index=pl.col("step") - pl.col("base"),
             end_ns=pl.min_horizontal("end_ns", window.end_ns - 1),
         )
     )
-    return (frames.conform(pair_steps, "pair_steps"),)
+    return (frames.conform(pair_steps, "pair_steps", ordered=True),)
 
 
-def _sent(flows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Return what each pair sends in each step: `pair`, `step` (AFTER the last one), `start_ns`, `end_ns`, `flows`,
-    `bytes`, `distinct_sizes`.
+def _sent(flows: pl.DataFrame, steps: Integers, settings: Settings) -> pl.DataFrame:
+    """Return what each pair sends in each step: `series` (the place of the pair), `step`, `start_ns`, `end_ns`,
+    `flows`, `bytes`, `distinct_sizes`.
 
     Parameters
     ----------
-    flows : as `completion.step_of_flows` returns
+    flows : in the order of `traffic.numbered`
+    steps : of each flow, as `completion.numbers_of_steps` returns
     """
-    classed = sizes.with_class(flows.select("pair", "step", *traffic.TIMES), settings.rhythm.same_size)
-    ordered = traffic.step_by_step(classed.with_columns(pl.col("step").fill_null(AFTER)))
-    pair, step, start, end, bytes_, size_class = (ordered[column].to_numpy() for column in ordered.columns)
-    offsets = segments.bounds(pair, step)
-    first, control = offsets[:-1], bytes_ <= settings.traffic.control_bytes
-    all_of_control = int(size_class.max(initial=0)) + 1
-    kinds = segments.distinct(np.where(control, all_of_control, size_class), offsets)
+    ordered = traffic.step_by_step(flows.select("pair", *traffic.TIMES, step=steps))
+    start, end, bytes_, step = (ordered[column].to_numpy() for column in ordered.columns[1:])
+    offsets = traffic.starts_of_pairs(flows)
+    kinds = sizes.classes(ordered, settings.rhythm.same_size)
+    kinds[bytes_ <= settings.traffic.control_bytes] = -1
     return pl.DataFrame(
-        {
-            "pair": pair[first],
-            "step": step[first],
-            "start_ns": start[first],
-            "end_ns": segments.largest(end, offsets),
-            "flows": np.diff(offsets),
-            "bytes": segments.sums(bytes_, offsets),
-            "distinct_sizes": kinds - (segments.sums(control, offsets) > 0),
-        }
+        tallies.sent(offsets, step, start, end, bytes_, kinds),
+        schema=["series", "step", "start_ns", "end_ns", "flows", "bytes", "distinct_sizes"],
     )

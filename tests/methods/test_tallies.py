@@ -30,3 +30,29 @@ def test_each_step_of_a_series_has_its_own_tally(transfers: list[tuple[int, int,
     lows, highs = found.offsets[:-1], found.offsets[1:]
     medians = tallies.medians(np.array(order, np.int64), lows, highs, sizes)
     assert medians.tolist() == [np.median(sizes[run]) for run in runs]
+
+
+RECORDS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9), st.integers(0, 5), st.integers(-1, 2)),
+    max_size=40,
+)
+
+
+@given(RECORDS)
+def test_what_is_sent_in_a_step_has_its_times_and_kinds(records: list[tuple[int, int, int, int, int]]) -> None:
+    """Series, step, start, length, kind."""
+    rows = sorted(records)
+    series, steps, starts, lengths, kinds = (np.array([row[i] for row in rows], np.int64) for i in range(5))
+    offsets, sizes = np.searchsorted(series, np.arange(5)).astype(np.int64), np.arange(1, len(rows) + 1)
+    found = tallies.sent(offsets, steps, starts, starts + lengths, sizes, kinds)
+    wanted = [
+        (
+            *(rows[run[0]][:3]),
+            max(rows[i][2] + rows[i][3] for i in run),
+            len(run),
+            sum(sizes[run].tolist()),
+            len({rows[i][4] for i in run} - {-1}),
+        )
+        for run in (list(run) for _, run in groupby(range(len(rows)), key=lambda i: rows[i][:2]))
+    ]
+    assert list(zip(*(one.tolist() for one in found), strict=True)) == wanted

@@ -37,3 +37,27 @@ def test_each_number_of_a_series_has_its_own(transfers: list[tuple[int, int, int
         key if key[1] >= 0 else -1 for key in zip(series.tolist(), numbers.tolist(), strict=True)
     ]
     assert list(zip(*(one.tolist() for one in found), strict=True)) == wanted
+
+
+@given(TRANSFERS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=4, max_size=4))
+def test_an_owner_has_what_its_series_have(
+    transfers: list[tuple[int, int, int, int]], owners: list[tuple[int, int]]
+) -> None:
+    rows = sorted(transfers)
+    series, starts, lengths, numbers = (np.array([row[i] for row in rows], np.int64) for i in range(4))
+    offsets = np.searchsorted(series, np.arange(5)).astype(np.int64)
+    sizes = np.arange(1, len(rows) + 1)
+    found, _ = totals.of_numbers(numbers, offsets, starts, starts + lengths, sizes, edge=EDGE)
+    wanted = []
+    for owner in range(3):
+        own = [
+            row for row in zip(*(one.tolist() for one in found), strict=True) for one in owners[row[0]] if one == owner
+        ]
+        for number in sorted({row[1] for row in own}):
+            _, _, position, first, last, total, last_before, total_before = zip(
+                *(row for row in own if row[1] == number), strict=True
+            )
+            ends = (max(last), sum(total), max(last_before), sum(total_before))
+            wanted.append((owner, number, position[0], min(first), *ends))
+    joined = totals.of_owners(found, np.array(owners, np.int64), 3)
+    assert list(zip(*(one.tolist() for one in joined), strict=True)) == wanted

@@ -13,7 +13,8 @@ PAIR = ["src_addr", "dst_addr"]
 
 def found(*records: tuple[str, str, int], tolerance: float = 0.02) -> list[tuple[str, int, int]]:
     table = flows(*(messages(src, dst, [i], size) for i, (src, dst, size) in enumerate(records)))
-    classed = sizes.with_class(table, tolerance).sort(*PAIR, "bytes")
+    table = traffic.in_order(table)
+    classed = table.with_columns(size_class=sizes.classes(table, tolerance)).sort(*PAIR, "bytes")
     return classed.select(pl.concat_str(PAIR), "bytes", "size_class").rows()
 
 
@@ -32,9 +33,7 @@ def test_without_tolerance_only_equal_sizes_share_a_class() -> None:
 
 
 def test_nothing_has_no_classes() -> None:
-    classed = sizes.with_class(flows(), 0.02)
-    assert classed.is_empty()
-    assert classed.schema["size_class"] == pl.Int64
+    assert sizes.classes(traffic.in_order(flows()), 0.02).size == 0
 
 
 def test_what_a_rank_sent_early_counts_with_the_rest() -> None:
