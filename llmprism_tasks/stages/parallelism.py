@@ -52,7 +52,7 @@ def parallelism(
         `bytes` count what they sent in it, `kind` is judged over the look-back
     """
     inside = traffic.inside_jobs(flows, job_members)
-    bulk = traffic.bulk(inside, settings.traffic)
+    bulk = traffic.inside_jobs(traffic.bulk(flows, settings.traffic), job_members)
     division = divide(bulk, window, settings)
     main, other = (None, None) if division is None else division.by_run()
     kinds = pair_kinds(bulk, job_members, main, settings)

@@ -53,7 +53,7 @@ def recognition(
         in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do
     job_members : NICs of each job
     """
-    bulk = traffic.bulk(traffic.between_gpus(flows, topology.select("addr")), settings.traffic)
+    bulk = traffic.between_gpus(traffic.bulk(flows, settings.traffic), topology.select("addr"))
     found = at_work(bulk, topology, window, settings)
     jobs, members = with_fallen_silent(
         found,

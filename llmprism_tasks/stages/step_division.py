@@ -36,7 +36,8 @@ def step_division(
     """
     del jobs
     inside = traffic.inside_jobs(flows, job_members)
-    division = divide(traffic.bulk(inside, settings.traffic), window, settings)
+    bulk = traffic.inside_jobs(traffic.bulk(flows, settings.traffic), job_members)
+    division = divide(bulk, window, settings)
     if division is None:
         return (frames.empty("pair_steps"),)
     endpoints, job_steps = division.endpoints, division.job_steps

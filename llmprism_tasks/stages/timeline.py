@@ -48,7 +48,7 @@ def timeline(
     step_breakdown : what each of the NICs' steps went to
     """
     inside = traffic.inside_jobs(flows, job_members)
-    every = traffic.bulk(inside, settings.traffic)
+    every = traffic.inside_jobs(traffic.bulk(flows, settings.traffic), job_members)
     synchronising = layout.ending(pairs)
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
     if division is None:

@@ -103,8 +103,10 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that counts.
 
     Messages of a size that comes back as it went, as a pipeline's do, are one record each, though a collector cut them.
+    What a pair's are depends on it and on the pair that answers it alone: so let all stages ask for those of all flows,
+    which are looked for once, and choose from them.
     """
-    flows = in_order(flows)
+    flows = in_order(flows) if "pair" in flows.columns else numbered(flows)[0]
     rows = np.flatnonzero(flows["bytes"].to_numpy() > settings.control_bytes)
     pair, starts, ends, sizes = (flows[column].to_numpy()[rows] for column in ("pair", *TIMES))
     offsets = segments.bounds(pair)

@@ -119,7 +119,7 @@ def gather(
     elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
     """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
-    every = traffic.bulk(traffic.inside_jobs(flows, job_members), settings.traffic)
+    every = traffic.inside_jobs(traffic.bulk(flows, settings.traffic), job_members)
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
         for silence in overdue(every, flows, topology, window, settings, elsewhere)
