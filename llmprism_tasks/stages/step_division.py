@@ -7,10 +7,11 @@ steps of its sender.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
-from llmprism_tasks.methods import tallies
+from llmprism_tasks.methods import following, segments, tallies
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, sizes, traffic
@@ -42,24 +43,31 @@ def step_division(
         return (frames.empty("pair_steps"),)
     endpoints, job_steps = division.endpoints, division.job_steps
     ended = endpoints.filter(completion.IN_WINDOW).select("job_id", "step", src_addr="addr")
-    pair_steps = (
+    wanted = (
         traffic.pairs_of(inside, ["job_id", *traffic.PAIR])
         .with_columns(series=pl.int_range(pl.len()))
         .join(completion.first_indices(endpoints, job_steps), on="job_id")
         .sort("job_id", "pair")
         .join(ended, on=["job_id", "src_addr"], maintain_order="left_right")
-        .join(
-            _sent(inside, completion.numbers_of_steps(inside, endpoints, job_steps), settings),
-            on=["series", "step"],
-            maintain_order="left",
-        )
-        .with_columns(
-            window_start_ns=pl.lit(window.start_ns),
-            step_index=pl.col("step") - pl.col("base"),
-            end_ns=pl.min_horizontal("end_ns", window.end_ns - 1),
-        )
+    )
+    sent = _sent(inside, completion.numbers_of_steps(inside, endpoints, job_steps), settings)
+    pair_steps = _with_sent(wanted, sent).with_columns(
+        window_start_ns=pl.lit(window.start_ns),
+        step_index=pl.col("step") - pl.col("base"),
+        end_ns=pl.min_horizontal("end_ns", window.end_ns - 1),
     )
     return (frames.conform(pair_steps, "pair_steps", ordered=True),)
+
+
+def _with_sent(wanted: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Add what pairs sent, as `_sent` returns, to those of some steps (`series`, `step`) in which they sent anything."""
+    series, step = (wanted[name].to_numpy() for name in ("series", "step"))
+    offsets = segments.bounds(series)
+    of_series = sent["series"].to_numpy()
+    low, high = (np.searchsorted(of_series, series[offsets[:-1]], side) for side in ("left", "right"))
+    row = following.first_from(step, offsets, sent["step"].to_numpy(), low, high)
+    met = (row >= 0) & (sent["step"].to_numpy()[row] == step)
+    return wanted.filter(pl.Series(met)).with_columns(sent.drop("series", "step")[row[met]])
 
 
 def _sent(flows: pl.DataFrame, steps: Integers, settings: Settings) -> pl.DataFrame:
