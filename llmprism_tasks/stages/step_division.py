@@ -60,7 +60,7 @@ def step_division(
 
 
 def _with_sent(wanted: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Add what pairs sent, as `_sent` returns, to those of some steps (`series`, `step`) in which they sent anything."""
+    """Add what pairs sent, as `_sent` returns, to those of some steps (`series`, `step`) in which they did."""
     series, step = (wanted[name].to_numpy() for name in ("series", "step"))
     offsets = segments.bounds(series)
     of_series = sent["series"].to_numpy()
