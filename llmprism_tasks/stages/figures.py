@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import segments
+from llmprism_tasks.methods import bunches, segments
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import ParallelismSettings
 from llmprism_tasks.stages.layout import ENDS
@@ -84,22 +83,15 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
     pairs : `pair`, `job_id`
     """
     pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
-    message = np.cumsum(np.diff(start, prepend=0) > settings.message_ms * 1e6)
-    offsets = segments.bounds(pair, step, message)
-    sent, pair, step = segments.sums(flows["bytes"].to_numpy(), offsets), pair[offsets[:-1]], step[offsets[:-1]]
-    of_pair = segments.bounds(pair)
-    times = sent / segments.spread(segments.medians(sent, of_pair), of_pair)
-    like_one = (times >= LIKE_ONE[0]) & (times <= LIKE_ONE[1])
-    sent, pair = sent[like_one], pair[like_one]
-    offsets = segments.bounds(pair, step[like_one])
-    merged = segments.sums(np.abs(times[like_one] - 2) <= TWICE, offsets)
-    counted = pl.DataFrame(
-        {
-            "pair": pair[offsets[:-1]],
-            "count": np.diff(offsets) + merged,
-            "typical": segments.medians(sent, offsets),
-        }
+    offsets = segments.bounds(pair)
+    found = bunches.in_steps(
+        *(offsets, step, start, flows["bytes"].to_numpy()),
+        together_ns=settings.message_ms * 1e6,
+        like_one=LIKE_ONE,
+        twice=TWICE,
     )
+    of_pair = pair[offsets[:-1]][found.series]
+    counted = pl.DataFrame({"pair": of_pair, "count": found.counts, "typical": found.typical})
     return (
         counted.join(pairs.select("pair", "job_id"), on="pair")
         .group_by("job_id")
