@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm, traffic
 from llmprism_tasks.stages.remembered import remembered
@@ -46,6 +47,13 @@ class Division:
     def numbered(self) -> pl.DataFrame:
         """Return the flows of periodic streams alone."""
         return self.stepping.drop_nulls("step")
+
+    @property
+    def periodic(self) -> pl.Series:
+        """Return the numbers of the pairs of which a stream is periodic."""
+        pair, known = self.stepping["pair"].to_numpy(), self.stepping["step"].is_not_null().to_numpy()
+        runs = segments.bounds(pair)
+        return pl.Series(pair[runs[:-1]][segments.sums(known, runs) > 0]).unique()
 
     @property
     def periods(self) -> pl.DataFrame:
