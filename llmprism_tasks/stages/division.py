@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -55,7 +56,7 @@ class Division:
         runs = segments.bounds(pair)
         return pl.Series(pair[runs[:-1]][segments.sums(known, runs) > 0]).unique()
 
-    @property
+    @cached_property
     def periods(self) -> pl.DataFrame:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
         first = traffic.starts_of_pairs(self.stepping)[:-1]
