@@ -106,6 +106,27 @@ def in_time(groups: Integers, number: int, times: Integers) -> Integers:
     return order[places]
 
 
+def ascending_times(groups: Integers, number: int, times: Integers) -> tuple[Integers, Integers]:
+    """Return the times of each group's members, group by group, ascending; and offsets, as `collected` does.
+
+    Parameters
+    ----------
+    groups : shape (members,): the group of each, from 0 to `number` - 1
+    times : shape (members,), any unit
+    """
+    first, last = (int(times.min()), int(times.max())) if times.size else (0, 0)
+    bits = (last - first).bit_length()
+    if number.bit_length() + bits > KEY_BITS:
+        return times[np.lexsort((times, groups))], np.searchsorted(np.sort(groups), np.arange(number + 1))
+    keys = groups << bits
+    keys |= times - first
+    keys.sort()
+    offsets = np.searchsorted(keys, np.arange(number + 1) << bits)
+    keys &= (1 << bits) - 1
+    keys += first
+    return keys, offsets
+
+
 def time_order(times: Integers) -> Integers:
     """Return the places of members in order of time, of equal times the first place first."""
     bits = times.size.bit_length()

@@ -58,6 +58,23 @@ def medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -
     return _medians(order, lows, highs, sizes)
 
 
+def at_time(offsets: Integers, times: Integers, sizes: Integers, time: int, least: int) -> tuple[Integers, ...]:
+    """Count what each series sends at one of several times: all transfers and their bytes, and those of larger ones.
+
+    Parameters
+    ----------
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    times : of each transfer
+    sizes : bytes
+    least : bytes that a larger one has more than
+
+    Returns
+    -------
+    transfers, bytes, larger transfers and their bytes, each of shape (series,)
+    """
+    return tuple(_at_time(offsets, times, sizes, time, least))
+
+
 class Sent(NamedTuple):
     """What series send in their steps; arrays of shape (segments,), each series in the order of its transfers.
 
@@ -91,6 +108,20 @@ def sent(
     kinds : small numbers; negative ones are of no kind
     """
     return Sent(*_sent(offsets, steps, starts, ends, sizes, kinds, int(kinds.max(initial=0)) + 1))
+
+
+@compiled
+def _at_time(offsets: Integers, times: Integers, sizes: Integers, time: int, least: int) -> Integers:
+    table = np.zeros((4, offsets.size - 1), np.int64)
+    for series in range(offsets.size - 1):
+        for i in range(offsets[series], offsets[series + 1]):
+            if times[i] == time:
+                table[0, series] += 1
+                table[1, series] += sizes[i]
+                if sizes[i] > least:
+                    table[2, series] += 1
+                    table[3, series] += sizes[i]
+    return table
 
 
 @compiled

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
+from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm, traffic
 from llmprism_tasks.stages.remembered import remembered
@@ -48,6 +50,13 @@ class Division:
         return self.stepping.drop_nulls("step")
 
     @property
+    def periodic(self) -> pl.Series:
+        """Return the numbers of the pairs of which a stream is periodic."""
+        pair, known = self.stepping["pair"].to_numpy(), self.stepping["step"].is_not_null().to_numpy()
+        runs = segments.bounds(pair)
+        return pl.Series(pair[runs[:-1]][segments.sums(known, runs) > 0]).unique()
+
+    @cached_property
     def periods(self) -> pl.DataFrame:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
         first = traffic.starts_of_pairs(self.stepping)[:-1]

@@ -58,14 +58,22 @@ def _hops(links: pl.DataFrame) -> pl.DataFrame:
 def _ahead(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) -> pl.DataFrame:
     """Return how far the messages from low to high are typically ahead of those from high to low, beyond half of the
     greatest lead of a step: `job_id`, `low`, `high`, `ahead` (-0.5 to 0.5)."""
-    of_pair = hops.sort("pair")
-    at = np.searchsorted(of_pair["pair"].to_numpy(), pair)
-    hop, way = of_pair["hop"].to_numpy()[at], of_pair["up"].to_numpy()[at]
-    order = ordering.in_time(hop, hops.height + 1, start)  # and so in order of steps, for these follow each other
-    hop, step, way = hop[order], step[order], way[order].astype(np.int64)
-    leads = _typical(way, segments.bounds(hop, step))
-    first = segments.bounds(hop, step)[:-1]
-    typical = pl.DataFrame({"hop": hop[first], "ahead": leads}).group_by("hop").agg(pl.col("ahead").median())
+    of_pair = hops.sort("pair").with_columns(rank=pl.int_range(pl.len()).over("hop"))
+    hop_of, rank_of, up = (of_pair[name].to_numpy() for name in ("hop", "rank", "up"))
+    ways = np.zeros((hop_of.max(initial=0) + 1, rank_of.max(initial=0) + 1), np.int64)
+    ways[hop_of, rank_of] = up
+    runs, steps = segments.bounds(pair), int(step.max(initial=0)) + 1
+    at = np.searchsorted(of_pair["pair"].to_numpy(), pair[runs[:-1]])
+    hop, rank = (np.repeat(of[at], np.diff(runs)) for of in (hop_of, rank_of))
+    # Of messages that start together, the first pair's is first.
+    bits = ways.shape[1].bit_length()
+    moments = (start - (start.min() if start.size else 0)) << bits | rank
+    ordered, offsets = ordering.ascending_times(hop * steps + step, ways.shape[0] * steps, moments)
+    met = np.flatnonzero(np.diff(offsets))
+    hop, offsets = met // steps, np.append(offsets[met], offsets[-1])
+    way = ways[np.repeat(hop, np.diff(offsets)), ordered & ((1 << bits) - 1)]
+    leads = _typical(way, offsets)
+    typical = pl.DataFrame({"hop": hop, "ahead": leads}).group_by("hop").agg(pl.col("ahead").median())
     return typical.join(hops.select("hop", "job_id", "low", "high").unique(), on="hop").drop("hop")
 
 

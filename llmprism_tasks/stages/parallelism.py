@@ -126,7 +126,7 @@ def pair_kinds(
     judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
-    stepping = pl.col("pair").is_in(division.stepping.select("pair", "step").drop_nulls()["pair"].unique().implode())
+    stepping = pl.col("pair").is_in(division.periodic.implode())
     return _jointly(
         judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
     )

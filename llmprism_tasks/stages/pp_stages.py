@@ -13,7 +13,8 @@ import polars as pl
 
 from llmprism_tasks.methods import ordering, pauses, segments
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.stages import degrees, figures, layout, traffic
+from llmprism_tasks.stages import degrees, layout
+from llmprism_tasks.stages.figures import LIKE_ONE
 from llmprism_tasks.stages.groups import nodes
 from llmprism_tasks.stages.layout import ENDS
 from llmprism_tasks.stages.lines import NODE, in_lead
@@ -46,8 +47,9 @@ def pp_stages(
     links = degrees.pipeline_links(pairs, groups)
     messages = _messages(flows, job_steps, links)
     told = in_lead(*messages, links)
-    silent = _in_order(_first_sends(_first(*messages), links))
-    order = pl.concat([told, silent.select(told.columns).join(told, on=NODE, how="anti")])
+    untold = links.join(told, left_on=["job_id", ENDS[0]], right_on=NODE, how="anti")
+    silent = _in_order(_first_sends(_first(*messages), links, untold))
+    order = pl.concat([told, silent.select(told.columns)])
     order = order.join(laid.select("job_id", "pp"), on="job_id")
     sound = order.join(_unsound(order, links), on=["job_id", "pipeline"], how="anti")
     placed = (
@@ -71,11 +73,14 @@ def _messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame)
     jobs = (
         links.select("job_id").unique().sort("job_id").with_row_index("job").with_columns(pl.col("job").cast(pl.Int64))
     )
-    numbers = links.select("pair", "job_id").join(jobs, on="job_id").select("pair", "job")
-    sent = traffic.of_pairs(flows.select("pair", "flow_start_ns", "bytes"), numbers)
-    of_pair, bytes_ = segments.bounds(sent["pair"].to_numpy()), sent["bytes"].to_numpy()
-    usual = bytes_ <= figures.LIKE_ONE[1] * segments.spread(segments.medians(bytes_, of_pair), of_pair)
-    pair, job, start = (sent[name].to_numpy()[usual] for name in ("pair", "job", "flow_start_ns"))
+    known = links.select("pair", "job_id").join(jobs, on="job_id")
+    every, bytes_ = (flows[name].to_numpy() for name in ("pair", "bytes"))
+    runs = segments.bounds(every)
+    of_run = pl.DataFrame({"pair": every[runs[:-1]]}).join(known, on="pair", how="left", maintain_order="left")
+    most = LIKE_ONE[1] * segments.medians(bytes_, runs)
+    rows = np.flatnonzero(bytes_ <= segments.spread(np.where(of_run["job"].is_null(), 0, most), runs))
+    pair, start = every[rows], flows["flow_start_ns"].to_numpy()[rows]
+    job = np.repeat(of_run["job"].fill_null(-1).to_numpy(), np.diff(runs))[rows]
     begins = _begins(job, start, job_steps.join(jobs, on="job_id"))
     marks = _offsets(begins["job"].to_numpy(), jobs.height)
     step = pauses.latest(start, job, begins["begin_ns"].to_numpy(), marks)
@@ -99,8 +104,7 @@ def _begins(job: Integers, start: Integers, job_steps: pl.DataFrame) -> pl.DataF
     period = pl.col("end_ns").diff().median().over("job")
     ends = job_steps.sort("job", "end_ns").select("job", "end_ns", period_ns=period).drop_nulls()
     jobs = int(job.max(initial=-1)) + 1
-    order = ordering.in_time(job, jobs, start)
-    moments = start[order], _offsets(job[order], jobs)
+    moments = ordering.ascending_times(job, jobs, start)
     after = (pl.col("begin_ns") - pl.col("end_ns")) / pl.col("period_ns")
 
     def silences(ends: pl.DataFrame, *, nearest: bool) -> pl.DataFrame:
@@ -124,11 +128,17 @@ def _offsets(series: Integers, count: int) -> Integers:
     return np.searchsorted(series, np.arange(count + 1))
 
 
-def _first_sends(messages: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+def _first_sends(messages: pl.DataFrame, links: pl.DataFrame, untold: pl.DataFrame) -> pl.DataFrame:
     """Return when each node typically sends its first pipeline message, in ns after the first of its pipeline: NODE,
-    `pipeline`, `after_ns`."""
+    `pipeline`, `after_ns`.
+
+    Parameters
+    ----------
+    links : of all pipelines, for their numbers
+    untold : of those that are asked about
+    """
     joined = layout.components(links.select("job_id", *ENDS).unique()).rename({"addr": "node", "component": "pipeline"})
-    sending = links.select("pair", "job_id", "sender", node="src_addr")
+    sending = untold.select("pair", "job_id", "sender", node="src_addr")
     pipeline = ["job_id", "pipeline", "step"]
     # The median over a stage's replicas is not moved by one that is slow.
     return (

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import messages, numbering, ordering, segments
+from llmprism_tasks.methods import messages, numbering, ordering, segments, tallies
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.remembered import remembered
@@ -190,16 +190,10 @@ def sent(flows: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.D
     ----------
     flows : as `inside_jobs` returns
     """
-    pairs, bytes_ = pairs_of(flows, ["job_id", *PAIR]), flows["bytes"].to_numpy()
-    offsets = starts_of_pairs(flows)
-    present = flows["window_start_ns"].to_numpy() == window.start_ns
-    large = present & (bytes_ > settings.control_bytes)
-    return pairs.with_columns(
-        flows=segments.sums(present, offsets),
-        bytes=segments.sums(bytes_ * present, offsets),
-        bulk_flows=segments.sums(large, offsets),
-        bulk_bytes=segments.sums(bytes_ * large, offsets),
-    ).filter(pl.col("flows") > 0)
+    times, sizes = (flows[column].to_numpy() for column in ("window_start_ns", "bytes"))
+    found = tallies.at_time(starts_of_pairs(flows), times, sizes, window.start_ns, settings.control_bytes)
+    columns = dict(zip(("flows", "bytes", "bulk_flows", "bulk_bytes"), found, strict=True))
+    return pairs_of(flows, ["job_id", *PAIR]).with_columns(**columns).filter(pl.col("flows") > 0)
 
 
 def by_endpoint(flows: pl.DataFrame) -> pl.DataFrame:

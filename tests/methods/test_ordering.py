@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,3 +74,13 @@ def test_two_series_are_merged_in_order_of_time(series: list[list[tuple[int, int
 
 def test_values_are_taken_from_places() -> None:
     assert ordering.taken(np.array([7, 8, 9]), np.array([2, 0, 2], np.int32)).tolist() == [9, 7, 9]
+
+
+@pytest.mark.parametrize("unit", [1, 2**57])
+@given(members=st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9))))
+def test_times_are_sorted_group_by_group_whatever_their_unit(unit: int, members: list[tuple[int, int]]) -> None:
+    groups = np.array([group for group, _ in members], np.int64)
+    times = np.array([time * unit for _, time in members], np.int64)
+    found, offsets = ordering.ascending_times(groups, 4, times)
+    assert found.tolist() == [time * unit for _, time in sorted(members)]
+    assert offsets.tolist() == [sum(group < one for group, _ in members) for one in range(5)]

@@ -56,3 +56,15 @@ def test_what_is_sent_in_a_step_has_its_times_and_kinds(records: list[tuple[int,
         for run in (list(run) for _, run in groupby(range(len(rows)), key=lambda i: rows[i][:2]))
     ]
     assert list(zip(*(one.tolist() for one in found), strict=True)) == wanted
+
+
+@given(RECORDS, st.integers(0, 3), st.integers(0, 20))
+def test_what_is_sent_at_a_time_is_counted(
+    records: list[tuple[int, int, int, int, int]], time: int, least: int
+) -> None:
+    series, times = (np.array([row[i] for row in sorted(records)], np.int64) for i in range(2))
+    offsets, sizes = np.searchsorted(series, np.arange(5)).astype(np.int64), np.arange(1, len(records) + 1)
+    own = [sizes[(series == one) & (times == time)].tolist() for one in range(4)]
+    larger = [[size for size in some if size > least] for some in own]
+    wanted = [[function(some) for some in each] for each in (own, larger) for function in (len, sum)]
+    assert [one.tolist() for one in tallies.at_time(offsets, times, sizes, time, least)] == wanted
