@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Stretches, Told, merged, with_gaps
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Numbers, Stretches, Told, merged, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
@@ -75,10 +75,11 @@ def tables(
     """
     steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
     start = pl.lit(window.start_ns)
+    went = breakdown(found, jobs, job_members, window)  # what it takes is free again before the largest table is made
     return (
         frames.conform(steps.with_columns(window_start_ns=start), "steps"),
         frames.conform(phases(found).with_columns(window_start_ns=start), "timeline", ordered=True),
-        breakdown(found, jobs, job_members, window),
+        went,
     )
 
 
@@ -154,11 +155,11 @@ def phases(found: Placed) -> pl.DataFrame:
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
     rows = pl.concat([found.parts.select(STEP)[told.segments], times, did[what]], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
-    order = _order(told, found.parts["nic"].to_numpy(), rank[what])
+    order = _order(told, found.parts["nic"].to_numpy(), what, rank)
     return rows if order is None else rows[order]
 
 
-def _order(told: Told, nics: Integers, ranks: Integers) -> Integers | None:
+def _order(told: Told, nics: Integers, what: Numbers, ranks: Integers) -> Integers | None:
     """Return the order of rows by NIC, start, rank and end; None if they are in it.
 
     Those of a step are, but a message of no length may end where the next step begins.
@@ -166,15 +167,15 @@ def _order(told: Told, nics: Integers, ranks: Integers) -> Integers | None:
     Parameters
     ----------
     nics : shape (parts,)
-    ranks : shape (rows,)
+    what : shape (rows,), what each is of those that have `ranks`
     """
     close = np.flatnonzero(told.starts[1:] <= told.starts[:-1])
     both = np.array([close, close + 1])
-    nic, start, rank, end = nics[told.segments[both]], told.starts[both], ranks[both], told.ends[both]
+    nic, start, rank, end = nics[told.segments[both]], told.starts[both], ranks[what[both]], told.ends[both]
     falling = (start[0] > start[1]) | (rank[0] > rank[1]) | ((rank[0] == rank[1]) & (end[0] > end[1]))
     if not (falling & (nic[0] == nic[1])).any():
         return None
-    return np.lexsort((told.ends, ranks, told.starts, nics[told.segments]))
+    return np.lexsort((told.ends, ranks[what], told.starts, nics[told.segments]))
 
 
 def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
