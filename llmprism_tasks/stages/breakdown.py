@@ -254,8 +254,9 @@ def _for_norm(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integer
 
 def _usual(idle: Integers, gaps: Gaps, alike: Integers) -> tuple[Integers, Integers]:
     """Return which gap before the same exchange each is, and what is usual in it among those that are alike, ns."""
-    order = occurrences(gaps.took, gaps.offsets)
-    group = np.repeat(alike * BITS, np.diff(gaps.offsets)) + gaps.took
+    took = gaps.took.astype(np.int64)
+    order = occurrences(took, gaps.offsets)
+    group = np.repeat(alike * BITS, np.diff(gaps.offsets)) + took
     number, count = numbered_in_turn(group, order, int(alike.max(initial=-1) + 1) * BITS)
     return order, lower_medians(idle, number, count).astype(np.int64)[number]
 

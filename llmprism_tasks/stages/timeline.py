@@ -11,12 +11,12 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Numbers, Stretches, Told, merged, with_gaps
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Numbers, Told, merged, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
 from llmprism_tasks.stages.division import divide
-from llmprism_tasks.stages.placement import NIC, STEP, Placed, placed
+from llmprism_tasks.stages.placement import NIC, Placed, placed
 from llmprism_tasks.windows import Window
 
 STILL = {GAP: "idle", MARKED_GAP: "compute"}
@@ -148,12 +148,12 @@ def step_spans(
 
 def phases(found: Placed) -> pl.DataFrame:
     """Return the rows of the timeline, in their order: what moved, and what the NIC did in between."""
-    moved, channels = _moved(found)
-    told = with_gaps(moved, found.parts["step_start_ns"].to_numpy())
+    told, channels = _told(found)
     did = pl.concat([pl.DataFrame({"phase": STILL.values()}), channels], how="diagonal", rechunk=True)
     what = told.kinds - min(STILL)
+    step = found.parts.select(*NIC, pl.col("step_index").cast(pl.Int32))
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
-    rows = pl.concat([found.parts.select(STEP)[told.segments], times, did[what]], how="horizontal")
+    rows = pl.concat([step[told.segments], times, did[what]], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     order = _order(told, found.parts["nic"].to_numpy(), what, rank)
     return rows if order is None else rows[order]
@@ -178,12 +178,12 @@ def _order(told: Told, nics: Integers, what: Numbers, ranks: Integers) -> Intege
     return np.lexsort((told.ends, ranks[what], told.starts, nics[told.segments]))
 
 
-def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
-    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer.
+def _told(found: Placed) -> tuple[Told, pl.DataFrame]:
+    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer; and of gaps.
 
     Returns
     -------
-    stretches of each part, marked where it is the NIC's own work that ends when they begin; and what their kinds are:
+    rows, part by part, gaps marked where it is the NIC's own work that ends them; and what the kinds of the others are:
     `phase`, `peer`
     """
     named = found.sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
@@ -195,4 +195,4 @@ def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
         found.flows["bytes"].to_numpy(),
         (channels["phase"] == "dp_sync").to_numpy(),
     )
-    return moved, channels
+    return with_gaps(moved, found.parts["step_start_ns"].to_numpy()), channels
