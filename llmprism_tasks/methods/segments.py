@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.sorting import Numbers, median
+from llmprism_tasks.methods.sorting import median
 
 
 def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
@@ -69,7 +69,7 @@ def commonest(numbers: Integers, offsets: Integers) -> Integers:
     return _commonest(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
-def occurrences(kinds: Integers | Numbers, offsets: Integers) -> Integers:
+def occurrences(kinds: Integers, offsets: Integers) -> Integers:
     """Return how often each value has come before in its segment.
 
     Parameters
@@ -132,7 +132,7 @@ def _commonest(numbers: Integers, offsets: Integers, limit: int) -> Integers:
 
 
 @compiled
-def _occurrences(kinds: Integers | Numbers, offsets: Integers, number: int) -> Integers:
+def _occurrences(kinds: Integers, offsets: Integers, number: int) -> Integers:
     before = np.empty(len(kinds), np.int64)
     count, segment_of = np.zeros(number, np.int64), np.full(number, -1, np.int64)
     for segment in range(len(offsets) - 1):

@@ -254,8 +254,9 @@ def _for_norm(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integer
 
 def _usual(idle: Integers, gaps: Gaps, alike: Integers) -> tuple[Integers, Integers]:
     """Return which gap before the same exchange each is, and what is usual in it among those that are alike, ns."""
-    order = occurrences(gaps.took, gaps.offsets)
-    group = np.repeat(alike * BITS, np.diff(gaps.offsets)) + gaps.took
+    took = gaps.took.astype(np.int64)
+    order = occurrences(took, gaps.offsets)
+    group = np.repeat(alike * BITS, np.diff(gaps.offsets)) + took
     number, count = numbered_in_turn(group, order, int(alike.max(initial=-1) + 1) * BITS)
     return order, lower_medians(idle, number, count).astype(np.int64)[number]
 
@@ -269,10 +270,11 @@ def _waits(told: Account) -> tuple[Integers, Integers, Integers]:
     gaps, blocks, job_step = told.between, told.blocks, told.parts["job_step"].to_numpy()
     waited = np.flatnonzero(told.split.wait_ns)
     late = blocks.filter(pl.col("does") == SYNCHRONISED)
-    part, target, end_ns = (late[name].to_numpy() for name in ("part", "target", "end_ns"))
-    by_end = np.lexsort((target, end_ns))
-    slowest = np.full(job_step.max(initial=0) + 1, NOBODY)
-    slowest[job_step[part[by_end]]] = target[by_end]
+    step, target, end_ns = job_step[late["part"].to_numpy()], late["target"].to_numpy(), late["end_ns"].to_numpy()
+    latest, slowest = np.zeros(job_step.max(initial=0) + 1, np.int64), np.full(job_step.max(initial=0) + 1, NOBODY)
+    np.maximum.at(latest, step, end_ns)
+    of_latest = end_ns == latest[step]
+    np.maximum.at(slowest, step[of_latest], target[of_latest])
     gap = gaps.segments[waited]
     of_gap = np.where(told.split.updating[waited], slowest[job_step[gap]], gaps.peers[waited])
     stalled = blocks.filter(pl.col("wait_ns") > 0)

@@ -14,7 +14,6 @@ import polars as pl
 from llmprism_tasks.methods.joining import Gaps
 from llmprism_tasks.methods.pace import NONE, at_pace, lower_medians, shortest
 from llmprism_tasks.methods.series import Floats, Integers
-from llmprism_tasks.methods.stretches import Numbers
 from llmprism_tasks.stages.activity import (
     BITS,
     OWN,
@@ -49,56 +48,53 @@ def worked(gaps: Gaps, parts: pl.DataFrame) -> Integers:
     parts : `pp_stage`, `last_pp_stage` and `place` (a number for each pp_stage of a job, from 1), which are NULL where
         they are not known
     """
-    sorts, sort = _sorts(gaps)
-    first = (pl.col("pp_stage") == 0).fill_null(value=False).alias("first")
-    last = (pl.col("pp_stage") == pl.col("last_pp_stage")).fill_null(value=False).alias("last")
-    end = parts.select(2 * first.cast(pl.Int64) + last.cast(pl.Int64)).to_series().to_numpy()
+    sorts, sort = _sorts(gaps, parts)
+    passes, whole, unknown = (sorts[name].to_numpy()[sort] for name in ("passes", "whole", "unknown"))
     lengths, places = gaps.lengths, parts.select(pl.col("place").fill_null(0) - 1).to_series().to_numpy()
-    passes = _passes(sorts)[np.repeat(end, np.diff(gaps.offsets)), sort]
     usual = _usual(shortest(gaps.offsets, lengths, passes, KINDS), places)
     paced = at_pace(gaps.offsets, lengths, passes, usual, places, as_usual=AS_USUAL)
-    took, entry = pl.col("took"), (pl.col("brought") == 0) & ((pl.col("took") & OWN) > 0)
-    own = (took > 0) & (entry | ((took & PIPELINED) == 0))
-    whole, unknown = (sorts.select(one).to_series().to_numpy() for one in (own, own | (took & (OWN & ~SCHEDULED) > 0)))
-    return np.where(whole[sort] | (paced == NONE), lengths * unknown[sort], paced)
+    return np.where(whole | (paced == NONE), lengths * unknown, paced)
 
 
-def _sorts(gaps: Gaps) -> tuple[pl.DataFrame, Integers]:
-    """Return what sorts of gaps there are, `brought` and `took`, and the sort of each."""
-    code = gaps.brought * BITS + gaps.took
-    met = np.flatnonzero(np.bincount(code))
-    number = np.zeros(met[-1:].max(initial=-1) + 1, np.int64)
-    number[met] = np.arange(met.size)
-    return pl.DataFrame({"brought": met // BITS, "took": met % BITS}), number[code]
-
-
-def _passes(sorts: pl.DataFrame) -> Numbers:
-    """Tell which passes were done in gaps: what they send onward; the ends of the pipeline send in one direction.
-
-    The first pp_stage has nowhere to send gradients to: it goes backward when it has received some. The last one sends
-    gradients only, and has gone forward before. `UNKNOWN` where the schedule does not tell.
-
-    Parameters
-    ----------
-    sorts : `brought`, `took`
+def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
+    """Return what sorts of gaps there are, and the sort of each, its row.
 
     Returns
     -------
-    shape (4, sorts): for a pp_stage that is neither the last nor the first, the last, the first, and both
+    `passes` that were done in it, whether the `whole` gap is computing, or would be where nothing is usual (`unknown`)
     """
+    first = (pl.col("pp_stage") == 0).fill_null(value=False)
+    last = (pl.col("pp_stage") == pl.col("last_pp_stage")).fill_null(value=False)
+    end = parts.select(2 * first.cast(pl.Int64) + last.cast(pl.Int64)).to_series().to_numpy()
+    code = np.repeat(end * BITS**2, np.diff(gaps.offsets)) + (gaps.brought * BITS + gaps.took)
+    met = np.flatnonzero(np.bincount(code))
+    number = np.zeros(met[-1:].max(initial=-1) + 1, np.int64)
+    number[met] = np.arange(met.size)
+    around = {"brought": met // BITS % BITS, "took": met % BITS}
+    sorts = pl.DataFrame(around | {"first": met // BITS**2 >= 2, "last": met // BITS**2 % 2 > 0})
+    took, entry = pl.col("took"), (pl.col("brought") == 0) & ((pl.col("took") & OWN) > 0)
+    whole = (took > 0) & (entry | ((took & PIPELINED) == 0))
+    unknown = whole | ((took & (OWN & ~SCHEDULED)) > 0)
+    return sorts.select(passes=_passes(), whole=whole, unknown=unknown), number[code]
+
+
+def _passes() -> pl.Expr:
+    """Tell which passes were done in a gap: what it sends onward; the ends of the pipeline send in one direction.
+
+    The first pp_stage has nowhere to send gradients to: it goes backward when it has received some. The last one sends
+    gradients only, and has gone forward before. `UNKNOWN` where the schedule does not tell.
+    """
+    first, last = pl.col("first"), pl.col("last")
     # Once the gradients are reduced, the last backward pass is over, though its own may still be sent.
     reduced = (pl.col("brought") & SYNCHRONISED) > 0
     sent_next, sent_previous = (pl.col("took") & SENT_NEXT) > 0, ((pl.col("took") & SENT_PREVIOUS) > 0) & ~reduced
     received = (pl.col("brought") & RECEIVED_NEXT) > 0
-    told = []
-    for first, last in ((False, False), (False, True), (True, False), (True, True)):
-        forward, backward = sent_previous if last else sent_next, received if first else sent_previous
-        done = FORWARD * forward.cast(pl.Int32) + BACKWARD * backward.cast(pl.Int32)
-        # What others than the first pp_stage send before they have received anything is left over from the step before.
-        begun = (pl.col("brought") > 0) | pl.lit(first)
-        known = begun & ((pl.col("took") & PIPELINED) > 0) & (done > 0)
-        told.append(sorts.select(pl.when(known).then(done).otherwise(UNKNOWN)).to_series().to_numpy())
-    return np.array(told)
+    forward = pl.when(last).then(sent_previous).otherwise(sent_next).cast(pl.Int32)
+    backward = pl.when(first).then(received).otherwise(sent_previous).cast(pl.Int32)
+    done = FORWARD * forward + BACKWARD * backward
+    # What others than the first pp_stage send before they have received anything is left over from the step before.
+    begun = (pl.col("brought") > 0) | first
+    return pl.when(begun & ((pl.col("took") & PIPELINED) > 0) & (done > 0)).then(done).otherwise(UNKNOWN)
 
 
 def _usual(least: Integers, places: Integers) -> Floats:

@@ -14,6 +14,7 @@ from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.one_way import ends_of_pairs, one_way
+from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 RESOLUTION = 10
@@ -39,9 +40,7 @@ def at_restarts(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -
     bulk : bulk flows, look-back included
     """
     bulk = traffic.in_order(bulk)
-    pairs = np.arange(traffic.starts_of_pairs(bulk).size - 1)
-    begins_ns = _began_anew(bulk, pairs, window, settings, before_ns=window.start_ns)
-    return _parted(bulk, _with_start_ups(bulk, begins_ns, settings))
+    return _parted(bulk, _pairs_began(bulk, window, settings))
 
 
 def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[pl.DataFrame]:
@@ -52,13 +51,29 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
     bulk : bulk flows with `job_id`, look-back included
     """
     bulk = traffic.in_order(since_restart(bulk, window, settings))
-    jobs = bulk["job_id"].gather(traffic.starts_of_pairs(bulk)[:-1]).rank("dense").to_numpy().astype(np.int64) - 1
-    former, present = _parted(bulk, _began_anew(bulk, jobs, window, settings, until_ns=window.end_ns))
+    former, present = _parted(bulk, _jobs_began(bulk, window, settings))
     return [present] if former.is_empty() else [former, present]
+
+
+@remembered
+def _pairs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+    """Return when each pair went on after a silence that began before the window, in ns; 0 without one."""
+    pairs = np.arange(traffic.starts_of_pairs(bulk).size - 1)
+    begins_ns = _began_anew(bulk, pairs, window, settings, before_ns=window.start_ns)
+    return _with_start_ups(bulk, begins_ns, settings)
+
+
+@remembered
+def _jobs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+    """Return when each pair's job went on after a silence that was over before the window's end; 0 without one."""
+    jobs = bulk["job_id"].gather(traffic.starts_of_pairs(bulk)[:-1]).rank("dense").to_numpy().astype(np.int64) - 1
+    return _began_anew(bulk, jobs, window, settings, until_ns=window.end_ns)
 
 
 def _parted(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Part flows at a time of each pair's."""
+    if not begins_ns.any():
+        return bulk.clear(), bulk
     counts = np.diff(traffic.starts_of_pairs(bulk))
     former = pl.Series(bulk["flow_start_ns"].to_numpy() < np.repeat(begins_ns, counts))
     if not former.any():

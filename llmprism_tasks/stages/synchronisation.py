@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.gatherings import attendances, gatherings, in_turn, summaries
+from llmprism_tasks.methods.gatherings import Attendances, attendances, gatherings, in_turn, summaries
 from llmprism_tasks.methods.segments import sums
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.stretches import Booleans, Stretches, latest_before, merged
@@ -27,7 +27,7 @@ SAME_BYTES = 0.03
 """Ratio by which they may differ: headers, and tensors that are padded to be divided among the ranks."""
 
 
-def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
+def rounds(gradients: Stretches, groups: Integers) -> tuple[Attendances, pl.DataFrame]:
     """Divide gradient traffic into the rounds in which all members of a group take part.
 
     Parameters
@@ -37,8 +37,8 @@ def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
 
     Returns
     -------
-    one row per member and round, round by round: `part`, `group`, `round`, `came_ns`, `end_ns`, `begin_ns` (when the
-    last member came), `last` (the part of that member), `gather` (whether parameters are gathered in it)
+    what each part did in each round, and of these rounds: `group`, `round`, `begin_ns` (when the last member came),
+    `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
     offsets, part, bursts, *taken = in_turn(
         *(gradients.offsets, gradients.starts, gradients.ends, gradients.sizes, groups),
@@ -46,9 +46,8 @@ def rounds(gradients: Stretches, groups: Integers) -> pl.DataFrame:
     )
     met = attendances(gatherings(part, bursts, offsets), part, offsets, *taken)
     of_rounds = {"group": met.series, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
-    common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)}).with_columns(gather=_gathers())
-    of_members = pl.DataFrame({"part": met.members, "came_ns": met.starts, "end_ns": met.ends})
-    return of_members.hstack(common.drop("bytes")[np.repeat(np.arange(common.height), np.diff(met.offsets))])
+    common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)})
+    return met, common.with_columns(gather=_gathers()).drop("bytes")
 
 
 def _gathers() -> pl.Expr:
@@ -65,20 +64,22 @@ def _gathers() -> pl.Expr:
     return last & alike & ~bucket
 
 
-def groups_of(parts: pl.DataFrame, links: pl.DataFrame) -> Integers:
+def groups_of(parts: pl.DataFrame, nics: pl.DataFrame, links: pl.DataFrame) -> Integers:
     """Number the gradient group of each NIC in each step, -1 where it has none.
 
     Groups are those of the layout where it is known, else made of who exchanges gradients with whom.
 
     Parameters
     ----------
-    parts : `job_id`, `addr`, `step_index`, `dp_group` (may be NULL)
+    parts : `nic`, `job_step` (a number for each step of a job), `dp_group` (may be NULL)
+    nics : `job_id`, `addr`, in order of their numbers
     links : `job_id`, `addr`, `peer` of those that exchange gradients
     """
     linked = layout.components(links.select("job_id", src_addr="addr", dst_addr="peer"))
-    named = pl.struct("job_id", "step_index", "dp_group", pl.when(pl.col("dp_group").is_null()).then("component"))
+    component = nics.join(linked, on=NIC, how="left", maintain_order="left")["component"].gather(parts["nic"])
+    named = pl.struct("job_step", "dp_group", pl.when(pl.col("dp_group").is_null()).then("component"))
     number = pl.when(pl.col("component").is_not_null()).then(named.rank("dense").cast(pl.Int64)).otherwise(-1)
-    return parts.join(linked, on=NIC, how="left", maintain_order="left").select(number).to_series().to_numpy()
+    return parts.with_columns(component=component).select(number).to_series().to_numpy()
 
 
 def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFrame:
@@ -97,11 +98,8 @@ def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFra
     parameters are sharded, each round is one.
     """
     links = found.sides.filter(pl.Series(gradient))
-    rows = rounds(_in_flight(found, gradient), groups_of(parts, links)).with_columns(
-        lead_ns=pl.col("begin_ns") - pl.col("came_ns"), first_ns="came_ns"
-    )
-    sharded = parts["sharded"].to_numpy()[rows["part"].to_numpy()]
-    rows = pl.concat([_exposed(rows.filter(~sharded)), rows.filter(sharded)]).sort("part", "begin_ns", "round")
+    met, common = rounds(_in_flight(found, gradient), groups_of(parts, found.nics, links))
+    rows = _exposed(met, common, parts["sharded"].to_numpy()).sort("part", "begin_ns", "round")
     rows = rows.hstack(parts.select("step_start_ns", "step_end_ns")[rows["part"].to_numpy()])
     done = latest_before(
         np.searchsorted(rows["part"].to_numpy(), np.arange(parts.height + 1)),
@@ -132,14 +130,31 @@ def _in_flight(found: Placed, gradient: Booleans) -> Stretches:
     return merged(found.messages.rows, kinds, gradient, sizes, np.zeros(1, np.bool_), shortest=1)
 
 
-def _exposed(rows: pl.DataFrame) -> pl.DataFrame:
+def _exposed(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.DataFrame:
     """Return what of the gradients' rounds, and of the parameters' gather, costs a member time of its own.
 
     It was ahead of the last member by as much as in the round in which it was most: only then is it known to have had
-    nothing else to do.
+    nothing else to do. Where parameters are sharded, it is each round.
+
+    Parameters
+    ----------
+    met, common : as `rounds` returns
+    sharded : shape (parts,)
+
+    Returns
+    -------
+    the columns of `common`, `part`, `first_ns`, `lead_ns`, `end_ns`
     """
-    key = rows.select(2 * pl.col("part") + pl.col("gather").cast(pl.Int64)).to_series().to_numpy()
-    first, last, ahead, ends = summaries(key, rows["lead_ns"].to_numpy(), rows["end_ns"].to_numpy())
-    return rows[last].with_columns(
-        rows["first_ns"][first], *rows.select("lead_ns", "last")[ahead], pl.Series("end_ns", ends)
+    meeting = np.repeat(np.arange(common.height), np.diff(met.offsets))
+    lead_ns = common["begin_ns"].to_numpy()[meeting] - met.starts
+    each, few = np.flatnonzero(sharded[met.members]), np.flatnonzero(~sharded[met.members])
+    key = 2 * met.members[few] + common["gather"].to_numpy()[meeting[few]]
+    *chosen, ends = summaries(key, lead_ns[few], met.ends[few])
+    first, last, ahead = (np.append(few[one], each) for one in chosen)
+    return common[meeting[last]].with_columns(
+        part=met.members[last],
+        first_ns=met.starts[first],
+        lead_ns=lead_ns[ahead],
+        end_ns=np.append(ends, met.ends[each]),
+        last=common["last"].to_numpy()[meeting[ahead]],
     )

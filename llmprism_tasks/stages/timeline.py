@@ -11,12 +11,12 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Stretches, Told, merged, with_gaps
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Numbers, Told, merged, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
 from llmprism_tasks.stages.division import divide
-from llmprism_tasks.stages.placement import NIC, STEP, Placed, placed
+from llmprism_tasks.stages.placement import NIC, Placed, placed
 from llmprism_tasks.windows import Window
 
 STILL = {GAP: "idle", MARKED_GAP: "compute"}
@@ -75,10 +75,11 @@ def tables(
     """
     steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
     start = pl.lit(window.start_ns)
+    went = breakdown(found, jobs, job_members, window)  # what it takes is free again before the largest table is made
     return (
         frames.conform(steps.with_columns(window_start_ns=start), "steps"),
         frames.conform(phases(found).with_columns(window_start_ns=start), "timeline", ordered=True),
-        breakdown(found, jobs, job_members, window),
+        went,
     )
 
 
@@ -147,18 +148,18 @@ def step_spans(
 
 def phases(found: Placed) -> pl.DataFrame:
     """Return the rows of the timeline, in their order: what moved, and what the NIC did in between."""
-    moved, channels = _moved(found)
-    told = with_gaps(moved, found.parts["step_start_ns"].to_numpy())
+    told, channels = _told(found)
     did = pl.concat([pl.DataFrame({"phase": STILL.values()}), channels], how="diagonal", rechunk=True)
     what = told.kinds - min(STILL)
+    step = found.parts.select(*NIC, pl.col("step_index").cast(pl.Int32))
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
-    rows = pl.concat([found.parts.select(STEP)[told.segments], times, did[what]], how="horizontal")
+    rows = pl.concat([step[told.segments], times, did[what]], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
-    order = _order(told, found.parts["nic"].to_numpy(), rank[what])
+    order = _order(told, found.parts["nic"].to_numpy(), what, rank)
     return rows if order is None else rows[order]
 
 
-def _order(told: Told, nics: Integers, ranks: Integers) -> Integers | None:
+def _order(told: Told, nics: Integers, what: Numbers, ranks: Integers) -> Integers | None:
     """Return the order of rows by NIC, start, rank and end; None if they are in it.
 
     Those of a step are, but a message of no length may end where the next step begins.
@@ -166,23 +167,23 @@ def _order(told: Told, nics: Integers, ranks: Integers) -> Integers | None:
     Parameters
     ----------
     nics : shape (parts,)
-    ranks : shape (rows,)
+    what : shape (rows,), what each is of those that have `ranks`
     """
     close = np.flatnonzero(told.starts[1:] <= told.starts[:-1])
     both = np.array([close, close + 1])
-    nic, start, rank, end = nics[told.segments[both]], told.starts[both], ranks[both], told.ends[both]
+    nic, start, rank, end = nics[told.segments[both]], told.starts[both], ranks[what[both]], told.ends[both]
     falling = (start[0] > start[1]) | (rank[0] > rank[1]) | ((rank[0] == rank[1]) & (end[0] > end[1]))
     if not (falling & (nic[0] == nic[1])).any():
         return None
-    return np.lexsort((told.ends, ranks, told.starts, nics[told.segments]))
+    return np.lexsort((told.ends, ranks[what], told.starts, nics[told.segments]))
 
 
-def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
-    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer.
+def _told(found: Placed) -> tuple[Told, pl.DataFrame]:
+    """Make one row of messages that overlap, and of a step's whole synchronisation with one peer; and of gaps.
 
     Returns
     -------
-    stretches of each part, marked where it is the NIC's own work that ends when they begin; and what their kinds are:
+    rows, part by part, gaps marked where it is the NIC's own work that ends them; and what the kinds of the others are:
     `phase`, `peer`
     """
     named = found.sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
@@ -194,4 +195,4 @@ def _moved(found: Placed) -> tuple[Stretches, pl.DataFrame]:
         found.flows["bytes"].to_numpy(),
         (channels["phase"] == "dp_sync").to_numpy(),
     )
-    return moved, channels
+    return with_gaps(moved, found.parts["step_start_ns"].to_numpy()), channels
