@@ -47,9 +47,11 @@ def _extents(
 ) -> tuple[Integers, Integers]:
     first, last = np.full((number, parts), -1, np.int64), np.full((number, parts), -1, np.int64)
     for series in range(groups.size):
-        group = groups[series]
+        group, at, edge = groups[series], 0, 0
         for i in range(offsets[series], offsets[series + 1]):
-            at = starts[i] // part - origin
+            if starts[i] >= edge or starts[i] < edge - part:  # a division each would take longer than all the rest
+                at = starts[i] // part - origin
+                edge = (at + origin + 1) * part
             if first[group, at] < 0 or starts[i] < first[group, at]:
                 first[group, at] = starts[i]
             last[group, at] = max(last[group, at], ends[i])

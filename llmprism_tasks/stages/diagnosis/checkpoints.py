@@ -35,18 +35,19 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     hung = {silence.gap.job_id for silence in evidence.silences}
     rows = []
-    for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
-        row = None if job_id in hung else _stalls(str(job_id), history, evidence, settings)
+    steps = _lengthened(evidence.history, settings)
+    several = pl.col("longer").sum().over("job_id") >= LEAST_STALLS
+    for (job_id,), theirs in steps.filter(several).group_by("job_id", maintain_order=True):
+        row = None if job_id in hung else _stalls(str(job_id), theirs, evidence, settings)
         if row is not None:
             rows.append(row)
     return pl.DataFrame(rows, schema=ROW)
 
 
 def _stalls(
-    job_id: str, history: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
+    job_id: str, steps: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> dict[str, object] | None:
-    steps = _lengthened(history, settings)
-    if steps["longer"].sum() < LEAST_STALLS or not steps.filter("longer")["current"].any():
+    if not steps.filter("longer")["current"].any():
         return None
     pauses = _pauses(job_id, steps, evidence).filter("longer", "pauses")
     now = pauses.filter("current")
@@ -80,12 +81,12 @@ def _stalls(
 
 
 def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add to a job's steps `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: by far more than they vary."""
+    """Add to the steps of each job `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: by far more than they vary."""
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
-    steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK)).with_columns(
-        excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64)
+    steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK).over("job_id")).with_columns(
+        excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64).over("job_id")
     )
-    deviation = SIGMA_PER_MAD * (pl.col("length") - pl.col("length").median()).abs().median()
+    deviation = SIGMA_PER_MAD * (pl.col("length") - pl.col("length").median()).abs().median().over("job_id")
     noise = pl.max_horizontal(deviation, settings.least_noise * pl.col("usual_ns"))
     margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), LONGER * pl.col("usual_ns"))
     return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)

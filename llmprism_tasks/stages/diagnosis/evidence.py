@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks import frames
+from llmprism_tasks.methods import ordering
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages import completion, layout, traffic
 from llmprism_tasks.stages.division import divide
@@ -168,8 +170,14 @@ def _stages(
 def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     numbered, pairs = traffic.numbered(flows)
     outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
-    written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr")
-    return traffic.of_pairs(numbered, written.select("pair", "job_id")).select(*STORAGE)
+    written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").sort("pair")
+    if written.is_empty():
+        return pl.DataFrame(schema=STORAGE)
+    offsets = np.searchsorted(numbered["pair"].to_numpy(), np.arange(pairs.height + 1, dtype=np.int32))
+    rows, within = ordering.spread(offsets, written["pair"].to_numpy())
+    of_pair = np.repeat(np.arange(written.height), np.diff(within))
+    sent = numbered.select("flow_start_ns", "bytes")[rows]
+    return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
 def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:

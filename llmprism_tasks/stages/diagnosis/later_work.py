@@ -37,8 +37,6 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     work = evidence.work.filter("current").drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
-    piped = work.filter(pl.col("last_stage").is_not_null()).join(stages, on=["job_id", "addr"], how="semi")
-    answered = answers(evidence.flows, piped, stages)
     past = _past(evidence, stages, settings)
     # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
@@ -47,7 +45,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     # What a first stage sends may wait for a slow one that takes it, so of the middle ones the quicker counts.
     least_later = pl.col("later_ns").quantile(0.5, "lower").over(SAME)
     return (
-        work.join(answered, on=STEP, how="left", maintain_order="left")
+        work.with_columns(answers(evidence.flows, work, stages))
         .join(past, on=STEP, how="left", maintain_order="left")
         .with_columns(
             first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0.0),
@@ -74,7 +72,8 @@ def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings)
     """
     work = evidence.once(against_past, settings).filter(pl.col("last_stage").is_not_null())
     quick = evidence.once(quick_steps, settings).join(work, on="job_id", how="semi")
-    before = answers(evidence.flows, quick, stages).group_by(NIC).agg(usual_later_ns=pl.col("answer_ns").median())
+    answered = quick.with_columns(answers(evidence.flows, quick, stages)).drop_nulls("answer_ns")
+    before = answered.group_by(NIC).agg(usual_later_ns=pl.col("answer_ns").median())
     return work.select(*STEP, usual_ns=pl.col("own_ns") / (1 + pl.col("excess"))).join(before, on=NIC, how="left")
 
 

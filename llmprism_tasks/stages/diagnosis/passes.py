@@ -13,12 +13,10 @@ import polars as pl
 from llmprism_tasks.methods import replies
 from llmprism_tasks.methods.placing import Series
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.placement import NIC, STEP
-
-ANSWERED = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "answer_ns": pl.Int64}
+from llmprism_tasks.stages.placement import NIC
 
 
-def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
+def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:
     """Time the answer of each NIC, but those of the last stage, to the first gradient that it gets in a step.
 
     Parameters
@@ -29,13 +27,13 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
 
     Returns
     -------
-    `job_id`, `addr`, `step_index`, `answer_ns`; nothing of interleaved pipelines, in which stages are no line
+    `answer_ns` of each of the steps, NULL without one; so in interleaved pipelines, in which stages are no line
     """
     if steps.is_empty():
-        return pl.DataFrame(schema=ANSWERED)
+        return pl.Series("answer_ns", [], pl.Int64)
     flows = traffic.in_order(flows)
     hops, backward = _hops(flows, stages), pl.col("way") == -1
-    spans = steps.select(*STEP, "start_ns", "end_ns").sort(*NIC, "start_ns")
+    spans = steps.select(*NIC, "start_ns", "end_ns", row=pl.int_range(pl.len())).sort(*NIC, "start_ns")
     nics = spans.select(NIC).unique(maintain_order=True).with_row_index("nic")
     first = spans.select(pl.struct(NIC).is_first_distinct().arg_true()).to_series().to_numpy()
     came, left = (
@@ -45,7 +43,9 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
     starts, ends = (flows[name].to_numpy() for name in traffic.TIMES[:2])
     bounds = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
     took = replies.first_replies(starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64))
-    return spans.select(STEP).with_columns(answer_ns=took).filter(pl.col("answer_ns") != replies.NONE)
+    answer_ns = np.empty_like(took)
+    answer_ns[spans["row"].to_numpy()] = took
+    return pl.Series("answer_ns", answer_ns).replace(replies.NONE, None)
 
 
 def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.passes import answers
 from llmprism_tasks.stages.diagnosis.slow_compute import slow_nics
 from llmprism_tasks.stages.entries import FORWARD_AND_BACKWARD
-from llmprism_tasks.stages.placement import NIC, STEP
+from llmprism_tasks.stages.placement import NIC
 
 STAGE = ["job_id", "pp_stage"]
 
@@ -90,7 +90,7 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     work = evidence.work.drop_nulls("last_stage").filter("current").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("last")
     whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
-    timed = work.filter(whole, ~_may_wait(work)).join(answers(evidence.flows, work, stages), on=STEP, how="left")
+    timed = work.with_columns(answers(evidence.flows, work, stages)).filter(whole, ~_may_wait(work))
     seen = (pl.col("answer_ns").is_not_null() | first | last).mean().over(STAGE).min().over(
         "job_id"
     ) >= settings.persistence
