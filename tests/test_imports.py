@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},
     "pipeline": FOUNDATION | {"aside", "notifications", "sources", "unlisted", "warehouse", "validation"},
+    "warm": FOUNDATION | {"validation"},
     "reports": FOUNDATION | {"unlisted", "warehouse"},
     "evaluation": FOUNDATION,
     "simulate": FOUNDATION,
