@@ -5,18 +5,15 @@ from __future__ import annotations
 import importlib
 
 from llmprism_tasks import cli
-from llmprism_tasks.plan import READIES, STAGES
 from llmprism_tasks.postponed import hide
 
 
 def main() -> None:
     hide("pandas")  # as the command does
     importlib.import_module("llmprism_tasks.pipeline")
-    importlib.import_module("llmprism_tasks.validation").prepare()
-    for path in (*(stage.function for stage in STAGES), READIES):
-        module, _, name = path.partition(":")
-        function = getattr(importlib.import_module(module), name)
-    function()
+    warm = importlib.import_module("llmprism_tasks.warm")
+    warm.checks()
+    warm.stages()
 
 
 if __name__ == "__main__":

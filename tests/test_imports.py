@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "sharing": FOUNDATION | {"deriving", "worker"},
     "pipeline": FOUNDATION
     | {"aside", "deriving", "notifications", "sharing", "sources", "unlisted", "warehouse", "validation", "worker"},
+    "warm": FOUNDATION | {"validation"},
     "reports": FOUNDATION | {"unlisted", "warehouse"},
     "evaluation": FOUNDATION,
     "simulate": FOUNDATION,

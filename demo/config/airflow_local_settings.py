@@ -1,16 +1,18 @@
-"""Loads the heavy libraries once, in the scheduler: the task processes it forks find them there and start at once.
+"""Imports and loads all that tasks need once, in the scheduler: the task processes it forks find it there.
 
 Nothing here may start a thread, such as a connection or a query would: threads do not survive a fork.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 if "scheduler" in sys.argv:
-    import duckdb  # noqa: F401
-    import great_expectations  # noqa: F401
-    import numba
-    import polars  # noqa: F401
+    from llmprism_tasks import warm
 
-    numba.njit(lambda value: value)(0)  # wakes the compiler, a third of a second that each task would need
+    # DuckDB looks for these with the first value, and the first frame, that it is given.
+    for library in ("pandas", "pyarrow.dataset", "llmprism_tasks.pipeline"):
+        importlib.import_module(library)
+    warm.checks()
+    warm.stages()
