@@ -26,6 +26,7 @@ from llmprism_tasks.validation import importing, refusals
 from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.numbers import stored
 from llmprism_tasks.windows import Window
 
 if TYPE_CHECKING:
@@ -198,7 +199,10 @@ def _expectation(full_name: str) -> dict[str, Any]:
 
 
 def _observe(connection: Any, window: Window, tables: Sequence[str], *, without: Sequence[str] = ()) -> pl.DataFrame:
-    """Run the suites in an open connection, on what the tables would be without some jobs."""
+    """Run the suites in an open connection, on what the tables would be without some jobs.
+
+    Tables are seen as they are stored: numbers for texts are equal where texts are, and rows come in their order.
+    """
     connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
     connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
     connection.execute("SET VARIABLE without = ?", [list(without)])
@@ -206,7 +210,7 @@ def _observe(connection: Any, window: Window, tables: Sequence[str], *, without:
     for table in TABLES:
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
-            f"FROM {table.name} WHERE window_start_ns = getvariable('window_start_ns')"
+            f"FROM {stored(table.name)} WHERE window_start_ns = getvariable('window_start_ns')"
             f"{others if 'job_id' in table.column_names else ''}"
         )
     rows = [

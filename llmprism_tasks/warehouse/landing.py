@@ -15,7 +15,7 @@ import polars as pl
 
 from llmprism_tasks import __version__
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.plan import DERIVED
+from llmprism_tasks.plan import DERIVED, STAGES
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
 from llmprism_tasks.warehouse import sound, store
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year must not make millions of empty windows
 STALE = (*DERIVED, "validation_results")  # what a window that starts over loses
+SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # of flows, by stages
 NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
 
 
@@ -113,7 +114,7 @@ def land_all(
 
     Parameters
     ----------
-    held : is given the rows of `flows` of each window by its start, if they are few enough to be held in memory
+    held : is given what stages see of the rows of `flows` of each window by its start, compact, if files are sound
 
     Returns
     -------
@@ -126,7 +127,7 @@ def land_all(
             arrived = sources.arrived(window, flows)
             _write(warehouse, window, staged, arrived=window != windows[-1] if arrived is None else arrived)
             if held is not None and isinstance(staged, sound.Sound):
-                held[window.start_ns] = staged.frame(window)
+                held[window.start_ns] = staged.frame(window).select(SEEN)
     return windows
 
 

@@ -1,4 +1,6 @@
-"""Bring a warehouse's tables and views up to date: what `sql/tables`, `sql/views` and `sql/migrations` say.
+"""Bring a warehouse's tables and views up to date: what the texts of `sql/` say.
+
+`sql/stored` has tables for some of the contract's, which are views of these; `sql/migrations` what changed since.
 
 A warehouse knows the number of the last migration it has seen. Version 0 had no such number: tables without it are of
 that version. Views hold no rows, so they are simply made anew when their text differs from when they were last made.
@@ -15,8 +17,8 @@ from llmprism_tasks.warehouse.statements import quoted, texts
 
 
 def current() -> tuple[int, str]:
-    """Return the schema's version, which is the last migration's number, and the digest of the views' text."""
-    digest = hashlib.sha256("\0".join(texts("views").values()).encode()).hexdigest()
+    """Return the schema's version, which is the last migration's number, and the digest of tables' and views' texts."""
+    digest = hashlib.sha256("\0".join((*texts("tables").values(), *texts("views").values())).encode()).hexdigest()
     return max(int(name.partition("_")[0]) for name in texts("migrations")), digest
 
 
@@ -54,7 +56,8 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> No
         for name, text in texts("migrations").items():
             if int(name.partition("_")[0]) > found[0]:
                 connection.execute(text)
-    for text in (*texts("tables").values(), *texts("views").values()):
+    connection.execute("CREATE SCHEMA IF NOT EXISTS stored")
+    for text in (*texts("stored").values(), *texts("tables").values(), *texts("views").values()):
         connection.execute(text)
     connection.execute("DELETE FROM schema_version")
     version, views = current()

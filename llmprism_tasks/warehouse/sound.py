@@ -25,6 +25,11 @@ from llmprism_tasks.warehouse.staging import Counts
 from llmprism_tasks.windows import Window
 
 FIRST_MOMENT_NS, LAST_MOMENT_NS = 946_684_800_000_000_000, 7_258_118_400_000_000_000  # as the macro `moment` has them
+ADDRESS = (  # as the macro `is_address` has it
+    r"^(?:[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}"
+    r"|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z_]+)?)$"
+)
+
 START = "flow_start_ns"
 
 
@@ -83,7 +88,7 @@ def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within:
         for file in files:
             for part in _parts(file, lateness_ns, within):
                 rows.add(_placed(part, length_ns, within))
-        ordered = _in_order(rows)
+        ordered = _in_order(rows) if _have_addresses(rows.frame()) else None
         strangers = {name for file in files for name in pq.read_schema(file.path).names if name not in TYPES}
     except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError):
         return None
@@ -138,7 +143,7 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
 
     Parameters
     ----------
-    flows : compact; their addresses look like some
+    flows : compact; that addresses look like some is asked of all of them together
     span : in which all must start, if the file's name promises anything
     """
     start, end = pl.col(START), pl.col("flow_end_ns")
@@ -150,6 +155,12 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
         ends=pl.col("src_addr").ne(pl.col("dst_addr")).all(),
     ).row(0)
     return flows.is_empty() or all(told)
+
+
+def _have_addresses(flows: pl.DataFrame) -> bool:
+    """Tell whether the ends of compact flows look like addresses."""
+    words = pl.concat([flows[end].unique() for end in compact.ADDRESSES]).unique().cast(pl.String)
+    return bool(words.str.contains(ADDRESS).all())
 
 
 def _placed(flows: pl.DataFrame, length_ns: int, within: Window) -> pl.DataFrame:

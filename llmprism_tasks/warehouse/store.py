@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from llmprism_tasks.errors import ContractError, InputError
-from llmprism_tasks.frames import conform, plain, schema
+from llmprism_tasks.frames import conform, schema
 from llmprism_tasks.tables import Table, table_named
-from llmprism_tasks.warehouse import flow_order
+from llmprism_tasks.warehouse import flow_order, numbers
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.numbers import NUMBERED, stored
 from llmprism_tasks.warehouse.statements import identifier, statement
 from llmprism_tasks.windows import Window
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
+BATCHES_AT_A_TIME = 8  # of Arrow streams: a million rows, for DuckDB logs what does not fill its row groups twice
 
 
 def read(
@@ -87,12 +91,14 @@ def rows(
         conditions.append(statement("flows_of_jobs"))
     else:
         del values["jobs"]
-    query = f"FROM {identifier(table)} WHERE {' AND '.join(conditions)}"
+    where = f"WHERE {' AND '.join(conditions)}"
     if table == "flows":
-        return _flows(connection, query, values, columns or wanted.column_names)
+        return _flows(connection, f"FROM {stored(table)} {where}", values, columns or wanted.column_names)
     names = ", ".join(map(identifier, columns or wanted.column_names))
     order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in wanted.key)
-    return _typed(frame(connection.execute(f"SELECT {names} {query} ORDER BY {order}", values)), wanted)
+    return _typed(
+        frame(connection.execute(f"SELECT {names} FROM {identifier(table)} {where} ORDER BY {order}", values)), wanted
+    )
 
 
 def _flows(
@@ -100,7 +106,7 @@ def _flows(
 ) -> pl.DataFrame:
     """Return flows in the order in which each window's are stored; mostly there is nothing to sort."""
     names = ", ".join(map(identifier, dict.fromkeys((*columns, "flow_start_ns"))))
-    found = frame(connection.execute(f"SELECT {names} {query}", values))
+    found = numbers.texts(connection, "flows", frame(connection.execute(f"SELECT {names} {query}", values)))
     if not found["flow_start_ns"].is_sorted():  # a window was landed after a later one
         found = found.sort("flow_start_ns", maintain_order=True)
     return _typed(found.select(columns), table_named("flows"))
@@ -112,9 +118,10 @@ def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
 
 def addresses(warehouse: Warehouse, span: Window) -> set[str]:
     """Return the addresses that flows of a span come from or go to."""
-    ends = " UNION ".join(f"SELECT {end}_addr FROM flows WHERE {IN_SPAN}" for end in ("src", "dst"))
+    ends = " UNION ".join(f"SELECT {end}_addr FROM stored.flows WHERE {IN_SPAN}" for end in ("src", "dst"))
+    named = f"SELECT value FROM stored.names WHERE number IN ({ends})"
     with warehouse.reading() as connection:
-        rows = connection.execute(ends, {"start_ns": span.start_ns, "end_ns": span.end_ns}).fetchall()
+        rows = connection.execute(named, {"start_ns": span.start_ns, "end_ns": span.end_ns}).fetchall()
     return {str(addr) for (addr,) in rows}
 
 
@@ -331,27 +338,33 @@ def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> bool:
-    sql = f"SELECT 1 FROM {identifier(table)} WHERE {_where(jobs)} LIMIT 1"
+    sql = f"SELECT 1 FROM {stored(table)} WHERE {_where(jobs)} LIMIT 1"
     return connection.execute(sql, _values(window, jobs)).fetchone() is not None
 
 
 def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> None:
     """Delete only where there are rows: in a DuckLake a delete, even of nothing new, costs others their commits."""
     if _has_rows(connection, table, window, jobs):
-        connection.execute(f"DELETE FROM {identifier(table)} WHERE {_where(jobs)}", _values(window, jobs))
+        connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(jobs)}", _values(window, jobs))
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
     """Add rows, a frame or an Arrow stream, to a table within the caller's transaction."""
-    if isinstance(rows, pl.DataFrame):
-        if rows.is_empty():
-            return
-        rows = (plain(rows) if table == "flows" else rows).to_arrow(
-            compat_level=pl.CompatLevel.newest()
-        )  # views of texts, which need not be copied
-    connection.register("incoming_rows", rows)
-    connection.execute(f"INSERT INTO {identifier(table)} BY NAME SELECT * FROM incoming_rows")
-    connection.unregister("incoming_rows")
+    for part in [rows] if isinstance(rows, pl.DataFrame) else _parts(rows):
+        if part.is_empty():
+            continue
+        incoming = numbers.numbered(connection, table, part) if table in NUMBERED else part
+        # views of texts, which need not be copied
+        connection.register("incoming_rows", incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
+        connection.execute(f"INSERT INTO {stored(table)} BY NAME SELECT * FROM incoming_rows")
+        connection.unregister("incoming_rows")
+
+
+def _parts(rows: Any) -> Iterator[pl.DataFrame]:
+    """Yield an Arrow stream's rows, some batches at a time."""
+    stream = pa.RecordBatchReader.from_stream(rows)
+    while batches := list(itertools.islice(stream, BATCHES_AT_A_TIME)):
+        yield pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches)))
 
 
 def frame(result: duckdb.DuckDBPyConnection) -> pl.DataFrame:

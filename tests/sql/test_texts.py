@@ -11,6 +11,7 @@ from llmprism_tasks import resources
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.numbers import stored
 from llmprism_tasks.warehouse.statements import texts
 
 SQL = resources.folder("sql")
@@ -28,8 +29,10 @@ def test_each_table_of_the_contract_has_a_file_of_its_name() -> None:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_tables_have_the_contracts_columns(either: Warehouse, table: object) -> None:
-    found = store.query(either, f"DESCRIBE {table.name}").select("column_name", "column_type", "null").rows()
-    assert found == [(column.name, column.type, "YES" if column.optional else "NO") for column in table.columns]
+    found = store.query(either, f"DESCRIBE {table.name}").select("column_name", "column_type").rows()
+    assert found == [(column.name, column.type) for column in table.columns]
+    required = store.query(either, f"SELECT column_name FROM (DESCRIBE {stored(table.name)}) WHERE \"null\" = 'NO'")
+    assert required["column_name"].to_list() == [column.name for column in table.columns if not column.optional]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from flowfiles import LATENESS_NS, MINUTE_NS, WINDOW, flow, write
 from hypothesis import HealthCheck, example, given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.frames import conform, plain
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import compact, flow_order, sound
+from llmprism_tasks.warehouse import flow_order, sound
 from llmprism_tasks.warehouse.staging import ALL_TIME, staging
 from llmprism_tasks.warehouse.statements import statement
 from llmprism_tasks.windows import Window
@@ -116,6 +117,41 @@ def test_what_is_optional_may_be_absent(tmp_path: Path) -> None:
     assert sound.read([FlowFile(str(path), "parquet")], length_ns=1, lateness_ns=0, within=ALL_TIME) is None
 
 
+@pytest.mark.parametrize("path", [["a|b"], [""], ["a", None]])
+def test_switches_whose_names_cannot_be_joined_are_staged(tmp_path: Path, path: list[str | None]) -> None:
+    found, rows, _ = both(write(tmp_path / "flows.parquet", [flow(), flow(1, switch_path=path)]))
+    assert found is None
+    assert rows[WINDOW.start_ns]["switch_path"].to_list()[1] == path
+
+
+def test_files_of_many_row_groups_in_any_order_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_order, "MOST_TIED", 4)
+    records = [
+        flow(second % 7, src_port=None if second % 5 else second, switch_path=[None, [], ["a"], ["a", "b"]][second % 4])
+        | {"src_addr": f"10.0.{second % 3}.1", "bytes": second + 1}
+        for second in range(50)
+    ]
+    path = write(tmp_path / "flows.parquet", records)
+    pl.read_parquet(path).write_parquet(path, row_group_size=9)
+    found, rows, _ = both(path)
+    assert found is not None
+    assert plain(found.frame(WINDOW)).equals(flow_order.in_order(conform(rows[WINDOW.start_ns], "flows")))
+
+
+def test_row_groups_that_start_elsewhere_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "flows.parquet", [flow(second) for second in (-70, -65, 0, 5, 70, 75)])
+    pl.read_parquet(path).write_parquet(path, row_group_size=2)
+    read: list[int] = []
+    reading = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, i, **more: read.append(i) or reading(self, i, **more)
+    )
+    found, rows, _ = both(path, within=WINDOW)
+    assert found is not None
+    assert read == [1]
+    assert plain(found.frame(WINDOW)).equals(conform(rows[WINDOW.start_ns], "flows"))
+
+
 def test_text_and_no_file_are_not_for_it() -> None:
     assert sound.read([FlowFile("flows.csv", "csv")], length_ns=MINUTE_NS, lateness_ns=0, within=ALL_TIME) is None
     assert sound.read([], length_ns=MINUTE_NS, lateness_ns=0, within=ALL_TIME) is None
@@ -131,4 +167,4 @@ def test_an_address_is_one_to_both(text: str) -> None:
     with duckdb.connect() as connection:
         connection.execute(statement("staging"))
         (expected,) = connection.execute("SELECT is_address(?)", [text]).fetchone() or ()
-    assert pl.Series([text]).str.contains(compact.ADDRESS).item() == expected
+    assert pl.Series([text]).str.contains(sound.ADDRESS).item() == expected
