@@ -14,25 +14,45 @@ def at_once(work: Work) -> None:
     work()
 
 
+class Aside:
+    """Takes work to do; each piece is done after those before it, and none after one that failed."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread = thread
+        self._latest: Future[None] | None = None
+
+    def __call__(self, work: Work) -> None:
+        self._latest = self._thread.submit(_after, self._latest, work)
+
+    def wait(self) -> None:
+        """Wait until all that was given is done.
+
+        Raises
+        ------
+        what a piece of work raised
+        """
+        if self._latest is not None:
+            self._latest.result()
+
+
 @contextmanager
-def aside() -> Iterator[Callable[[Work], None]]:
-    """Lend a function that takes work to do; each piece is done after those before it, and all are at the block's end.
+def aside() -> Iterator[Aside]:
+    """Lend what takes work to do, all of which is done at the block's end.
 
     Raises
     ------
-    what a piece of work raised, at the block's end; those after it are not done. So what is left behind is as if each
-    piece had been done where it was given.
+    what a piece of work raised, at the block's end. So what is left behind is as if each piece had been done where it
+    was given.
     """
-    given: list[Future[None]] = []
-
-    def after(before: Future[None] | None, work: Work) -> None:
-        if before is not None:
-            before.result()
-        work()
-
     with ThreadPoolExecutor(max_workers=1) as thread:
+        taken = Aside(thread)
         try:
-            yield lambda work: given.append(thread.submit(after, given[-1] if given else None, work))
+            yield taken
         finally:
-            for piece in given:
-                piece.result()
+            taken.wait()
+
+
+def _after(before: Future[None] | None, work: Work) -> None:
+    if before is not None:
+        before.result()
+    work()

@@ -14,15 +14,15 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from llmprism_tasks import deriving, notifications
-from llmprism_tasks.aside import Work, aside, at_once
+from llmprism_tasks.aside import Aside, Work, aside, at_once
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
@@ -34,7 +34,7 @@ from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.worker import Worker, working
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,31 @@ LEAST_PARTS = 4
 
 WHOLE = ("jobs", "job_members", "pairs", "steps")
 """Tables of which the last stage sees the whole platform, if it has to."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """Flows that were landed just now.
+
+    Attributes
+    ----------
+    frames : rows of `flows` of windows by their start
+    others : starts of the other windows that the warehouse has
+    """
+
+    frames: Mapping[int, pl.DataFrame]
+    others: Set[int]
+
+    def of(self, span: Window) -> pl.DataFrame | None:
+        """Return the flows of a span's windows, with what stages look at; None if not all of them are at hand."""
+        if not self.frames or any(span.start_ns <= start_ns < span.end_ns for start_ns in self.others):
+            return None
+        starts = [start_ns for start_ns in sorted(self.frames) if span.start_ns <= start_ns < span.end_ns]
+        return pl.concat([self.frames[start_ns].select(landing.SEEN) for start_ns in starts], rechunk=len(starts) > 1)
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
@@ -163,8 +188,10 @@ def derive_tables(
     settings: Settings,
     *,
     warehouse: Warehouse | None = None,
-    landed: Mapping[int, pl.DataFrame] | None = None,
+    landed: Landed | None = None,
     worker: Worker | None = None,
+    writing: Aside | None = None,
+    checked: Work = nothing,
 ) -> None:
     """Run all stages of the plan for a landed window; what one stage reads or writes, the next need not read again.
 
@@ -175,51 +202,62 @@ def derive_tables(
     Parameters
     ----------
     warehouse : when it was opened already
-    landed : rows of `flows` by their window's start, which need not be read
+    landed : rows of `flows` that need not be read
     worker : who shares the work
+    writing : who writes; when nothing is given, all is written at the end
+    checked : called before this process derives or writes anything; a worker is at work by then
     """
     warehouse = warehouse or _open(settings)
-    windows = _windows(warehouse, window, settings)
-    flows = int(windows["rows_landed"].sum())
-    pieces = math.ceil(flows / settings.batches.at_once)
-    if flows > settings.batches.held:
-        _by_jobs(window, settings, warehouse, pieces)
-        return
-    held = _every_flow(warehouse, window, settings, windows["window_start_ns"], landed or {})
-    if (pieces > 1 or worker) and settings.method.name == "joint":
-        held["topology"] = read_topology(settings.places.topology)
-        most = max(pieces, LEAST_PARTS if worker else 1)
-        parts = deriving.named(PARTS)(held["flows"], held["topology"], settings.traffic, most=most)
-        if parts.number > 1:
-            _by_parts(parts, held, window, settings, warehouse, worker)
+    flows = None if landed is None else landed.of(window.lookback(settings.window.lookback_windows))
+    if flows is None:
+        checked()
+        checked = nothing
+        windows = _windows(warehouse, window, settings)
+        many = int(windows["rows_landed"].sum())
+        if many > settings.batches.held:
+            _by_jobs(window, settings, warehouse, math.ceil(many / settings.batches.at_once))
             return
-    if pieces > 1:
-        del held
-        _by_jobs(window, settings, warehouse, pieces)
-        return
-    with aside() as writing:
+        flows = _read(warehouse, ["flows"], window, settings, None, landing.SEEN)["flows"]
+    held = {"flows": flows}
+    pieces = math.ceil(flows.height / settings.batches.at_once)
+    with aside() if writing is None else nullcontext(writing) as writer:
+        if (pieces > 1 or worker) and settings.method.name == "joint":
+            held["topology"] = read_topology(settings.places.topology)
+            most = max(pieces, LEAST_PARTS if worker else 1)
+            parts = deriving.named(PARTS)(flows, held["topology"], settings.traffic, most=most)
+            if parts.number > 1:
+                with shared(parts, worker, held["topology"], window, settings) as each:
+                    checked()
+                    _by_parts(each, parts.outside, held, window, settings, warehouse, writer)
+                return
+        checked()
+        if pieces > 1:
+            del held, flows
+            _by_jobs(window, settings, warehouse, pieces)
+            return
         for stage in STAGES:
-            run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writing)
+            run_stage(stage.name, window, settings, warehouse=warehouse, held=held, writing=writer)
 
 
 def _by_parts(
-    parts: Any,
+    each: Iterator[Derived],
+    outside: pl.DataFrame,
     held: dict[str, pl.DataFrame],
     window: Window,
     settings: Settings,
     warehouse: Warehouse,
-    worker: Worker | None,
+    writing: Aside,
 ) -> None:
-    """Take the parts of a platform through the stages, and see to what only the whole of it tells."""
-    store.replace(warehouse, window, {}, clears=DERIVED)
+    """Write what the stages make of the parts of a platform, and see to what only the whole of it tells."""
     made: list[Derived] = []
-    with aside() as writing:
-        for derived in shared(parts, worker, held["topology"], window, settings):
-            made.append(derived)
-            writing(functools.partial(_write_part, warehouse, window, derived))
+    writing(functools.partial(store.replace, warehouse, window, {}, clears=DERIVED))
+    for derived in each:
+        made.append(derived)
+        writing(functools.partial(_write_part, warehouse, window, derived))
+    writing.wait()
     held |= {table: pl.concat([one.tables[table] for one in made]) for table in WHOLE}
     complete = deriving.named(UNLISTED)
-    held["jobs"] = complete(held["jobs"], held["job_members"], parts.outside, held["topology"], window, settings)
+    held["jobs"] = complete(held["jobs"], held["job_members"], outside, held["topology"], window, settings)
     store.replace(warehouse, window, {"jobs": held["jobs"]})
     whole = [one.tables["diagnoses"] for one in made if "diagnoses" in one.tables]
     if len(whole) == len(made):
@@ -247,16 +285,6 @@ def _by_jobs(window: Window, settings: Settings, warehouse: Warehouse, parts: in
             tables: dict[str, pl.DataFrame] = {}
             for stage in stages:
                 run_stage(stage.name, window, settings, jobs=jobs, warehouse=warehouse, held=tables)
-
-
-def _every_flow(
-    warehouse: Warehouse, window: Window, settings: Settings, starts: pl.Series, landed: Mapping[int, pl.DataFrame]
-) -> dict[str, pl.DataFrame]:
-    """Return the flows that stages see, of windows with these starts, unread if all of them were landed just now."""
-    columns = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))
-    if not set(starts) <= set(landed):
-        return _read(warehouse, ["flows"], window, settings, None, columns)
-    return {"flows": pl.concat([landed[start_ns].select(columns) for start_ns in starts], rechunk=True)}
 
 
 def job_batches(window: Window, settings: Settings) -> list[list[str]]:
@@ -357,8 +385,8 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ------
     ContractError : windows were stopped; the others are done
     """
-    with _sharing(settings) as worker:
-        return _analyze(settings, worker, on_window)
+    with _sharing(settings) as worker, aside() as writing:
+        return _analyze(settings, worker, writing, on_window)
 
 
 def _sharing(settings: Settings) -> AbstractContextManager[Worker | None]:
@@ -369,28 +397,34 @@ def _sharing(settings: Settings) -> AbstractContextManager[Worker | None]:
 
 
 def _analyze(
-    settings: Settings, worker: Worker | None, on_window: Callable[[Window, int, int], None] | None
+    settings: Settings,
+    worker: Worker | None,
+    writing: Aside,
+    on_window: Callable[[Window, int, int], None] | None,
 ) -> list[Window]:
     warehouse = _ready(settings)
     threading.Thread(target=_import_the_rest, args=(settings,), daemon=True).start()
-    landed: dict[int, pl.DataFrame] = {}
+    before = store.read(warehouse, "windows", ALL_TIME, columns=["window_start_ns"])["window_start_ns"]
+    frames: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
         lateness_ns=settings.window.allowed_lateness_ns,
-        held=landed,
+        held=frames,
+        writing=writing,
     )
-    _say_if_strangers(warehouse, windows, settings)
+    landed = Landed(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
     stopped: list[ContractError] = []
     for number, window in enumerate(windows):
         if on_window is not None:
             on_window(window, number, len(windows))
         try:
-            _derive(warehouse, window, settings, landed, worker)
+            _derive(warehouse, window, settings, landed, worker, writing)
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
+    _say_if_strangers(warehouse, windows, settings)
     _say_if_unlisted(warehouse, windows)
     if stopped:
         first = stopped[0]
@@ -442,12 +476,22 @@ def _derive(
     warehouse: Warehouse,
     window: Window,
     settings: Settings,
-    landed: Mapping[int, pl.DataFrame] | None = None,
+    landed: Landed | None = None,
     worker: Worker | None = None,
+    writing: Aside | None = None,
 ) -> None:
-    """Take a landed window to its end; `landed` and `worker` as of `derive_tables`."""
-    validate_landed(window, settings, warehouse=warehouse)
-    derive_tables(window, settings, warehouse=warehouse, landed=landed, worker=worker)
+    """Take a landed window to its end; `landed`, `worker` and `writing` as of `derive_tables`."""
+
+    def checked() -> None:
+        if writing is not None:
+            writing.wait()
+        validate_landed(window, settings, warehouse=warehouse)
+
+    derive_tables(
+        *(window, settings), warehouse=warehouse, landed=landed, worker=worker, writing=writing, checked=checked
+    )
+    if writing is not None:
+        writing.wait()
     validate_results(window, settings, warehouse=warehouse)
     finish(window, settings, warehouse=warehouse)
     call_out(window, settings, now_ns=time.time_ns())

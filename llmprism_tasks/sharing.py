@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
@@ -17,12 +18,14 @@ from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker
 
 
+@contextmanager
 def shared(
     parts: Any, worker: Worker | None, topology: pl.DataFrame, window: Window, settings: Settings
-) -> Iterator[Derived]:
-    """Yield what the stages make of each part, as they are done.
+) -> Iterator[Iterator[Derived]]:
+    """Lend an iterator over what the stages make of each part, as they are done.
 
-    The worker begins with the largest part, this process with the smallest: each takes another when it is done.
+    The worker begins at once, with the largest part. This process begins when the iterator is asked, with the smallest.
+    Each takes another when it is done.
 
     Parameters
     ----------
@@ -34,16 +37,19 @@ def shared(
         while waiting:
             done.put(derive(parts.part(take()), topology, window, settings))
 
+    def ours() -> Iterator[Derived]:
+        while waiting:
+            yield deriving.derive(parts.part(waiting.pop()), topology, window, settings)
+            while not done.empty():
+                yield done.get()
+        if theirs is not None:
+            theirs.result()
+        while not done.empty():
+            yield done.get()
+
     with ThreadPoolExecutor(max_workers=1) as thread:
         theirs = None if worker is None else thread.submit(work, worker.derive, waiting.popleft)
         try:
-            while waiting:
-                yield deriving.derive(parts.part(waiting.pop()), topology, window, settings)
-                while not done.empty():
-                    yield done.get()
+            yield ours()
         finally:
             waiting.clear()
-        if theirs is not None:
-            theirs.result()
-    while not done.empty():
-        yield done.get()

@@ -51,3 +51,6 @@ class Window:
 
     def __str__(self) -> str:
         return f"{self.start:%Y-%m-%d %H:%M:%S}Z"
+
+
+ALL_TIME = Window(0, 2**63 - 1)

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "methods": {"errors", "postponed"},
     "stages": FOUNDATION | {"methods"},
     "sources": FOUNDATION,
-    "warehouse": FOUNDATION | {"methods", "sources"},
+    "warehouse": FOUNDATION | {"aside", "methods", "sources"},
     "validation": FOUNDATION | {"warehouse"},
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},

@@ -88,7 +88,8 @@ def test_both_take_parts_until_none_is_left(
 ) -> None:
     flows, topology, window = captured
     platform = Platform(Part(flows, NOBODY))
-    assert len(list(shared(platform, worker, topology, window, SETTINGS))) == platform.number
+    with shared(platform, worker, topology, window, SETTINGS) as each:
+        assert len(list(each)) == platform.number
     assert platform.taken[2] == threading.get_ident()
     assert platform.taken[0] != platform.taken[2]
 
@@ -98,5 +99,9 @@ def test_no_part_is_lost_whoever_took_it(
     worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window], broken: int
 ) -> None:
     flows, topology, window = captured
-    with pytest.raises(pl.exceptions.ColumnNotFoundError, match="bytes"):
-        list(shared(Platform(Part(flows, NOBODY), broken), worker, topology, window, SETTINGS))
+    platform = Platform(Part(flows, NOBODY), broken)
+    with (
+        pytest.raises(pl.exceptions.ColumnNotFoundError, match="bytes"),
+        shared(platform, worker, topology, window, SETTINGS) as each,
+    ):
+        list(each)

@@ -6,23 +6,25 @@ A record belongs to the window in which it starts; `staging.py` says where one g
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 
 from llmprism_tasks import __version__
+from llmprism_tasks.aside import Work, at_once
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.plan import DERIVED, STAGES
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
 from llmprism_tasks.warehouse import sound, store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.staging import ALL_TIME, Staging, staging, starts_after, warn_of
+from llmprism_tasks.warehouse.staging import Staging, staging, starts_after, warn_of
 from llmprism_tasks.warehouse.statements import statement
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
 
@@ -109,12 +111,15 @@ def land_all(
     length_ns: int,
     lateness_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
+    writing: Callable[[Work], None] = at_once,
 ) -> list[Window]:
     """Land every window of a source of flows: the files are read once, each window is written in its own transaction.
 
     Parameters
     ----------
     held : is given what stages see of the rows of `flows` of each window by its start, compact, if files are sound
+    writing : given the work of writing a window, does it or sees to it that it is done; of files that are not sound, it
+        is done here
 
     Returns
     -------
@@ -125,9 +130,14 @@ def land_all(
         windows = _windows(staged, length_ns)
         for window in windows:
             arrived = sources.arrived(window, flows)
-            _write(warehouse, window, staged, arrived=window != windows[-1] if arrived is None else arrived)
-            if held is not None and isinstance(staged, sound.Sound):
-                held[window.start_ns] = staged.frame(window).select(SEEN)
+            arrived = window != windows[-1] if arrived is None else arrived
+            write = partial(_write, warehouse, window, staged, arrived=arrived)
+            if isinstance(staged, sound.Sound):
+                writing(write)
+                if held is not None:
+                    held[window.start_ns] = staged.frame(window).select(SEEN)
+            else:
+                write()
     return windows
 
 

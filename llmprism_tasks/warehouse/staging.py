@@ -30,11 +30,10 @@ from llmprism_tasks.sources.flows import FlowFile, check_whole, unreadable
 from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.statements import statement
-from llmprism_tasks.windows import Window
+from llmprism_tasks.windows import ALL_TIME, Window
 
 logger = logging.getLogger(__name__)
 
-ALL_TIME = Window(0, 2**63 - 1)
 MEMORY_LIMIT = "2GB"  # beyond it DuckDB spills to a temporary folder; a minute of a large platform needs a tenth
 ROWS_AT_A_TIME = 122_880  # a row group of DuckDB
 KEYS_SAMPLE = 1_000  # lines of a JSON file that are looked at for unknown keys
