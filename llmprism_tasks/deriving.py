@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -31,11 +31,23 @@ class Derived(NamedTuple):
     stage_ns: dict[str, int]
 
 
-def derive(part: Part, topology: pl.DataFrame, window: Window, settings: Settings) -> Derived:
-    """Run the stages on a part of the platform."""
-    held = {"flows": part.flows, "topology": topology}
+ALL = tuple(stage.name for stage in STAGES)
+
+
+def derive(
+    part: Part, topology: pl.DataFrame, window: Window, settings: Settings, only: Collection[str] = ALL
+) -> Derived:
+    """Run the stages on a part of the platform.
+
+    Parameters
+    ----------
+    only : names of the stages to run; what others write and these read is in the part's tables
+    """
+    held = {"flows": part.flows, "topology": topology, **part.tables}
     made, stage_ns = {}, {}
     for stage in STAGES:
+        if stage.name not in only:
+            continue
         began_ns = time.monotonic_ns()
         function = named(ALONE[stage.name]) if stage.name in ALONE else function_of(stage, settings)
         others = {"elsewhere": part.elsewhere} if stage.sees_others else {}

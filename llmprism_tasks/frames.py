@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import polars as pl
@@ -25,16 +26,18 @@ BETWEEN_SWITCHES = "|"
 
 
 class Part(NamedTuple):
-    """Flows of some of a platform's hosts, and when others send.
+    """Flows of some of a platform's hosts, when others send, and what is known of their jobs.
 
     Attributes
     ----------
     flows : those from or to a NIC of the hosts, in the order of the flows table
     elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending
+    tables : rows of contract tables
     """
 
     flows: pl.DataFrame
     elsewhere: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame] = MappingProxyType({})
 
 
 def schema(columns: Iterable[Column]) -> pl.Schema:

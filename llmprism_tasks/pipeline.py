@@ -26,11 +26,12 @@ from llmprism_tasks.aside import Aside, Work, aside, at_once
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.frames import conform
-from llmprism_tasks.plan import DERIVED, LANDED, PARTS, STAGES, UNLISTED, stage_named, tables_after
+from llmprism_tasks.plan import DERIVED, LANDED, PARTS, STAGES, UNLISTED, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.tables import table_named
 from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
@@ -168,8 +169,7 @@ def run_stage(
     held = {} if held is None else held
     absent = [table for table in stage.reads if table not in held]
     held |= _read(warehouse, absent, window, settings, jobs, stage.flow_columns)
-    frames = {table: held[table] for table in stage.reads}
-    results = deriving.function_of(stage, settings)(**frames, window=window, settings=settings)
+    results = _results(stage, {table: held[table] for table in stage.reads}, window, settings)
     written: Mapping[str, pl.DataFrame] = dict(zip(stage.writes, results, strict=True))
     clears = tables_after(name)
     writing(
@@ -181,6 +181,46 @@ def run_stage(
     rows = {table: frame.height for table, frame in written.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows
+
+
+def _results(
+    stage: Stage, frames: Mapping[str, pl.DataFrame], window: Window, settings: Settings
+) -> Sequence[pl.DataFrame]:
+    """Return what a stage makes of frames: of many flows, part by part of the platform, as far as it can be parted."""
+    flows, function = frames["flows"], deriving.function_of(stage, settings)
+    pieces = math.ceil(flows.height / settings.batches.at_once)
+    if pieces > 1 and not stage.per_job and settings.method.name == "joint":
+        topology = frames["topology"]
+        parts = deriving.named(PARTS)(flows, topology, settings.traffic, most=pieces)
+        known = {table: frame for table, frame in frames.items() if table not in ("flows", "topology")}
+        if parts.number > 1:
+            parts = parts._replace(tables=known)
+            with _helped(settings) as worker, shared(parts, worker, topology, window, settings, [stage.name]) as each:
+                made = list(each)
+            if all(one.tables for one in made):
+                return list(_together(made, stage.writes, parts.outside, topology, window, settings).values())
+    return function(**frames, window=window, settings=settings)
+
+
+def _together(
+    made: Sequence[Derived],
+    tables: Sequence[str],
+    outside: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> dict[str, pl.DataFrame]:
+    """Put together what the stages made of parts, and complete it by what only the whole platform tells.
+
+    Parameters
+    ----------
+    outside : as `stages.parts.Parts` has it
+    """
+    whole = {table: pl.concat([one.tables[table] for one in made]).sort(table_named(table).key) for table in tables}
+    if "jobs" in whole:
+        complete = deriving.named(UNLISTED)
+        whole["jobs"] = complete(whole["jobs"], whole["job_members"], outside, topology, window, settings)
+    return whole
 
 
 def derive_tables(
@@ -255,9 +295,7 @@ def _by_parts(
         made.append(derived)
         writing(functools.partial(_write_part, warehouse, window, derived))
     writing.wait()
-    held |= {table: pl.concat([one.tables[table] for one in made]) for table in WHOLE}
-    complete = deriving.named(UNLISTED)
-    held["jobs"] = complete(held["jobs"], held["job_members"], outside, held["topology"], window, settings)
+    held |= _together(made, WHOLE, outside, held["topology"], window, settings)
     store.replace(warehouse, window, {"jobs": held["jobs"]})
     whole = [one.tables["diagnoses"] for one in made if "diagnoses" in one.tables]
     if len(whole) == len(made):
@@ -393,7 +431,12 @@ def _sharing(settings: Settings) -> AbstractContextManager[Worker | None]:
     """Start a worker, if there are so many flows that it pays; it gets ready while they are landed."""
     files = sources.find(settings.places.flows, length_ns=settings.window.length_ns)
     worth = sum(Path(file.path).stat().st_size for file in files) >= WORTH_A_WORKER
-    return working(settings) if worth and len(os.sched_getaffinity(0)) > 1 else nullcontext()
+    return _helped(settings) if worth else nullcontext()
+
+
+def _helped(settings: Settings) -> AbstractContextManager[Worker | None]:
+    """Start a worker where there is a processor for it."""
+    return working(settings) if len(os.sched_getaffinity(0)) > 1 else nullcontext()
 
 
 def _analyze(

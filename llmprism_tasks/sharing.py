@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
@@ -20,7 +20,12 @@ from llmprism_tasks.worker import Worker
 
 @contextmanager
 def shared(
-    parts: Any, worker: Worker | None, topology: pl.DataFrame, window: Window, settings: Settings
+    parts: Any,
+    worker: Worker | None,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    only: Collection[str] = deriving.ALL,
 ) -> Iterator[Iterator[Derived]]:
     """Lend an iterator over what the stages make of each part, as they are done.
 
@@ -30,16 +35,17 @@ def shared(
     Parameters
     ----------
     parts : `stages.parts.Parts`
+    only : as for `deriving.derive`
     """
     waiting, done = deque(range(parts.number)), SimpleQueue[Derived]()
 
     def work(derive: Callable[..., Derived], take: Callable[[], int]) -> None:
         while waiting:
-            done.put(derive(parts.part(take()), topology, window, settings))
+            done.put(derive(parts.part(take()), topology, window, settings, only))
 
     def ours() -> Iterator[Derived]:
         while waiting:
-            yield deriving.derive(parts.part(waiting.pop()), topology, window, settings)
+            yield deriving.derive(parts.part(waiting.pop()), topology, window, settings, only)
             while not done.empty():
                 yield done.get()
         if theirs is not None:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -25,7 +25,6 @@ from llmprism_tasks.frames import Part
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
 
-INPUTS = ("flows", "elsewhere", "topology")
 PROGRAM = "from llmprism_tasks.worker import serve; serve()"
 
 
@@ -36,7 +35,14 @@ class Worker:
         self._process, self._connection, self._folder = process, connection, folder
         self.pid = process.pid
 
-    def derive(self, part: Part, topology: pl.DataFrame, window: Window, settings: Settings) -> Derived:
+    def derive(
+        self,
+        part: Part,
+        topology: pl.DataFrame,
+        window: Window,
+        settings: Settings,
+        only: Collection[str] = deriving.ALL,
+    ) -> Derived:
         """Do what `deriving.derive` does, there.
 
         Raises
@@ -44,10 +50,11 @@ class Worker:
         TransientError : the process is gone
         whatever a stage raised
         """
-        for name, frame in zip(INPUTS, (*part, topology), strict=True):
+        given = {"flows": part.flows, "elsewhere": part.elsewhere, "topology": topology, **part.tables}
+        for name, frame in given.items():
             _put(frame, self._folder, name)
         try:
-            self._connection.send((window, settings))
+            self._connection.send((list(given), window, settings, only))
             told = self._connection.recv()
         except (OSError, EOFError) as error:
             raise TransientError(
@@ -87,11 +94,12 @@ def serve() -> None:
             connection.send(_answer(Path(folder), *connection.recv()))
 
 
-def _answer(folder: Path, window: Window, settings: Settings) -> object:
+def _answer(folder: Path, names: Sequence[str], window: Window, settings: Settings, only: Collection[str]) -> object:
     """Return the names of the tables that were made, and what stages took, or what went wrong."""
     try:
-        *part, topology = (_taken(folder, name) for name in INPUTS)
-        tables, stage_ns = deriving.derive(Part(*part), topology, window, settings)
+        flows, elsewhere, topology, *given = (_taken(folder, name) for name in names)
+        part = Part(flows, elsewhere, dict(zip(names[3:], given, strict=True)))
+        tables, stage_ns = deriving.derive(part, topology, window, settings, only)
         for table, frame in tables.items():
             _put(frame, folder, table)
     except Exception as error:  # it is raised where the question was asked

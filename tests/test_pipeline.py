@@ -157,9 +157,12 @@ def part(whole: Tables, window: Window) -> Tables:
     return {name: frame.filter(pl.col("window_start_ns") == window.start_ns) for name, frame in whole.items()}
 
 
-def test_batches_of_jobs_end_like_all_at_once(settings: Settings, windows: list[Window], undisturbed: Tables) -> None:
+@pytest.mark.parametrize("at_once", [1, 10**9])
+def test_stages_one_by_one_in_batches_of_jobs_and_in_parts_end_like_all_at_once(
+    settings: Settings, windows: list[Window], undisturbed: Tables, at_once: int
+) -> None:
     window = windows[1]
-    settings = dataclasses.replace(settings, batches=dataclasses.replace(settings.batches, flows=1))
+    settings = in_batches(settings, flows=1, at_once=at_once)
     pipeline.land_window(window, settings)
     pipeline.validate_landed(window, settings)
     pipeline.run_stage("recognition", window, settings)

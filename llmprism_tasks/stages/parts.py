@@ -6,6 +6,8 @@ that keep to themselves, and what the stages find in one part is what they find 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +42,8 @@ class Parts(NamedTuple):
     number : how many parts there are
     places, offsets : the rows of part i are `places[offsets[i] : offsets[i + 1]]`
     latest : when each part, and what is in none, was last seen
+    nics : `addr` and `part` of those in the topology
+    tables : rows of tables that know jobs, `job_members` among them; none, or those to be dealt to the parts
     """
 
     flows: pl.DataFrame
@@ -48,11 +52,18 @@ class Parts(NamedTuple):
     places: Integers
     offsets: Integers
     latest: Latest
+    nics: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame] = MappingProxyType({})
 
     def part(self, number: int) -> Part:
-        """Return one of the parts."""
+        """Return one of the parts, with what tables say of its jobs."""
         rows = self.places[self.offsets[number] : self.offsets[number + 1]]
-        return Part(self.flows[rows], pl.DataFrame({"flow_start_ns": self.latest.of_others(number)}))
+        elsewhere = pl.DataFrame({"flow_start_ns": self.latest.of_others(number)})
+        if not self.tables:
+            return Part(self.flows[rows], elsewhere)
+        mine = self.tables["job_members"].join(self.nics.filter(part=number), on="addr", how="semi")
+        of_mine = pl.col("job_id").is_in(mine["job_id"].unique().implode())
+        return Part(self.flows[rows], elsewhere, {name: table.filter(of_mine) for name, table in self.tables.items()})
 
 
 def parts(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings, *, most: int) -> Parts:
@@ -74,7 +85,9 @@ def parts(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings
     places, offsets = ordering.collected(part, number + 1)
     outside = np.flatnonzero(((source < 0) | (target < 0))[pair])
     latest = latest_of_two(flows["flow_start_ns"].to_numpy(), part, RESOLUTION_NS)
-    return Parts(flows, flows[outside], number, places, offsets, latest)
+    ends = pl.concat([pairs.select(addr=end, part=pl.Series(part_of_pair)) for end in traffic.PAIR])
+    nics = ends.filter(pl.col("part") < number).unique("addr")
+    return Parts(flows, flows[outside], number, places, offsets, latest, nics.join(topology, on="addr", how="semi"))
 
 
 def _hosts(pairs: pl.DataFrame, topology: pl.DataFrame) -> tuple[Integers, Integers, int]:
