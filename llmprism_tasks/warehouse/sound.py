@@ -8,7 +8,9 @@ look, `staging.py` does all of it anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,9 @@ ADDRESS = (  # as the macro `is_address` has it
 )
 
 START = "flow_start_ns"
+
+MOST_ROWS = 40_000_000
+"""They take two and a half gibibytes; more are staged in DuckDB, which can spill."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,10 @@ def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within:
     if not files or any(file.format != "parquet" for file in files):
         return None
     try:
-        rows = Columns(sum(pq.read_metadata(file.path).num_rows for file in files))
+        room = sum(pq.read_metadata(file.path).num_rows for file in files)
+        if room > MOST_ROWS:
+            return None
+        rows = Columns(room)
         for file in files:
             for part in _parts(file, lateness_ns, within):
                 rows.add(_placed(part, length_ns, within))
@@ -111,16 +119,29 @@ def _parts(file: FlowFile, lateness_ns: int, within: Window) -> Iterator[pl.Data
     bounded = file.span is None and (within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS)
     span = Window(file.span.start_ns - lateness_ns, file.span.length_ns + 2 * lateness_ns) if file.span else None
     with pq.ParquetFile(file.path, metadata=metadata, read_dictionary=texts) as reader:
-        for group in range(reader.num_row_groups):
-            if bounded and _elsewhere(metadata.row_group(group).column(paths.index(START)).statistics, within):
-                continue
-            part = compact.compact(
-                reader.read_row_group(group, columns=[name for name in TYPES if name in schema.names])
-            )
+        groups = [
+            group
+            for group in range(reader.num_row_groups)
+            if not bounded or not _elsewhere(metadata.row_group(group).column(paths.index(START)).statistics, within)
+        ]
+        for records in _read_ahead(reader, groups, [name for name in TYPES if name in schema.names]):
+            part = compact.compact(records)
             part = part.filter(_here(within)) if bounded else part
             if not _sound(part, span):
                 raise OddError
             yield part
+
+
+def _read_ahead(reader: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield row groups, each read while the caller is at work on the one before it."""
+    read = partial(reader.read_row_group, columns=columns)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        following = [thread.submit(read, group) for group in groups[:1]]
+        for group in groups[1:]:
+            ready = following.pop().result()
+            following.append(thread.submit(read, group))
+            yield ready
+        yield from (ready.result() for ready in following)
 
 
 def _elsewhere(starts: pq.Statistics | None, within: Window) -> bool:

@@ -138,6 +138,15 @@ def test_files_of_many_row_groups_in_any_order_are_one(tmp_path: Path, monkeypat
     assert plain(found.frame(WINDOW)).equals(flow_order.in_order(conform(rows[WINDOW.start_ns], "flows")))
 
 
+@pytest.mark.parametrize(("most", "is_sound"), [(3, True), (2, False)])
+def test_more_than_memory_should_hold_are_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, *, is_sound: bool
+) -> None:
+    monkeypatch.setattr(sound, "MOST_ROWS", most)
+    found, _, _ = both(write(tmp_path / "flows.parquet", [flow(second) for second in range(3)]))
+    assert (found is not None) == is_sound
+
+
 def test_row_groups_that_start_elsewhere_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "flows.parquet", [flow(second) for second in (-70, -65, 0, 5, 70, 75)])
     pl.read_parquet(path).write_parquet(path, row_group_size=2)
