@@ -100,22 +100,15 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
     each group to say, since groups may be looked at one by one.
     """
-    streams = streams.sort("pair", "size_class").with_row_index("stream")
+    streams = streams.sort("pair", "size_class")
     taken = cut(flows, streams, settings)
-    table = line_up(
-        taken.table.with_row_index("burst").join(
-            streams.select(
-                pl.col("stream").cast(pl.Int64),
-                *("pair", "group", "size_class", "threshold_ns", "clarity"),
-                period_ns="group_period_ns",
-            ),
-            on="stream",
-        ),
-        settings,
-    )
-    numbered = table.join(whole_steps(table, settings), on=["group", "beat"])
+    described = streams.rename({"group_period_ns": "period_ns"})
+    lined_up = line_up(taken.table.with_row_index("burst").sort("stream", maintain_order=True), described, settings)
+    steps = whole_steps(lined_up, described, settings)
+    of_beat = np.full(lined_up["beat"].n_unique(), -1)
+    of_beat[steps["beat"].to_numpy()] = steps["step"].to_numpy()
     step_of = np.full(taken.table.height + 1, -1)  # the last stands for the flows of no burst
-    step_of[numbered["burst"].to_numpy()] = numbered["step"].to_numpy()
+    step_of[lined_up["burst"].to_numpy()] = of_beat[lined_up["beat"].to_numpy()]
     offsets = traffic.starts_of_pairs(flows)
     periods = np.full(offsets.size - 1, np.nan)
     periods[np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], streams["pair"])] = streams["group_period_ns"]
