@@ -17,6 +17,7 @@ from llmprism_tasks.stages.cutting import STEPPING, cut
 from llmprism_tasks.stages.first_burst import first_bursts
 from llmprism_tasks.stages.lining_up import line_up, whole_steps
 from llmprism_tasks.stages.periods import OVER, ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
 
 
@@ -72,16 +73,23 @@ def steps_of_groups(
     -------
     as `flow_steps`
     """
+    stepping, known = _in_step(flows, found, settings, until_ns)
+    streams = _named_streams(found, stepping, pairs).select(STEPPING)
+    once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
+    return flow_steps(flows, pl.concat([streams, once]), settings)
+
+
+@remembered
+def _in_step(
+    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the streams in their group's period, as `in_period` does, and the groups that need no other: `group`."""
     periods = group_periods(flows, found, settings, until_ns=until_ns)
     turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
     stepping = in_period(found, periods, settings)
     lines = _lines(stepping, settings).join(shown, on="group", how="anti")
-    stepping, periods = (frame.join(lines, on="group", how="anti") for frame in (stepping, periods))
-    streams = _named_streams(found, stepping, pairs).select(STEPPING)
-    known = pl.concat([periods.select("group"), lines.select("group")])
-    once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
-    return flow_steps(flows, pl.concat([streams, once]), settings)
+    return stepping.join(lines, on="group", how="anti"), periods.select("group")
 
 
 def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

@@ -91,11 +91,11 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    flows : with `pair`
+    flows : with `pair`, as `in_order` returns
     pairs : `pair`, once each, and columns to add
     """
     numbers, wanted = flows["pair"].to_numpy(), pairs["pair"].to_numpy()
-    offsets = segments.bounds(numbers)
+    offsets = segments.of_ascending(numbers)
     each, counts = numbers[offsets[:-1]], np.diff(offsets)
     row = np.full(max(each.max(initial=-1), wanted.max(initial=-1)) + 1, -1, np.int32)
     row[wanted] = np.arange(wanted.size, dtype=np.int32)
@@ -118,7 +118,7 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     flows = in_order(flows) if "pair" in flows.columns else numbered(flows)[0]
     kept = flows["bytes"].to_numpy() > settings.control_bytes
     pair, starts, ends, sizes = (flows[name].to_numpy()[kept] for name in ("pair", *TIMES))
-    offsets = segments.bounds(pair)
+    offsets = segments.of_ascending(pair)
     usual = messages.usual_sizes(sizes, offsets, same_size=settings.same_size)
     pairs = named(flows.select("pair", *PAIR)[np.flatnonzero(kept)[offsets[:-1]]])
     begins = messages.begins(
@@ -171,10 +171,9 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[np.lexsort((step, pair))] if back.any() else flows
 
 
-@remembered
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
-    return segments.bounds(flows["pair"].to_numpy())
+    return segments.of_ascending(flows["pair"].to_numpy())
 
 
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
