@@ -47,7 +47,8 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def named(flows: pl.DataFrame) -> pl.DataFrame:
     """Return flows, or what was worked out of them, with addresses as text where they are codes."""
-    return flows.cast({pl.Enum: pl.String})
+    coded = [name for name, kind in flows.schema.items() if isinstance(kind, pl.Enum)]
+    return flows.with_columns(pl.col(coded).cast(pl.String))
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -171,11 +172,13 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[np.lexsort((step, pair))] if back.any() else flows
 
 
+@remembered
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
     return segments.of_ascending(flows["pair"].to_numpy())
 
 
+@remembered
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Return the pairs of flows in order, named: `pair`, and columns that are the same for all flows of one."""
     return named(flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]])
