@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.ordering import Groups
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.methods.sorting import median
 
@@ -22,6 +23,11 @@ def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
         changes |= key[1:] != key[:-1]
     inner = np.flatnonzero(changes) + 1
     return np.concatenate([[0], inner, [keys[0].size]] if keys[0].size else [[0]]).astype(np.int64)
+
+
+def of_ascending(numbers: Groups) -> Integers:
+    """Return what `bounds` does for numbers in ascending order, of which it need not look at each."""
+    return _of_ascending(numbers)
 
 
 def sums(values: npt.NDArray[np.generic], offsets: Integers) -> Integers:
@@ -77,6 +83,26 @@ def occurrences(kinds: Integers, offsets: Integers) -> Integers:
     kinds : shape (n,), small numbers, >= 0
     """
     return _occurrences(kinds, offsets, int(kinds.max(initial=0)) + 1)
+
+
+@compiled
+def _of_ascending(numbers: Groups) -> Integers:
+    offsets, count, begin = np.empty(numbers.size + 1, np.int64), 0, 0
+    while begin < numbers.size:
+        offsets[count], width = begin, 1
+        count += 1
+        while begin + width < numbers.size and numbers[begin + width] == numbers[begin]:
+            width *= 2
+        same, end = begin + width // 2, min(begin + width, numbers.size)
+        while end - same > 1:
+            middle = (same + end) >> 1
+            if numbers[middle] == numbers[begin]:
+                same = middle
+            else:
+                end = middle
+        begin = end
+    offsets[count] = numbers.size
+    return offsets[: count + 1].copy()
 
 
 @compiled

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import segments
+from llmprism_tasks.methods import ordering, phases, segments
+from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.periods import CUT_OFF
 
@@ -27,7 +28,7 @@ DIGITS = 9
 """Digits of a sum of ratios that do not depend on their order."""
 
 
-def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
 
     Steps meet where no stream ends for longest: the ends of one step follow each other, and in the forward pass of the
@@ -38,43 +39,56 @@ def line_up(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
     Parameters
     ----------
-    table : a row per burst: `stream` (a number in the order of addresses and sizes), `pair`, `group`, `size_class`,
-        `period_ns`, `threshold_ns`, `clarity` of it, `start_ns`, `end_ns`, `bytes`, `window_start_ns`
+    bursts : in the order of streams: `stream`, `start_ns`, `end_ns`, `bytes`, `window_start_ns`
+    streams : in the order of addresses and sizes: `pair`, `group`, `size_class`, `period_ns` (that of the group),
+        `threshold_ns`, `clarity`
 
     Returns
     -------
-    the bursts that are not left out, with `beat` and `pace_ns`, as of `_with_delays`
+    the bursts that are not left out, with `beat`, counted through all groups in their order, and `pace_ns`, as of
+    `_with_delays`
     """
-    ranked = _ranked(table, settings)
-    first = ranked.group_by("group", maintain_order=True).first()
-    phased = _with_delays(table, first)
+    number, ends = (bursts[name].to_numpy() for name in ("stream", "end_ns"))
+    offsets = segments.bounds(number)
+    seen = streams.with_columns(stream=pl.int_range(pl.len()))[number[offsets[:-1]]]
+    seen = seen.with_columns(group=pl.col("group").rank("dense").cast(pl.Int64) - 1)
+    ranked = _ranked(bursts, offsets, seen, settings)
+    first = ranked.unique("group", keep="first", maintain_order=True)
+    phased, pace = _with_delays(ends, offsets, seen, first)
     leaders = _supported(phased, ranked, settings)
     if not leaders.equals(first):
-        phased = _with_delays(table, leaders)
-    of_streams = phased.unique("stream").filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
-    late = _in_one_turn(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
-    moments = phased.join(late, on="stream").select(
-        "row", "group", "stream", "pace_ns", moment=pl.col("end_ns") - pl.col("late") * pl.col("pace_ns")
-    )
-    apart = (pl.col("moment") - pl.col("moment").shift()).over("group") > pl.col("pace_ns") / 4
-    beats = moments.sort("moment", "stream").select(
-        "row", "pace_ns", beat=apart.fill_null(value=False).cast(pl.Int64).cum_sum().over("group")
-    )
-    row, beat, pace = beats["row"].to_numpy(), np.full(table.height, -1), np.empty(table.height)
-    beat[row], pace[row] = beats["beat"].to_numpy(), beats["pace_ns"].to_numpy()
-    return table.with_columns(beat=beat, pace_ns=pace).filter(pl.col("beat") >= 0)
+        phased, pace = _with_delays(ends, offsets, seen, leaders)
+    of_streams = phased.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+    delays = _in_one_turn(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
+    late = np.full(streams.height, np.nan)
+    late[delays["stream"].to_numpy()] = delays["late"].to_numpy()
+    moment = ends - late[number] * pace
+    kept = np.flatnonzero(~np.isnan(moment))
+    order = kept[np.argsort(moment[kept], kind="stable")]
+    group = np.repeat(seen["group"].to_numpy(), np.diff(offsets))[order]
+    places, begins = ordering.collected(group, seen["group"].n_unique())
+    order = order[places]
+    apart = np.diff(moment[order], prepend=0) > pace[order] / 4
+    apart[begins[:-1][np.diff(begins) > 0]] = True
+    beat = np.empty(number.size, np.int64)
+    beat[order] = apart.cumsum() - 1
+    return bursts[kept].with_columns(beat=beat[kept], pace_ns=pace[kept])
 
 
-def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Join beats that are parts of one step, drop those that are none, and number the rest.
+def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Join beats that are parts of one step, drop those that are none, and number the rest: `beat`, `step`.
 
     A beat has the share of a step that its streams have on average of what is typical of each; of whole pairs, each
     counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is
     sent for each time that any comes: where the collector splits records, sizes that most steps have are not there
     in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
     What comes whole, and whole again in the next beat, comes once a step, however little it is of what used to come.
+
+    Parameters
+    ----------
+    bursts, streams : as `line_up` returns, and as it takes them
     """
-    beats = _beats(table, settings)
+    beats = _beats(bursts, streams, settings)
     new = np.ones(beats.height, dtype=bool)
     group, part, repeats = (beats[name].to_numpy() for name in ("group", "share", "again"))
     total = 0.0
@@ -94,91 +108,103 @@ def whole_steps(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
         .filter((pl.col("whole_share") >= settings.least_step) | cut_off | (pl.col("again") & ~latest))
         .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
     )
-    return whole.select("group", "beat", "step")
+    return whole.select("beat", "step")
 
 
-def _beats(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Return the beats of each group in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most
-    of it came whole in the beat before, too), `quiet_ns` and `since_ns` (of the group)."""
-    streams = _in_beats(table)
-    sizes, stream, beat = (streams[name].to_numpy() for name in ("bytes", "stream", "beat"))
+def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the beats in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most of it came
+    whole in the beat before, too), `quiet_ns` and `since_ns` (of the group)."""
+    together = _in_beats(bursts)
+    sizes, stream, beat = (together[name].to_numpy() for name in ("bytes", "stream", "beat"))
     of_stream = segments.bounds(stream)
     usual = segments.spread(segments.medians(sizes, of_stream), of_stream)
     of_typical = np.minimum(sizes / usual, 1.0)
     complete = of_typical >= settings.least_whole
     again = np.append(False, complete[1:] & complete[:-1] & (stream[1:] == stream[:-1]) & (np.diff(beat) == 1))
-    streams = streams.with_columns(of_typical=of_typical, again=np.where(again, sizes, 0))
-    often = streams.group_by("group", "stream").agg(pl.col("part").first(), pl.col("of_typical").sum(), often=pl.len())
+    counts = np.diff(of_stream)
+    seen = streams.select("group", "threshold_ns", part=pl.col("size_class") >= 0)[stream[of_stream[:-1]]]
+    often = seen.with_columns(
+        of_typical=np.bincount(np.repeat(np.arange(counts.size), counts), of_typical), often=counts
+    )
     as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
-    present = often.group_by("group").agg(present=as_often, times=pl.col("of_typical").max())
+    present = often.select("group", present=as_often.over("group"))["present"].to_numpy()
+    places, of_beat = ordering.collected(beat, int(beat.max(initial=-1)) + 1)
+    first = places[of_beat[:-1]]
+    bytes_ = segments.sums(sizes[places], of_beat)
     return (
-        streams.join(present, on="group", maintain_order="left")
-        .with_columns(carried=pl.col("of_typical") / pl.col("present"))
-        .group_by("group", "beat")
-        .agg(
-            pl.col("bytes", "carried").sum(),
-            pl.col("start_ns", "threshold_ns", "window_start_ns").min(),
-            pl.col("part").any(),
-            pl.col("times").first(),
-            again=pl.col("again").sum() > MOST * pl.col("bytes").sum(),
+        often.select(
+            "group",
+            times=pl.col("of_typical").max().over("group"),
+            parted=pl.col("part").any().over("group"),
+            quiet_ns=pl.col("threshold_ns").min().over("group"),
+        )[np.repeat(np.arange(counts.size), counts)[first]]
+        .with_columns(
+            beat=np.arange(first.size),
+            start_ns=np.minimum.reduceat(together["start_ns"].to_numpy()[places], of_beat[:-1]),
+            since_ns=np.minimum.reduceat(together["window_start_ns"].to_numpy()[places], of_beat[:-1]),
+            bytes=bytes_,
+            carried=np.bincount(beat, of_typical / np.repeat(present, counts)),
+            again=segments.sums(np.where(again, sizes, 0)[places], of_beat) > MOST * bytes_,
         )
-        .sort("group", "beat")
         .with_columns(
             pl.col("carried").round(DIGITS),
             of_bytes=pl.col("bytes") / (pl.col("bytes").sum().over("group") / pl.col("times")),
+            since_ns=pl.col("since_ns").min().over("group"),
         )
         .with_columns(
-            share=pl.when(pl.col("part").any().over("group"))
-            .then(pl.max_horizontal("carried", "of_bytes"))
-            .otherwise("carried"),
-            quiet_ns=pl.col("threshold_ns").min().over("group"),
-            since_ns=pl.col("window_start_ns").min().over("group"),
+            share=pl.when("parted").then(pl.max_horizontal("carried", "of_bytes")).otherwise("carried"),
         )
     )
 
 
-def _in_beats(table: pl.DataFrame) -> pl.DataFrame:
-    """Sum up what each stream does in each beat: `group`, `stream`, `beat`, `bytes`, `start_ns`, `threshold_ns`,
-    `window_start_ns` and `part` (whether it is one size of a pair), by stream and beat."""
-    earliest = ["start_ns", "threshold_ns", "window_start_ns"]
-    order = np.lexsort([table[name].to_numpy() for name in ("beat", "stream")])
-    bursts = table.select("group", "stream", "beat", "bytes", *earliest, part=pl.col("size_class") >= 0)[order]
-    offsets = segments.bounds(*(bursts[name].to_numpy() for name in ("stream", "beat")))
+def _in_beats(bursts: pl.DataFrame) -> pl.DataFrame:
+    """Sum up what each stream does in each beat: `stream`, `beat`, `bytes`, `start_ns` and `window_start_ns`, by stream
+    and beat."""
+    stream, beat = (bursts[name].to_numpy() for name in ("stream", "beat"))
+    if ((beat[1:] < beat[:-1]) & (stream[1:] == stream[:-1])).any():
+        bursts = bursts[np.lexsort((beat, stream))]
+    stream, beat = (bursts[name].to_numpy() for name in ("stream", "beat"))
+    offsets = segments.bounds(stream, beat)
+    if offsets.size == bursts.height + 1:
+        return bursts
     first = offsets[:-1]
     return bursts[first].with_columns(
         bytes=segments.sums(bursts["bytes"].to_numpy(), offsets),
-        **{name: np.minimum.reduceat(bursts[name].to_numpy(), first) for name in earliest},
+        **{name: np.minimum.reduceat(bursts[name].to_numpy(), first) for name in ("start_ns", "window_start_ns")},
     )
 
 
-def _with_delays(table: pl.DataFrame, leaders: pl.DataFrame) -> pl.DataFrame:
-    """Say of bursts what is `typical` of their stream: by how much of a period it ends after its group's leader.
+def _with_delays(
+    ends: Integers, offsets: Integers, seen: pl.DataFrame, leaders: pl.DataFrame
+) -> tuple[pl.DataFrame, Floats]:
+    """Say of streams what is `typical` of each: by how much of a period it ends after its group's leader.
 
-    `pace_ns` is that period: the group's, or, among steps that are far shorter or far longer, what the leader's are
-    there: the longer of the two beside it, or the shorter, for it may show part of a step, or lack one.
+    That period is the pace of each burst: the group's, or, among steps that are far shorter or far longer, what the
+    leader's are there: the longer of the two beside it, or the shorter, for it may show part of a step, or lack one.
+
+    Parameters
+    ----------
+    ends, offsets : of the bursts of the streams
+    seen : `stream`, `group` (numbers from 0), `period_ns`
+    leaders : `stream`, of each group in order
 
     Returns
     -------
-    `row` (of the table), `group`, `stream`, `pair`, `size_class`, `end_ns`, `pace_ns`, `typical`
+    `seen` with `typical`, and the pace of each burst, ns
     """
-    leading = table.join(leaders, on="stream", how="semi").sort("end_ns")
-    since = (pl.col("end_ns") - pl.col("end_ns").shift()).over("group")
-    beside = ("since_ns", pl.col("since_ns").shift(-1).over("group"))
-    leading = leading.select("group", "end_ns", leader_ns="end_ns", since_ns=since).with_columns(
-        longer_ns=pl.max_horizontal(beside), shorter_ns=pl.min_horizontal(beside)
-    )
-    far_shorter = FAR_OFF * pl.col("longer_ns") < pl.col("period_ns")
-    far_longer = pl.col("shorter_ns") > FAR_OFF * pl.col("period_ns")
-    pace = pl.when(far_shorter).then("longer_ns").when(far_longer).then("shorter_ns").otherwise("period_ns")
-    bursts = table.select("group", "stream", "pair", "size_class", "end_ns", "period_ns", row=pl.int_range(pl.len()))
-    return (
-        bursts.sort("end_ns")
-        .join_asof(leading, on="end_ns", by="group", strategy="nearest", check_sortedness=False)
-        .with_columns(pace_ns=pace)
-        .with_columns(phase=(pl.col("end_ns") - pl.col("leader_ns")) / pl.col("pace_ns"))
-        .with_columns(typical=_typical_phase().over("stream"))
-        .select("row", "group", "stream", "pair", "size_class", "end_ns", "pace_ns", "typical")
-    )
+    led = np.searchsorted(seen["stream"].to_numpy(), leaders["stream"].to_numpy())
+    rows, of_group = ordering.spread(offsets, led)
+    leading = ends[rows]
+    leading = leading[np.lexsort((leading, np.repeat(np.arange(led.size), np.diff(of_group))))]
+    before = np.diff(leading, prepend=0).astype(np.float64)
+    before[of_group[:-1]] = np.nan
+    beside = (before, np.append(before[1:], np.nan))
+    longer, shorter = np.fmax(*beside), np.fmin(*beside)
+    period = np.repeat(seen["period_ns"].to_numpy()[led], np.diff(of_group))
+    far_longer = np.where(shorter > FAR_OFF * period, shorter, period)
+    pace = np.where(FAR_OFF * longer < period, longer, far_longer)
+    typical, paces = phases.typical_phases(ends, offsets, seen["group"].to_numpy(), leading, of_group, pace)
+    return seen.with_columns(typical=typical), paces
 
 
 def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -189,7 +215,7 @@ def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSetti
 
     Parameters
     ----------
-    phased : as `_with_delays` returns, by any leaders
+    phased : streams with `typical`, as `_with_delays` returns, by any leaders
     ranked : as `_ranked` returns
     """
     first = ranked.group_by("group", maintain_order=True).first()
@@ -197,7 +223,7 @@ def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSetti
     marks = ranked.filter("part", "brief", pl.col("shown") > 0)
     if marks.is_empty():
         return first
-    at = phased.unique("stream").select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64))
+    at = phased.select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64))
     marks = marks.join(at, on="stream", maintain_order="left")
     near = [marks.with_columns((pl.col("slot") + shift) % slots) for shift in (-1, 0, 1)]
     support = pl.concat(near).group_by("group", "slot").agg(pairs=pl.col("pair").n_unique())
@@ -211,7 +237,7 @@ def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSetti
     return pl.concat([brief, first.join(brief, on="group", how="anti")]).sort("group")
 
 
-def _ranked(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _ranked(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Order the streams of each group by how well the others are lined up by them.
 
     The first is the one that shows most steps; among parts, of those that show about as many the briefest: what comes
@@ -226,15 +252,14 @@ def _ranked(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     periods = (pl.col("last_ns").max() - pl.col("first_ns").min()).over("group") / pl.col("period_ns")
     most = pl.min_horizontal(pl.col("shown").max().over("group", "part"), periods + CUT_OFF)
     brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
+    starts, ends, sizes = (bursts[name].to_numpy() for name in ("start_ns", "end_ns", "bytes"))
     chosen = (
-        table.group_by("stream")
-        .agg(
-            pl.col("group", "size_class", "clarity", "period_ns").first(),
-            pl.col("bytes").median(),
-            shown=pl.len(),
-            first_ns=pl.col("end_ns").min(),
-            last_ns=pl.col("end_ns").max(),
-            lasts=(pl.col("end_ns") - pl.col("start_ns")).median(),
+        seen.with_columns(
+            bytes=segments.medians(sizes, offsets),
+            shown=np.diff(offsets),
+            first_ns=-segments.largest(-ends, offsets),
+            last_ns=segments.largest(ends, offsets),
+            lasts=segments.medians(ends - starts, offsets),
         )
         .with_columns(part=part)
         .with_columns(
@@ -247,15 +272,6 @@ def _ranked(table: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", "stream"]
     falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
     return chosen.sort(order, descending=falling).select("group", "stream", "part", "shown", "brief")
-
-
-def _typical_phase() -> pl.Expr:
-    """Return the median of phases on a circle: just under half a period late and just over it are neighbours."""
-    turn = 2 * np.pi * pl.col("phase")
-    centre = pl.arctan2(turn.sin().mean(), turn.cos().mean()) / (2 * np.pi)
-    off = pl.col("phase") - centre
-    typical: pl.Expr = centre + (off - off.round()).median()
-    return typical
 
 
 def _in_one_turn(streams: pl.DataFrame) -> pl.DataFrame:

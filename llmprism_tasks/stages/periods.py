@@ -11,7 +11,6 @@ from llmprism_tasks.methods.bursts import STEPS_APART
 from llmprism_tasks.methods.steadiness import FEW
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
@@ -28,7 +27,6 @@ OF_TWO = 1.7
 """Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
 
 
-@remembered
 def group_periods(
     flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0
 ) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from llmprism_tasks.stages.cutting import STEPPING, cut
 from llmprism_tasks.stages.first_burst import first_bursts
 from llmprism_tasks.stages.lining_up import line_up, whole_steps
 from llmprism_tasks.stages.periods import OVER, ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
 
 
@@ -72,16 +73,23 @@ def steps_of_groups(
     -------
     as `flow_steps`
     """
+    stepping, known = _in_step(flows, found, settings, until_ns)
+    streams = _named_streams(found, stepping, pairs).select(STEPPING)
+    once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
+    return flow_steps(flows, pl.concat([streams, once]), settings)
+
+
+@remembered
+def _in_step(
+    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the streams in their group's period, as `in_period` does, and the groups that need no other: `group`."""
     periods = group_periods(flows, found, settings, until_ns=until_ns)
     turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
     stepping = in_period(found, periods, settings)
     lines = _lines(stepping, settings).join(shown, on="group", how="anti")
-    stepping, periods = (frame.join(lines, on="group", how="anti") for frame in (stepping, periods))
-    streams = _named_streams(found, stepping, pairs).select(STEPPING)
-    known = pl.concat([periods.select("group"), lines.select("group")])
-    once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
-    return flow_steps(flows, pl.concat([streams, once]), settings)
+    return stepping.join(lines, on="group", how="anti"), periods.select("group")
 
 
 def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -100,22 +108,15 @@ def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetti
     unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
     each group to say, since groups may be looked at one by one.
     """
-    streams = streams.sort("pair", "size_class").with_row_index("stream")
+    streams = streams.sort("pair", "size_class")
     taken = cut(flows, streams, settings)
-    table = line_up(
-        taken.table.with_row_index("burst").join(
-            streams.select(
-                pl.col("stream").cast(pl.Int64),
-                *("pair", "group", "size_class", "threshold_ns", "clarity"),
-                period_ns="group_period_ns",
-            ),
-            on="stream",
-        ),
-        settings,
-    )
-    numbered = table.join(whole_steps(table, settings), on=["group", "beat"])
+    described = streams.rename({"group_period_ns": "period_ns"})
+    lined_up = line_up(taken.table.with_row_index("burst").sort("stream", maintain_order=True), described, settings)
+    steps = whole_steps(lined_up, described, settings)
+    of_beat = np.full(lined_up["beat"].n_unique(), -1)
+    of_beat[steps["beat"].to_numpy()] = steps["step"].to_numpy()
     step_of = np.full(taken.table.height + 1, -1)  # the last stands for the flows of no burst
-    step_of[numbered["burst"].to_numpy()] = numbered["step"].to_numpy()
+    step_of[lined_up["burst"].to_numpy()] = of_beat[lined_up["beat"].to_numpy()]
     offsets = traffic.starts_of_pairs(flows)
     periods = np.full(offsets.size - 1, np.nan)
     periods[np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], streams["pair"])] = streams["group_period_ns"]

@@ -55,11 +55,10 @@ def timeline(
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
     first = first_flows(inside, every, division.flows)
     own, common = step_spans(division.endpoints, division.job_steps, first)
-    return tables(own, common, placed(division.flows, own, pairs), jobs, job_members, window)
+    return tables(common, placed(division.flows, own, pairs), jobs, job_members, window)
 
 
 def tables(
-    own: pl.DataFrame,
     common: pl.DataFrame,
     found: Placed,
     jobs: pl.DataFrame,
@@ -70,14 +69,16 @@ def tables(
 
     Parameters
     ----------
-    own, common : the steps of NICs and of jobs, as `step_spans` returns them
+    common : the steps of jobs, as `step_spans` returns them
     found : the flows to be told of, placed in the NICs' steps
     """
-    steps = pl.concat([own, common.with_columns(addr=pl.lit(None, dtype=pl.String)).select(own.columns)])
+    own = found.parts.select(*NIC, "step_index", start_ns="step_start_ns", end_ns="step_end_ns")
+    common = common.sort("job_id", "step_index").with_columns(addr=pl.lit(None, dtype=pl.String))
+    steps = pl.concat([common.select(own.columns), own]).sort("job_id", maintain_order=True)  # jobs' before NICs'
     start = pl.lit(window.start_ns)
     went = breakdown(found, jobs, job_members, window)  # what it takes is free again before the largest table is made
     return (
-        frames.conform(steps.with_columns(window_start_ns=start), "steps"),
+        frames.conform(steps.with_columns(window_start_ns=start), "steps", ordered=True),
         frames.conform(phases(found).with_columns(window_start_ns=start), "timeline", ordered=True),
         went,
     )

@@ -47,7 +47,8 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def named(flows: pl.DataFrame) -> pl.DataFrame:
     """Return flows, or what was worked out of them, with addresses as text where they are codes."""
-    return flows.cast({pl.Enum: pl.String})
+    coded = [name for name, kind in flows.schema.items() if isinstance(kind, pl.Enum)]
+    return flows.with_columns(pl.col(coded).cast(pl.String))
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -91,11 +92,11 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    flows : with `pair`
+    flows : with `pair`, as `in_order` returns
     pairs : `pair`, once each, and columns to add
     """
     numbers, wanted = flows["pair"].to_numpy(), pairs["pair"].to_numpy()
-    offsets = segments.bounds(numbers)
+    offsets = segments.of_ascending(numbers)
     each, counts = numbers[offsets[:-1]], np.diff(offsets)
     row = np.full(max(each.max(initial=-1), wanted.max(initial=-1)) + 1, -1, np.int32)
     row[wanted] = np.arange(wanted.size, dtype=np.int32)
@@ -118,7 +119,7 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     flows = in_order(flows) if "pair" in flows.columns else numbered(flows)[0]
     kept = flows["bytes"].to_numpy() > settings.control_bytes
     pair, starts, ends, sizes = (flows[name].to_numpy()[kept] for name in ("pair", *TIMES))
-    offsets = segments.bounds(pair)
+    offsets = segments.of_ascending(pair)
     usual = messages.usual_sizes(sizes, offsets, same_size=settings.same_size)
     pairs = named(flows.select("pair", *PAIR)[np.flatnonzero(kept)[offsets[:-1]]])
     begins = messages.begins(
@@ -174,9 +175,10 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
 @remembered
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
-    return segments.bounds(flows["pair"].to_numpy())
+    return segments.of_ascending(flows["pair"].to_numpy())
 
 
+@remembered
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Return the pairs of flows in order, named: `pair`, and columns that are the same for all flows of one."""
     return named(flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]])

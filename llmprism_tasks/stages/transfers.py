@@ -46,6 +46,7 @@ class Transfers(NamedTuple):
         return np.add.reduceat(self.sizes, self.offsets[:-1])
 
 
+@remembered
 def of_pairs(flows: pl.DataFrame, size_class: int) -> Transfers:
     """Return the transfers of each pair as a whole.
 

@@ -52,3 +52,9 @@ def test_segments_without_rows_come_to_nothing(drawn: list[list[int]]) -> None:
 
 def test_flags_are_counted() -> None:
     assert segments.sums(np.array([True, True, False]), np.array([0, 2, 3])).tolist() == [2, 0]
+
+
+@given(st.lists(st.integers(0, 40), max_size=200), st.sampled_from([np.int32, np.int64]))
+def test_of_ascending_numbers_segments_are_found_without_looking_at_each(numbers: list[int], kind: type) -> None:
+    ascending = np.sort(np.array(numbers, dtype=kind))
+    assert segments.of_ascending(ascending).tolist() == segments.bounds(ascending).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pytest
@@ -18,22 +18,33 @@ Burst = tuple[int, float, float, int]
 """Pair, start and end in ms, bytes."""
 
 
-def lined_up(streams: Sequence[Iterable[Burst]], *, period: float = PERIOD, size_class: int = 0) -> pl.DataFrame:
-    """Return the bursts of sizes of pairs, or of whole pairs (-1), with the beats they make."""
-    rows = [
-        (number, pair, round(start * MS), round(end * MS), size)
-        for number, stream in enumerate(streams)
-        for pair, start, end, size in stream
-    ]
-    table = pl.DataFrame(rows, schema=["stream", "pair", "start_ns", "end_ns", "bytes"], orient="row").with_columns(
+def described(streams: Sequence[Sequence[Burst]], size_class: int) -> pl.DataFrame:
+    """Return the streams of sizes of pairs, or of whole pairs (-1)."""
+    return pl.DataFrame({"pair": [stream[0][0] for stream in streams]}).with_columns(
         group=pl.lit("g"),
         size_class=pl.lit(size_class),
-        period_ns=pl.lit(float(period * MS)),
+        period_ns=pl.lit(float(PERIOD * MS)),
         threshold_ns=pl.lit(100.0 * MS),
         clarity=pl.lit(9.0),
-        window_start_ns=pl.lit(-1000 * MS),
     )
-    return line_up(table.with_row_index("burst"), DEFAULT)
+
+
+def lined_up(streams: Sequence[Sequence[Burst]], *, size_class: int = 0) -> pl.DataFrame:
+    """Return the bursts of streams with the beats they make."""
+    rows = [
+        (number, round(start * MS), round(end * MS), size)
+        for number, stream in enumerate(streams)
+        for _, start, end, size in stream
+    ]
+    bursts = pl.DataFrame(rows, schema=["stream", "start_ns", "end_ns", "bytes"], orient="row")
+    bursts = bursts.with_columns(window_start_ns=pl.lit(-1000 * MS))
+    return line_up(bursts, described(streams, size_class), DEFAULT)
+
+
+def steps_of(streams: Sequence[Sequence[Burst]], *, size_class: int = 0) -> pl.DataFrame:
+    """Return the steps of the beats that the bursts of streams make."""
+    table = lined_up(streams, size_class=size_class)
+    return whole_steps(table, described(streams, size_class), DEFAULT)
 
 
 def once_a_step(pair: int, at: float, *, lasts: float = 1, size: int = MB, count: int = STEPS) -> list[Burst]:
@@ -68,8 +79,7 @@ def in_steps(sizes: Mapping[int, Sequence[int]]) -> list[int]:
         ]
         for pair in range(4)
     ]
-    table = lined_up(streams)
-    return whole_steps(table, DEFAULT).group_by("step", maintain_order=True).len()["len"].to_list()
+    return steps_of(streams).group_by("step", maintain_order=True).len()["len"].to_list()
 
 
 @pytest.mark.parametrize(
@@ -125,4 +135,4 @@ def test_half_of_a_job_s_pairs_that_come_apart_from_the_other_half_are_no_step(s
     ends = [(PERIOD * step, PERIOD * step) for step in range(6)]
     ends += [(6000 + 2000 * step, 7000 + 2000 * step) for step in range(12)]
     streams = [[(pair, end[pair] - 1, end[pair], MB) for end in ends] for pair in (0, 1)]
-    assert whole_steps(lined_up(streams, size_class=size_class), DEFAULT)["step"].n_unique() == 18
+    assert steps_of(streams, size_class=size_class)["step"].n_unique() == 18

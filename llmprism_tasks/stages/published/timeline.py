@@ -44,7 +44,7 @@ def timeline(
     together = (endpoints, _advancing(job_steps, ["job_id"], "step"), inside)
     endpoints, job_steps, of_run = (frame.with_columns(run=pl.lit(0)) for frame in together)
     own, common = joint.step_spans(endpoints, job_steps, joint.first_flows(of_run, of_run, of_run))
-    return joint.tables(own, common, placed(inside, own, kinds), jobs, job_members, window)
+    return joint.tables(common, placed(inside, own, kinds), jobs, job_members, window)
 
 
 def member_steps(synchronising: pl.DataFrame, window: Window, settings: PublishedSettings) -> pl.DataFrame:
