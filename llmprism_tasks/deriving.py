@@ -49,7 +49,7 @@ def derive(
         if stage.name not in only:
             continue
         began_ns = time.monotonic_ns()
-        function = named(ALONE[stage.name]) if stage.name in ALONE else function_of(stage, settings)
+        function = named(ALONE[stage.name]) if stage.name in ALONE else function_of(stage, settings.method.name)
         others = {"elsewhere": part.elsewhere} if stage.sees_others else {}
         results: Sequence[pl.DataFrame] | None = function(
             **{table: held[table] for table in stage.reads}, **others, window=window, settings=settings
@@ -60,16 +60,16 @@ def derive(
     return Derived(made, stage_ns)
 
 
-def function_of(stage: Stage, settings: Settings) -> Callable[..., Sequence[pl.DataFrame]]:
-    """Import the function of a stage."""
-    function: Callable[..., Sequence[pl.DataFrame]] = named(stage.function_of(settings.method.name))
+def function_of(stage: Stage, method: str) -> Callable[..., Sequence[pl.DataFrame]]:
+    """Import the function of a method's stage."""
+    function: Callable[..., Sequence[pl.DataFrame]] = named(stage.function_of(method))
     return function
 
 
-def prepare(settings: Settings) -> None:
+def prepare(method: str) -> None:
     """Import what the stages are made of, which takes a second, before there is anything to work on."""
     for stage in STAGES:
-        function_of(stage, settings)
+        function_of(stage, method)
     named(READIES)()
 
 

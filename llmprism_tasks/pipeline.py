@@ -187,7 +187,7 @@ def _results(
     stage: Stage, frames: Mapping[str, pl.DataFrame], window: Window, settings: Settings
 ) -> Sequence[pl.DataFrame]:
     """Return what a stage makes of frames: of many flows, part by part of the platform, as far as it can be parted."""
-    flows, function = frames["flows"], deriving.function_of(stage, settings)
+    flows, function = frames["flows"], deriving.function_of(stage, settings.method.name)
     pieces = math.ceil(flows.height / settings.batches.at_once)
     if pieces > 1 and not stage.per_job and settings.method.name == "joint":
         topology = frames["topology"]
@@ -480,11 +480,11 @@ def _analyze(
 
 
 def _import_the_rest(settings: Settings) -> None:
-    """Import what checks and stages are made of, which takes seconds, while DuckDB reads files and Python is idle."""
-    from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy
+    """Import what checks and stages are made of, which takes a second, while files are read and Python is idle."""
+    from llmprism_tasks import warm  # noqa: PLC0415 - brings Great Expectations
 
-    validation.prepare()
-    deriving.prepare(settings)
+    warm.checks()
+    warm.stages(settings.method.name)
 
 
 def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:

@@ -5,12 +5,7 @@ Such as a process that others are forked from, which find it there: nothing here
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any
-
-from llmprism_tasks import validation
-from llmprism_tasks.plan import READIES, STAGES
+from llmprism_tasks import deriving, validation
 
 
 def checks() -> None:
@@ -20,13 +15,4 @@ def checks() -> None:
 
 def stages(method: str = "joint") -> None:
     """Import the stages, and load their machine code as far as it was compiled before."""
-    for stage in STAGES:
-        named(stage.function_of(method))
-    named(READIES)()
-
-
-def named(path: str) -> Callable[..., Any]:
-    """Import what the plan names as `module:name`."""
-    module, _, name = path.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
+    deriving.prepare(method)

@@ -77,7 +77,7 @@ def working(settings: Settings) -> Iterator[Worker]:
         process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=os.environ | {"POLARS_MAX_THREADS": "1"})
         theirs.close()
         try:
-            ours.send((folder, settings))
+            ours.send((folder, settings.method.name))
             yield Worker(process, ours, Path(folder))
         finally:
             process.kill()
@@ -88,8 +88,8 @@ def serve() -> None:
     """Answer what a `Worker` asks, until nobody does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the terminal ends the other as well
     with Connection(int(sys.argv[1])) as connection, suppress(EOFError):
-        folder, settings = connection.recv()
-        deriving.prepare(settings)
+        folder, method = connection.recv()
+        deriving.prepare(method)
         while True:
             connection.send(_answer(Path(folder), *connection.recv()))
 
