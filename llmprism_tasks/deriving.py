@@ -55,7 +55,7 @@ def derive(
             **{table: held[table] for table in stage.reads}, **others, window=window, settings=settings
         )
         for table, frame in zip(stage.writes, results or (), strict=bool(results)):
-            made[table] = held[table] = conform(frame, table, ordered=True)
+            made[table] = held[table] = conform(frame, table, ordered=True, compact=True)
         stage_ns[stage.name] = time.monotonic_ns() - began_ns
     return Derived(made, stage_ns)
 

@@ -60,11 +60,11 @@ def paths(compact: pl.Series) -> pl.Series:
     return compact.to_frame().select(lists.alias(compact.name)).to_series()
 
 
-def plain(flows: pl.DataFrame) -> pl.DataFrame:
-    """Return compact rows of `flows` with the contract's types."""
-    texts = [name for name, kind in flows.schema.items() if kind == pl.Categorical and name != "switch_path"]
-    with_paths = [paths(flows["switch_path"])] if "switch_path" in flows.columns else []
-    return flows.with_columns(pl.col(texts).cast(pl.String), *with_paths)
+def plain(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return compact rows of a table with the contract's types."""
+    texts = [name for name, kind in rows.schema.items() if kind == pl.Categorical and name != "switch_path"]
+    with_paths = [paths(rows["switch_path"])] if "switch_path" in rows.columns else []
+    return rows.with_columns(pl.col(texts).cast(pl.String), *with_paths)
 
 
 def empty(table: str) -> pl.DataFrame:
@@ -73,12 +73,13 @@ def empty(table: str) -> pl.DataFrame:
     return pl.DataFrame(schema=schema(columns))
 
 
-def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False) -> pl.DataFrame:
+def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False, compact: bool = False) -> pl.DataFrame:
     """Bring rows to a contract table's columns, types and key order; optional columns they do not have are NULL.
 
     Parameters
     ----------
     ordered : whether the rows are in the order of the key already
+    compact : whether texts that are categories stay so
 
     Raises
     ------
@@ -94,5 +95,7 @@ def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False) -> pl.Dat
             expected=f"the columns {', '.join(wanted.column_names)}",
             todo="This is a fault in the stage that made the rows; please report it.",
         )
-    conformed = frame.select(wanted.column_names).cast(schema(wanted.columns))
+    kept = frame.select(pl.col(pl.Categorical)).columns if compact else ()
+    kinds = pl.Schema({name: kind for name, kind in schema(wanted.columns).items() if name not in kept})
+    conformed = frame.select(wanted.column_names).cast(kinds)
     return conformed if ordered or table == "flows" else conformed.sort(wanted.key, nulls_last=False)

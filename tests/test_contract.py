@@ -35,7 +35,7 @@ def run(stage: Stage, tables: Mapping[str, pl.DataFrame], window: Window = WINDO
     module, _, name = stage.function.partition(":")
     function = getattr(importlib.import_module(module), name)
     results = function(**{table: tables[table] for table in stage.reads}, window=window, settings=SETTINGS)
-    return dict(zip(stage.writes, results, strict=True))
+    return {table: frames.plain(frame) for table, frame in zip(stage.writes, results, strict=True)}
 
 
 def derive(landed: Mapping[str, pl.DataFrame], window: Window) -> dict[str, tuple[Tables, Tables]]:

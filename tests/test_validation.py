@@ -274,6 +274,23 @@ def test_copies_are_found_wherever_they_are(file: Warehouse, table: str, expecta
         assert f"{table}.{expectation}" in failed(validation.validate(file, WINDOW, [table]))
 
 
+@pytest.mark.parametrize(
+    ("acts", "broken"),
+    [
+        ("idle compute other", []),
+        ("idle compute idle", ["timeline.key"]),  # copies of one moment, not next to each other
+        ("other idle idle", ["timeline.key"]),
+    ],
+)
+def test_acts_of_one_moment_are_held_against_each_other(file: Warehouse, acts: str, broken: list[str]) -> None:
+    """Though the numbers that they have come in no order."""
+    first = sound()["timeline"][:1]
+    store.replace(file, WINDOW, sound() | {"timeline": first.with_columns(phase=pl.lit("other"))})
+    rows = pl.concat([first.with_columns(phase=pl.lit(act)) for act in acts.split()])
+    store.replace(file, WINDOW, {"timeline": rows}, ordered=True)
+    assert failed(validation.validate(file, WINDOW, ["timeline"])) == broken
+
+
 def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:
     named = [f"{table}.{one['meta']['name']}" for table in SUITES for one in validation.suite(table)["expectations"]]
     assert sorted(named) == sorted(BREAKING)

@@ -79,7 +79,7 @@ def tables(
     went = breakdown(found, jobs, job_members, window)  # what it takes is free again before the largest table is made
     return (
         frames.conform(steps.with_columns(window_start_ns=start), "steps", ordered=True),
-        frames.conform(phases(found).with_columns(window_start_ns=start), "timeline", ordered=True),
+        frames.conform(phases(found).with_columns(window_start_ns=start), "timeline", ordered=True, compact=True),
         went,
     )
 
@@ -148,13 +148,17 @@ def step_spans(
 
 
 def phases(found: Placed) -> pl.DataFrame:
-    """Return the rows of the timeline, in their order: what moved, and what the NIC did in between."""
+    """Return the rows of the timeline, in their order: what moved, and what the NIC did in between.
+
+    Texts are categories: there are thousands of them, and millions of rows.
+    """
     told, channels = _told(found)
     did = pl.concat([pl.DataFrame({"phase": STILL.values()}), channels], how="diagonal", rechunk=True)
     what = told.kinds - min(STILL)
-    step = found.parts.select(*NIC, pl.col("step_index").cast(pl.Int32))
+    step = found.parts.select(pl.col(NIC).cast(pl.Categorical), pl.col("step_index").cast(pl.Int32))
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
-    rows = pl.concat([step[told.segments], times, did[what]], how="horizontal")
+    acts = did.select(pl.col("phase", "peer").cast(pl.Categorical))
+    rows = pl.concat([step[told.segments], times, acts[what]], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     order = _order(told, found.parts["nic"].to_numpy(), what, rank)
     return rows if order is None else rows[order]

@@ -3,9 +3,10 @@
 One suite per table, named for it, in Great Expectations' own JSON. Each expectation has a name (in `meta`), a severity
 (`critical` stops the window, `warning` is recorded) and notes: why it should hold, and what to do if it does not. Where
 the rows that break a critical one belong to some jobs only, these are set aside, and the window goes on without them.
-A query sees a batch, and may see the window's rows of any table `t` of the contract as `window_t`. It knows the window
-as `getvariable('window_start_ns')` and `getvariable('window_end_ns')`: as a bound of Great Expectations, a moment
-would become a float and be off by some hundred nanoseconds.
+A query sees a batch, and may see the window's rows of any table `t` of the contract as `window_t`: as they are stored,
+which for some tables is with numbers for texts (`warehouse.numbers`). It knows the window as
+`getvariable('window_start_ns')` and `getvariable('window_end_ns')`: as a bound of Great Expectations, a moment would
+become a float and be off by some hundred nanoseconds.
 
 Great Expectations takes seconds to import, so only the functions here do it, in the one task that validates.
 """
@@ -26,7 +27,7 @@ from llmprism_tasks.validation import importing, refusals
 from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.numbers import stored
+from llmprism_tasks.warehouse.numbers import of_jobs, stored
 from llmprism_tasks.windows import Window
 
 if TYPE_CHECKING:
@@ -206,12 +207,12 @@ def _observe(connection: Any, window: Window, tables: Sequence[str], *, without:
     connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
     connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
     connection.execute("SET VARIABLE without = ?", [list(without)])
-    others = " AND NOT list_contains(getvariable('without'), job_id)" if without else ""
+    others = "list_contains(getvariable('without'), job_id)"
     for table in TABLES:
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
             f"FROM {stored(table.name)} WHERE window_start_ns = getvariable('window_start_ns')"
-            f"{others if 'job_id' in table.column_names else ''}"
+            + (f" AND NOT {of_jobs(table.name, others)}" if without and "job_id" in table.column_names else "")
         )
     rows = [
         {"window_start_ns": window.start_ns, **_row(table, result)}

@@ -67,7 +67,7 @@ class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
     ----------
     where : condition on a row of the batch, in SQL; rows for which it is true are unexpected, NULL is not true
     query : instead of it, a query whose rows are unexpected; `{batch}` in it stands for the batch
-    column : the one column it is about, if it is about one; with a condition, its least unexpected values are told
+    column : the one column it is about, if it is about one, whose least unexpected values are told
     """
 
     where: str | None = None
@@ -88,7 +88,7 @@ class ExpectNoRows(BatchExpectation):  # type: ignore[misc]
 
     def _validate(self, metrics: Mapping[str, dict[str, Any]], **_: object) -> dict[str, Any]:
         count, values = metrics[UNEXPECTED]["count"], metrics[UNEXPECTED]["values"]
-        told = {"partial_unexpected_list": values} if self.column and self.where else {}
+        told = {"partial_unexpected_list": values} if self.column else {}
         return {"success": count == 0, "result": {"observed_value": count, **told}}
 
 
@@ -107,7 +107,7 @@ class UnexpectedRows(TableMetricProvider):  # type: ignore[misc]
     ) -> dict[str, Any]:
         rows = refusals.rows_of(**metric_value_kwargs, batch=execution_engine.view)
         count = execution_engine.one("count(*)", rows)
-        column = metric_value_kwargs["column"] if count and metric_value_kwargs["where"] else None
+        column = metric_value_kwargs["column"] if count else None
         values = execution_engine.one(f"min({column}, {VALUES_TOLD})", rows) if column else None
         return {"count": count, "values": [None if value != value else value for value in values or ()]}  # noqa: PLR0124 - NaN
 

@@ -1,7 +1,8 @@
-"""Flows are stored with numbers for their texts, which takes half of the time: they are most of what is written.
+"""Flows and the timeline, most of what is written, are stored with numbers for their texts, in half of the time.
 
-An address or a path is in `stored.names` or `stored.paths` once, whatever flows there are of it. The view `flows` gives
-the texts back, in any order of rows: joins keep none. So the timeline, whose order its checks go by, has its own texts.
+An address or a path is in `stored.names` or `stored.paths` once, whatever flows there are of it; so are a NIC of a job
+in `stored.nics`, and what it does with whom in `stored.acts`. Views give the texts back, in any order of rows: joins
+keep none. Whoever can do without texts, as the checks, asks the stored tables.
 """
 
 from __future__ import annotations
@@ -15,15 +16,30 @@ import polars as pl
 from llmprism_tasks.frames import paths
 from llmprism_tasks.warehouse.statements import statement
 
-NUMBERED: Mapping[str, Mapping[str, str]] = {
-    "flows": {"src_addr": "names", "dst_addr": "names", "switch_path": "paths"},
+NUMBERED: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "flows": {
+        "src_addr": ("names", ("src_addr",)),
+        "dst_addr": ("names", ("dst_addr",)),
+        "switch_path": ("paths", ("switch_path",)),
+    },
+    "timeline": {"nic": ("nics", ("job_id", "addr")), "act": ("acts", ("phase", "peer"))},
 }
-"""Tables to their columns that are numbers, and where what they stand for is."""
+"""Tables to their columns that are numbers: where what they stand for is, and which of the table's columns that are."""
+
+NOTHING = np.uint32(2**32 - 1)
+"""Stands for a text that is NULL among codes of categories."""
 
 
 def stored(table: str) -> str:
     """Return where rows of a table are written to and deleted from."""
     return f'stored."{table}"' if table in NUMBERED else f'"{table}"'
+
+
+def of_jobs(table: str, condition: str) -> str:
+    """Return a condition on `job_id` as one on rows of a table as they are stored."""
+    if "nic" not in NUMBERED.get(table, ()):
+        return condition
+    return f"nic IN (SELECT number FROM (SELECT number, value.job_id AS job_id FROM stored.nics) WHERE {condition})"
 
 
 def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -33,12 +49,17 @@ def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFra
     ----------
     rows : of a table in `NUMBERED`; texts may be categories, and paths those of their switches, joined
     """
-    return rows.with_columns(_numbered(connection, rows[name], place) for name, place in NUMBERED[table].items())
+    numbers = [
+        _numbered(connection, rows.select(columns), place).alias(name)
+        for name, (place, columns) in NUMBERED[table].items()
+    ]
+    known = [column for _, columns in NUMBERED[table].values() for column in columns]
+    return rows.drop(known).with_columns(numbers)
 
 
 def texts(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return stored rows, or some columns of them, with the texts that their numbers stand for."""
-    columns = {name: place for name, place in NUMBERED[table].items() if name in rows.columns}
+    """Return stored rows, or some columns of them, each of whose numbers stands for one text, with these."""
+    columns = {name: place for name, (place, _) in NUMBERED[table].items() if name in rows.columns}
     values = {place: _values(connection, place) for place in columns.values()}
     return rows.with_columns(values[place].gather(rows[name]).alias(name) for name, place in columns.items())
 
@@ -50,9 +71,22 @@ def _values(connection: duckdb.DuckDBPyConnection, place: str) -> pl.Series:
     )
 
 
-def _numbered(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: str) -> pl.Series:
-    distinct, which = _lists(column) if isinstance(column.dtype, pl.List) else _words(column.cast(pl.Categorical))
-    return _numbers(connection, distinct, place).gather(which).alias(column.name)
+def _numbered(connection: duckdb.DuckDBPyConnection, columns: pl.DataFrame, place: str) -> pl.Series:
+    distinct, which = _together(columns) if columns.width > 1 else _alone(columns.to_series())
+    return _numbers(connection, distinct, place).gather(which)
+
+
+def _alone(column: pl.Series) -> tuple[pl.Series, pl.Series]:
+    return _lists(column) if isinstance(column.dtype, pl.List) else _words(column.cast(pl.Categorical))
+
+
+def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """Return the distinct pairs of two texts, each a struct of both, and which of them each row has."""
+    from llmprism_tasks.methods import numbering  # noqa: PLC0415 - brings numba, for which who only reads has no use
+
+    codes = (column.cast(pl.Categorical).to_physical().fill_null(NOTHING).to_numpy() for column in columns)
+    which, rows = numbering.numbered(*codes)
+    return columns[rows].cast(pl.String).to_struct(), pl.Series(which)
 
 
 def _words(column: pl.Series) -> tuple[pl.Series, pl.Series]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -161,7 +162,9 @@ def replace(
     ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
     WarehouseBusy : another process held the warehouse for longer than its patience
     """
-    incoming = {table: conform(rows, table, ordered=ordered) for table, rows in frames.items()}
+    incoming = {
+        table: conform(rows, table, ordered=ordered, compact=table in NUMBERED) for table, rows in frames.items()
+    }
     for table, arrived in incoming.items():
         _check(table, arrived, window)
     if "flows" in incoming:
@@ -188,13 +191,13 @@ def replace(
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
-    """Count the rows that a query returns by their `job_id`; None if not all of them have one."""
-    query = f"SELECT job_id, count(*) FROM ({rows}) GROUP BY job_id ORDER BY job_id"
-    try:
-        counts = dict(connection.execute(query).fetchall())
-    except duckdb.BinderException:  # the query has no such column
-        return None
-    return None if None in counts or not counts else counts
+    """Count the rows that a query returns by the `job_id` that they or their `nic` have; None if not all have one."""
+    for of_job in (rows, statement("jobs_of_nics").replace("/* rows */", rows)):
+        query = f"SELECT job_id, count(*) FROM ({of_job}) GROUP BY job_id ORDER BY job_id"
+        with suppress(duckdb.BinderException):  # rows have no such column
+            counts = dict(connection.execute(query).fetchall())
+            return None if None in counts or not counts else counts
+    return None
 
 
 def set_aside(
@@ -329,8 +332,8 @@ def _check_jobs(tables: Sequence[str]) -> None:
         )
 
 
-def _where(jobs: Sequence[str] | None) -> str:
-    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {OF_JOBS}")
+def _where(table: str, jobs: Sequence[str] | None) -> str:
+    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {numbers.of_jobs(table, OF_JOBS)}")
 
 
 def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:
@@ -338,14 +341,14 @@ def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> bool:
-    sql = f"SELECT 1 FROM {stored(table)} WHERE {_where(jobs)} LIMIT 1"
+    sql = f"SELECT 1 FROM {stored(table)} WHERE {_where(table, jobs)} LIMIT 1"
     return connection.execute(sql, _values(window, jobs)).fetchone() is not None
 
 
 def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> None:
     """Delete only where there are rows: in a DuckLake a delete, even of nothing new, costs others their commits."""
     if _has_rows(connection, table, window, jobs):
-        connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(jobs)}", _values(window, jobs))
+        connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(table, jobs)}", _values(window, jobs))
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:

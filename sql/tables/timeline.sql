@@ -1,13 +1,17 @@
--- One row per phase of a NIC: what it did, when.
+-- One row per phase of a NIC: what it did, when; its texts are stored as numbers.
 -- Grain: window_start_ns, job_id, addr, start_ns, phase, peer.  From: flows, pairs, steps.
-CREATE TABLE IF NOT EXISTS timeline (
-    window_start_ns BIGINT NOT NULL,  -- the window the row belongs to
-    job_id VARCHAR NOT NULL,          -- the job, the same from window to window while half of its members stay
-    addr VARCHAR NOT NULL,            -- the NIC
-    start_ns BIGINT NOT NULL,         -- start of the phase
-    end_ns BIGINT NOT NULL,           -- end of the phase, exclusive
-    phase VARCHAR NOT NULL,           -- compute, pp_send, pp_recv, dp_sync, idle, other
-    peer VARCHAR,                     -- the other NIC; NULL for compute and idle
-    bytes BIGINT NOT NULL,            -- bytes moved; 0 for compute and idle
-    step_index INTEGER NOT NULL       -- the job's step, counted from 0 in each window; the same for all members
+CREATE OR REPLACE VIEW timeline AS (
+    SELECT
+        told.window_start_ns,          -- the window the row belongs to
+        nic.value.job_id AS job_id,    -- the job, the same from window to window while half of its members stay
+        nic.value.addr AS addr,        -- the NIC
+        told.start_ns,                 -- start of the phase
+        told.end_ns,                   -- end of the phase, exclusive
+        act.value.phase AS phase,      -- compute, pp_send, pp_recv, dp_sync, idle, other
+        act.value.peer AS peer,        -- the other NIC; NULL for compute and idle
+        told.bytes,                    -- bytes moved; 0 for compute and idle
+        told.step_index                -- the job's step, counted from 0 in each window; the same for all members
+    FROM stored.timeline AS told
+    INNER JOIN stored.nics AS nic ON told.nic = nic.number
+    INNER JOIN stored.acts AS act ON told.act = act.number
 );

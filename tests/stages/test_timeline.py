@@ -245,7 +245,7 @@ def reconstructed(rows: Iterable[Row], window: Window = WINDOW) -> tuple[pl.Data
         orient="row",
     )
     nics = NICS.with_columns(window_start_ns=pl.lit(window.start_ns))
-    return timeline(
+    steps, rows_, went = timeline(
         flows=visible(flows(rows), window),
         jobs=jobs_of(nics),
         job_members=nics,
@@ -253,6 +253,7 @@ def reconstructed(rows: Iterable[Row], window: Window = WINDOW) -> tuple[pl.Data
         window=window,
         settings=DEFAULT,
     )
+    return steps, frames.plain(rows_), went
 
 
 def ends_ms(steps: pl.DataFrame, addr: str | None) -> list[float]:
@@ -335,4 +336,4 @@ def test_the_order_of_rows_does_not_matter() -> None:
         }
         again = timeline(**shuffled, jobs=jobs_of(nics), window=WINDOW, settings=DEFAULT)
         for found, expected in zip(again, reconstructed(rows), strict=True):
-            assert_frame_equal(found, expected)
+            assert_frame_equal(frames.plain(found), expected)

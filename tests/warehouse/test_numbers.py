@@ -1,4 +1,4 @@
-"""Flows are stored with numbers for their texts, and come back as they were; one text has one number."""
+"""Flows and the timeline are stored with numbers for their texts and come back as they were; a text has one number."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 def flows(*records: dict[str, object]) -> pl.DataFrame:
     rows = [record | {"window_start_ns": WINDOW.start_ns} for record in records]
     return pl.DataFrame(rows, schema=frames.empty("flows").schema)
+
+
+def timeline(*acts: dict[str, object]) -> pl.DataFrame:
+    """Return rows of the timeline, a second each, in the order of their key."""
+    first = {"window_start_ns": WINDOW.start_ns, "job_id": "j", "addr": "a", "phase": "idle", "peer": None}
+    first |= {"bytes": 0, "step_index": 0}
+    rows = [first | {"start_ns": start, "end_ns": start + 1} | act for start, act in enumerate(acts)]
+    return frames.conform(pl.DataFrame(rows, schema_overrides=frames.empty("timeline").schema), "timeline")
 
 
 def names(warehouse: Warehouse) -> list[tuple[int, str]]:
@@ -76,6 +84,49 @@ def test_two_who_add_texts_at_once_give_them_different_numbers(warehouse: Wareho
     assert len({number for number, _ in names(warehouse)}) == len(names(warehouse)) == 4
 
 
+ACTS = timeline({}, {"peer": "b"}, {"job_id": "k"}, {"phase": "dp_sync", "peer": "b"}, {"addr": "b", "peer": "a"}, {})
+
+
+def test_who_did_what_with_whom_comes_back(either: Warehouse) -> None:
+    texts = pl.col("job_id", "addr", "phase", "peer")
+    for rows in (ACTS, ACTS.with_columns(texts.cast(pl.Categorical)), ACTS):
+        store.replace(either, WINDOW, {"timeline": rows})
+        assert store.read(either, "timeline", WINDOW).equals(ACTS)
+    found = {
+        place: store.query(either, f"SELECT value FROM stored.{place} ORDER BY number")["value"]
+        for place in ("nics", "acts")
+    }
+    assert found["nics"].struct.unnest().rows() == [("", ""), ("j", "a"), ("j", "b"), ("k", "a")]
+    known = [("", ""), ("dp_sync", "b"), ("idle", "a"), ("idle", "b"), ("idle", None)]
+    assert found["acts"].struct.unnest().rows() == known
+
+
+def test_rows_of_some_jobs_are_found_by_their_nics(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"timeline": ACTS})
+    with either.reading() as connection:
+        assert store.rows_by_job(connection, "FROM stored.timeline") == {"j": 5, "k": 1}
+        assert store.rows_by_job(connection, "FROM stored.timeline WHERE false") is None
+    assert store.read(either, "timeline", WINDOW, jobs=["k"]).equals(ACTS.filter(job_id="k"))
+    store.replace(either, WINDOW, {"timeline": ACTS.filter(job_id="k")[:0]}, jobs=["k", "l"])
+    assert store.read(either, "timeline", WINDOW).equals(ACTS.filter(job_id="j"))
+
+
+@pytest.mark.parametrize("kind", ["{}.duckdb", "ducklake:{}.ducklake"])
+def test_the_timeline_of_an_older_warehouse_keeps_its_rows_and_order(tmp_path: Path, kind: str) -> None:
+    warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
+
+    def fill(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute((Path(__file__).parent / "schema_version_1.sql").read_text(encoding="utf-8"))
+        connection.register("rows", ACTS.reverse().to_arrow())
+        connection.execute("CREATE OR REPLACE TABLE timeline AS FROM rows")
+
+    warehouse.write(fill)
+    open_warehouse(warehouse.location, lock_wait_s=1)
+    assert store.read(warehouse, "timeline", WINDOW).equals(ACTS)
+    stored = store.query(warehouse, "SELECT start_ns FROM stored.timeline")["start_ns"]
+    assert stored.equals(ACTS["start_ns"].reverse())
+
+
 @pytest.mark.parametrize("kind", ["{}.duckdb", "ducklake:{}.ducklake"])
 def test_flows_of_an_older_warehouse_keep_their_rows_and_order(tmp_path: Path, kind: str) -> None:
     warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
@@ -97,5 +148,5 @@ def test_flows_of_an_older_warehouse_keep_their_rows_and_order(tmp_path: Path, k
     assert stored.equals(rows["flow_start_ns"])
 
 
-def test_only_flows_are_stored_elsewhere() -> None:
+def test_only_flows_and_the_timeline_are_stored_elsewhere() -> None:
     assert (numbers.stored("flows"), numbers.stored("pairs")) == ('stored."flows"', '"pairs"')
