@@ -27,7 +27,7 @@ from llmprism_tasks.validation import importing, refusals
 from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.numbers import of_jobs, stored
+from llmprism_tasks.warehouse.numbers import among, stored
 from llmprism_tasks.windows import Window
 
 if TYPE_CHECKING:
@@ -206,13 +206,15 @@ def _observe(connection: Any, window: Window, tables: Sequence[str], *, without:
     """
     connection.execute("SET VARIABLE window_start_ns = ?", [window.start_ns])
     connection.execute("SET VARIABLE window_end_ns = ?", [window.end_ns])
-    connection.execute("SET VARIABLE without = ?", [list(without)])
-    others = "list_contains(getvariable('without'), job_id)"
     for table in TABLES:
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW window_{table.name} AS "
             f"FROM {stored(table.name)} WHERE window_start_ns = getvariable('window_start_ns')"
-            + (f" AND NOT {of_jobs(table.name, others)}" if without and "job_id" in table.column_names else "")
+            + (
+                f" AND NOT {among(connection, table.name, without)}"
+                if without and "job_id" in table.column_names
+                else ""
+            )
         )
     rows = [
         {"window_start_ns": window.start_ns, **_row(table, result)}
