@@ -25,14 +25,15 @@ class Aside:
         self._latest = self._thread.submit(_after, self._latest, work)
 
     def wait(self) -> None:
-        """Wait until all that was given is done.
+        """Wait until all that was given is done; what is given later is done whatever came of it.
 
         Raises
         ------
         what a piece of work raised
         """
-        if self._latest is not None:
-            self._latest.result()
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            latest.result()
 
 
 @contextmanager

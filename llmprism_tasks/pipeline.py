@@ -244,12 +244,14 @@ def derive_tables(
     warehouse : when it was opened already
     landed : rows of `flows` that need not be read
     worker : who shares the work
-    writing : who writes; when nothing is given, all is written at the end
-    checked : called before this process derives or writes anything; a worker is at work by then
+    writing : who writes; without one, all is written at the end
+    checked : called before anything is written, and before flows are read that are not at hand
     """
     warehouse = warehouse or _open(settings)
     flows = None if landed is None else landed.of(window.lookback(settings.window.lookback_windows))
     if flows is None:
+        if writing is not None:
+            writing.wait()
         checked()
         checked = nothing
         windows = _windows(warehouse, window, settings)
@@ -261,17 +263,17 @@ def derive_tables(
     held = {"flows": flows}
     pieces = math.ceil(flows.height / settings.batches.at_once)
     with aside() if writing is None else nullcontext(writing) as writer:
+        writer(checked)
         if (pieces > 1 or worker) and settings.method.name == "joint":
             held["topology"] = read_topology(settings.places.topology)
             most = max(pieces, LEAST_PARTS if worker else 1)
             parts = deriving.named(PARTS)(flows, held["topology"], settings.traffic, most=most)
             if parts.number > 1:
                 with shared(parts, worker, held["topology"], window, settings) as each:
-                    checked()
                     _by_parts(each, parts.outside, held, window, settings, warehouse, writer)
                 return
-        checked()
         if pieces > 1:
+            writer.wait()
             del held, flows
             _by_jobs(window, settings, warehouse, pieces)
             return
@@ -525,16 +527,14 @@ def _derive(
 ) -> None:
     """Take a landed window to its end; `landed`, `worker` and `writing` as of `derive_tables`."""
 
-    def checked() -> None:
+    checked = functools.partial(validate_landed, window, settings, warehouse=warehouse)
+    try:
+        derive_tables(
+            *(window, settings), warehouse=warehouse, landed=landed, worker=worker, writing=writing, checked=checked
+        )
+    finally:
         if writing is not None:
-            writing.wait()
-        validate_landed(window, settings, warehouse=warehouse)
-
-    derive_tables(
-        *(window, settings), warehouse=warehouse, landed=landed, worker=worker, writing=writing, checked=checked
-    )
-    if writing is not None:
-        writing.wait()
+            writing.wait()  # what is wrong with the flows is told before what stages made of them
     validate_results(window, settings, warehouse=warehouse)
     finish(window, settings, warehouse=warehouse)
     call_out(window, settings, now_ns=time.time_ns())

@@ -50,6 +50,22 @@ def test_what_was_given_before_the_caller_failed_is_done() -> None:
     assert done == [1]
 
 
+def test_who_waited_for_a_failure_may_go_on() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError("disk full")
+
+    with aside() as do:
+        do(fail)
+        do(lambda: done.append(1))
+        with pytest.raises(OSError, match="disk full"):
+            do.wait()
+        do(lambda: done.append(2))
+        do.wait()
+    assert done == [2]
+
+
 def test_at_once_is_at_once() -> None:
     done: list[int] = []
     at_once(lambda: done.append(1))
