@@ -15,7 +15,7 @@ from llmprism_tasks.stages.undisturbed import in_these, undisturbed
 
 def division(lengths: Sequence[float]) -> Division:
     begins = [sum(lengths[:step]) for step in range(len(lengths))]
-    inside = flows(ring("ab", begins)).with_columns(job_id=pl.lit("j"))
+    inside = traffic.in_order(flows(ring("ab", begins)).with_columns(job_id=pl.lit("j")))
     found = divide(traffic.bulk(inside, settings().traffic), WINDOW, settings())
     assert found is not None
     return found
