@@ -62,7 +62,7 @@ def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> C
         text = said.read().decode()
     if process.returncode:
         raise ProcessFailed(f"{' '.join(command)} ended with {process.returncode}\n{text[-4000:]}")
-    return Cost(wall_s, used.ru_utime + used.ru_stime, max(seen), text)
+    return Cost(wall_s, used.ru_utime + used.ru_stime, max(used.ru_maxrss * 1024, *seen), text)
 
 
 @contextmanager
