@@ -117,7 +117,7 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
 
 
 def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Check what was landed, before any stage reads it.
+    """Check what was landed, before anything that stages make of it is written.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _results(
             parts = parts._replace(tables=known)
             with _helped(settings) as worker, shared(parts, worker, topology, window, settings, [stage.name]) as each:
                 made = list(each)
-            if all(one.tables for one in made):
+            if all(one.tables for one in made) and not _share_names(made):
                 return list(_together(made, stage.writes, parts.outside, topology, window, settings).values())
     return function(**frames, window=window, settings=settings)
 
@@ -270,8 +270,10 @@ def derive_tables(
             parts = deriving.named(PARTS)(flows, held["topology"], settings.traffic, most=most)
             if parts.number > 1:
                 with shared(parts, worker, held["topology"], window, settings) as each:
-                    _by_parts(each, parts.outside, held, window, settings, warehouse, writer)
-                return
+                    if _by_parts(each, parts.outside, held, window, settings, warehouse, writer):
+                        return
+                writer.wait()
+                pieces = 1
         if pieces > 1:
             writer.wait()
             del held, flows
@@ -289,12 +291,19 @@ def _by_parts(
     settings: Settings,
     warehouse: Warehouse,
     writing: Aside,
-) -> None:
-    """Write what the stages make of the parts of a platform, and see to what only the whole of it tells."""
+) -> bool:
+    """Write what the stages make of the parts of a platform, and see to what only the whole of it tells.
+
+    Returns
+    -------
+    False where jobs of two parts have one name: then only the whole platform tells them apart
+    """
     made: list[Derived] = []
     writing(functools.partial(store.replace, warehouse, window, {}, clears=DERIVED))
     for derived in each:
         made.append(derived)
+        if _share_names(made):
+            return False
         writing(functools.partial(_write_part, warehouse, window, derived))
     writing.wait()
     held |= _together(made, WHOLE, outside, held["topology"], window, settings)
@@ -305,6 +314,15 @@ def _by_parts(
     else:
         run_stage("diagnosis", window, settings, warehouse=warehouse, held=held)
     store.record_stages(warehouse, window, sum((Counter(one.stage_ns) for one in made), Counter()))
+    return True
+
+
+def _share_names(made: Sequence[Derived]) -> bool:
+    """Tell whether jobs of two parts have one name: names are short, and each part gives its own."""
+    names = pl.concat(
+        [pl.Series(dtype=pl.String), *(one.tables["jobs"]["job_id"] for one in made if "jobs" in one.tables)]
+    )
+    return bool(names.is_duplicated().any())
 
 
 def _write_part(warehouse: Warehouse, window: Window, derived: Derived) -> None:
@@ -526,7 +544,6 @@ def _derive(
     writing: Aside | None = None,
 ) -> None:
     """Take a landed window to its end; `landed`, `worker` and `writing` as of `derive_tables`."""
-
     checked = functools.partial(validate_landed, window, settings, warehouse=warehouse)
     try:
         derive_tables(
@@ -575,7 +592,7 @@ def _read(
 
 def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:
     """Run the suites of some tables; stop the window when a critical expectation is broken, by more than some jobs."""
-    from llmprism_tasks import validation  # noqa: PLC0415 - brings SQLAlchemy and Great Expectations, for this task only
+    from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations, for this task only
 
     results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables)
     stopping = validation.stopping_error(window, results)

@@ -13,12 +13,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from llmprism_tasks import cli, pipeline
+from llmprism_tasks import cli, deriving, pipeline
 from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES
@@ -212,6 +214,24 @@ def test_of_more_flows_than_one_process_holds_those_of_some_jobs_are_read_at_a_t
 def finished(settings: Settings, window: Window) -> None:
     pipeline.finish(window, settings)
     pipeline.validate_results(window, settings)
+
+
+def test_jobs_of_two_parts_with_one_name_are_told_apart_by_the_whole_platform(
+    copy: Settings, windows: list[Window], undisturbed: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive = deriving.derive
+
+    def alike(*told: Any) -> deriving.Derived:
+        """Name each part's job alike, as names of eight digits may be."""
+        made = derive(*told)
+        same = {table: frame.with_columns(job_id=pl.lit("job-0")) for table, frame in made.tables.items()}
+        return made._replace(tables=same)
+
+    monkeypatch.setattr(deriving, "derive", alike)
+    monkeypatch.setattr(pipeline, "_helped", lambda _: nullcontext())
+    pipeline.derive_tables(windows[1], in_batches(copy, at_once=1))
+    finished(copy, windows[1])
+    assert differing(tables(copy), undisturbed) == []
 
 
 def test_a_worker_s_parts_are_like_our_own(copy: Settings, windows: list[Window], undisturbed: Tables) -> None:
