@@ -6,12 +6,16 @@ windows may run in any order, again, or side by side, and the tables end the sam
 
 **The tasks** are the phases of the method. `await_flows` waits, without holding a worker, until the window's flows
 are there or `window.allowed_lateness_s` has passed; then the run goes on with what there is, and `windows.reason`
-says so. `landing` takes the records in, `validation` checks them, `recognition` finds the jobs; `step_division`,
-`parallelism` and `timeline` work on batches of jobs side by side; `diagnosis` names the culprits,
+says so. `landing` takes the records in, `validation` checks them, `recognition` finds the jobs, `step_division` their
+steps, `parallelism` their layout, `timeline` what each GPU did when; `diagnosis` names the culprits,
 `results_validation` checks all that was written and sets aside jobs whose rows alone are wrong (its log and
 `windows.reason` say which), `finish` marks the window as done and then, if `notify.webhook` is set, tells of the
 incidents that opened or closed: once for each change, however often windows are run. Each table is an asset: schedule
 your own DAG on `llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
+
+`recognition` takes longest, for it alone reads the flows: it takes them through the later stages too, on two
+processors, and the tasks of these write what was made of them. Where that is gone, or a setting or the topology has
+changed since, a stage's task works for itself. What each stage took is in `windows.stage_ns`.
 
 **When a task fails**, its log ends with what was found, what was expected and what to do.
 
@@ -38,7 +42,6 @@ that `LLMPRISM_SETTINGS` names.
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +53,6 @@ from airflow.sdk import (
     Param,
     chain,
     task,
-    task_group,
 )
 
 from llmprism_run import TRYING_AGAIN, CallOut, assets, current_run
@@ -88,32 +90,16 @@ def validation() -> dict[str, int]:
     return pipeline.validate_landed(*current_run())
 
 
-@task
-def job_batches() -> list[list[str]]:
-    from llmprism_tasks import pipeline
+def stage_task(stage: plan.Stage) -> Any:
+    """Make the task of a stage of the plan."""
 
-    return pipeline.job_batches(*current_run())
-
-
-def stage_task(stage: plan.Stage, jobs: Any = None) -> Any:
-    """Make the task of a stage of the plan, for some jobs or for the whole window.
-
-    Without jobs there are no batches, and their tasks are skipped: what comes after runs all the same.
-    """
-    label = "{{ task.op_kwargs['jobs'] | join(', ') }}" if stage.per_job else None
-
-    @task(
-        task_id=stage.name,
-        outlets=assets(*stage.writes),
-        map_index_template=label,
-        trigger_rule="all_success" if stage.per_job else "none_failed",
-    )
-    def run(jobs: list[str] | None) -> dict[str, int]:
+    @task(task_id=stage.name, outlets=assets(*stage.writes))
+    def run() -> dict[str, int]:
         from llmprism_tasks import pipeline
 
-        return pipeline.run_stage(stage.name, *current_run(), jobs=jobs)
+        return pipeline.run_stage(stage.name, *current_run())
 
-    return run(jobs=jobs)
+    return run()
 
 
 @task(outlets=assets("validation_results"))
@@ -128,26 +114,6 @@ def finish() -> dict[str, int]:
     from llmprism_tasks import pipeline
 
     return pipeline.finish(*current_run())
-
-
-def each_batch(stages: list[plan.Stage]) -> list[Any]:
-    """Make one group of tasks of stages that work job by job, mapped over batches of jobs."""
-
-    @task_group
-    def each_batch(jobs: Any) -> None:
-        chain(*[stage_task(stage, jobs) for stage in stages])
-
-    batches = job_batches()
-    return [batches, each_batch.expand(jobs=batches)]
-
-
-def stage_tasks() -> list[Any]:
-    """Make the tasks of the plan, in its order."""
-    made: list[Any] = []
-    for per_job, neighbours in itertools.groupby(plan.STAGES, key=lambda stage: stage.per_job):
-        stages = list(neighbours)
-        made += each_batch(stages) if per_job else [stage_task(stage) for stage in stages]
-    return made
 
 
 with DAG(
@@ -168,4 +134,11 @@ with DAG(
     tags=["llmprism"],
     doc_md=__doc__,
 ) as dag:
-    chain(AwaitFlows(task_id="await_flows"), landing(), validation(), *stage_tasks(), results_validation(), finish())
+    chain(
+        AwaitFlows(task_id="await_flows"),
+        landing(),
+        validation(),
+        *[stage_task(stage) for stage in plan.STAGES],
+        results_validation(),
+        finish(),
+    )

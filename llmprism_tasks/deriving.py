@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -19,16 +19,21 @@ ALONE = {"diagnosis": "llmprism_tasks.stages.diagnosis:of_part"}
 
 
 class Derived(NamedTuple):
-    """What the stages made of a part of the platform.
+    """What stages made of some of a window's flows.
 
     Attributes
     ----------
-    tables : each with the rows of the part's jobs; those of a stage that must see the whole platform are absent
+    made : a stage's name to its tables; a stage that must see the whole platform made nothing of a part
     stage_ns : what each stage took
     """
 
-    tables: dict[str, pl.DataFrame]
+    made: dict[str, dict[str, pl.DataFrame]]
     stage_ns: dict[str, int]
+
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Each table as the last stage that writes it made it."""
+        return {table: rows for tables in self.made.values() for table, rows in tables.items()}
 
 
 ALL = tuple(stage.name for stage in STAGES)
@@ -37,27 +42,43 @@ ALL = tuple(stage.name for stage in STAGES)
 def derive(
     part: Part, topology: pl.DataFrame, window: Window, settings: Settings, only: Collection[str] = ALL
 ) -> Derived:
-    """Run the stages on a part of the platform.
+    """Run stages on some of a window's flows.
 
     Parameters
     ----------
     only : names of the stages to run; what others write and these read is in the part's tables
     """
+    made: dict[str, dict[str, pl.DataFrame]] = {}
+    stage_ns: dict[str, int] = {}
     held = {"flows": part.flows, "topology": topology, **part.tables}
-    made, stage_ns = {}, {}
     for stage in STAGES:
         if stage.name not in only:
             continue
         began_ns = time.monotonic_ns()
-        function = named(ALONE[stage.name]) if stage.name in ALONE else function_of(stage, settings.method.name)
-        others = {"elsewhere": part.elsewhere} if stage.sees_others else {}
-        results: Sequence[pl.DataFrame] | None = function(
-            **{table: held[table] for table in stage.reads}, **others, window=window, settings=settings
-        )
-        for table, frame in zip(stage.writes, results or (), strict=bool(results)):
-            made[table] = held[table] = conform(frame, table, ordered=True, compact=True)
+        results = _results(stage, held, part.elsewhere, window, settings)
+        if results is not None:
+            tables = zip(stage.writes, results, strict=True)
+            made[stage.name] = {table: conform(rows, table, ordered=True, compact=True) for table, rows in tables}
+            held |= made[stage.name]
         stage_ns[stage.name] = time.monotonic_ns() - began_ns
     return Derived(made, stage_ns)
+
+
+def _results(
+    stage: Stage,
+    held: Mapping[str, pl.DataFrame],
+    elsewhere: pl.DataFrame | None,
+    window: Window,
+    settings: Settings,
+) -> Sequence[pl.DataFrame] | None:
+    """Return what a stage makes of tables; None if it is given a part of the platform, and must see the whole."""
+    alone = elsewhere is not None and stage.name in ALONE
+    function = named(ALONE[stage.name]) if alone else function_of(stage, settings.method.name)
+    others = {"elsewhere": elsewhere} if elsewhere is not None and stage.sees_others else {}
+    results: Sequence[pl.DataFrame] | None = function(
+        **{table: held[table] for table in stage.reads}, **others, window=window, settings=settings
+    )
+    return results
 
 
 def function_of(stage: Stage, method: str) -> Callable[..., Sequence[pl.DataFrame]]:

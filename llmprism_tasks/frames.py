@@ -31,12 +31,12 @@ class Part(NamedTuple):
     Attributes
     ----------
     flows : those from or to a NIC of the hosts, in the order of the flows table
-    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending
+    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending; None: there are no others
     tables : rows of contract tables
     """
 
     flows: pl.DataFrame
-    elsewhere: pl.DataFrame
+    elsewhere: pl.DataFrame | None = None
     tables: Mapping[str, pl.DataFrame] = MappingProxyType({})
 
 

@@ -116,18 +116,8 @@ class NotifySettings:
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """When the work on a window's jobs is divided among tasks."""
+    """How many flows are worked on at a time."""
 
-    flows: int = number(
-        500_000,
-        unit="flows",
-        low=1,
-        high=1_000_000_000,
-        reason="a task costs half a second before it works; a batch's work (look-back included) should cost far more",
-    )
-    most: int = number(
-        4, unit="batches", low=1, high=1024, reason="more tasks than cores only queue; Airflow maps at most 1024"
-    )
     at_once: int = number(
         1_500_000,
         unit="flows",

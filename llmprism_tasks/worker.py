@@ -50,7 +50,8 @@ class Worker:
         TransientError : the process is gone
         whatever a stage raised
         """
-        given = {"flows": part.flows, "elsewhere": part.elsewhere, "topology": topology, **part.tables}
+        frames = {"flows": part.flows, "elsewhere": part.elsewhere, "topology": topology, **part.tables}
+        given = {name: frame for name, frame in frames.items() if frame is not None}
         for name, frame in given.items():
             _put(frame, self._folder, name)
         try:
@@ -65,7 +66,10 @@ class Worker:
         if isinstance(told, Exception):
             raise told
         tables, stage_ns = told
-        return Derived({table: _taken(self._folder, table) for table in tables}, stage_ns)
+        made: dict[str, dict[str, pl.DataFrame]] = {}
+        for stage, table in tables:
+            made.setdefault(stage, {})[table] = _taken(self._folder, f"{stage}.{table}")
+        return Derived(made, stage_ns)
 
 
 @contextmanager
@@ -95,16 +99,18 @@ def serve() -> None:
 
 
 def _answer(folder: Path, names: Sequence[str], window: Window, settings: Settings, only: Collection[str]) -> object:
-    """Return the names of the tables that were made, and what stages took, or what went wrong."""
+    """Return which stages made which tables, and what stages took, or what went wrong."""
     try:
-        flows, elsewhere, topology, *given = (_taken(folder, name) for name in names)
-        part = Part(flows, elsewhere, dict(zip(names[3:], given, strict=True)))
-        tables, stage_ns = deriving.derive(part, topology, window, settings, only)
-        for table, frame in tables.items():
-            _put(frame, folder, table)
+        given = {name: _taken(folder, name) for name in names}
+        topology = given.pop("topology")
+        part = Part(given.pop("flows"), given.pop("elsewhere", None), given)
+        derived = deriving.derive(part, topology, window, settings, only)
+        tables = [(stage, table) for stage, made in derived.made.items() for table in made]
+        for stage, table in tables:
+            _put(derived.made[stage][table], folder, f"{stage}.{table}")
     except Exception as error:  # it is raised where the question was asked
         return error
-    return list(tables), stage_ns
+    return tables, derived.stage_ns
 
 
 def _put(frame: pl.DataFrame, folder: Path, name: str) -> None:

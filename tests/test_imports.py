@@ -39,12 +39,14 @@ ALLOWED: dict[str, set[str]] = {
     "deriving": FOUNDATION,
     "worker": FOUNDATION | {"deriving"},
     "sharing": FOUNDATION | {"deriving", "worker"},
+    "dividing": FOUNDATION | {"deriving", "sharing", "worker"},
+    "drafts": FOUNDATION | {"deriving"},
+    "running": FOUNDATION | {"aside", "deriving", "dividing", "drafts", "sources", "warehouse", "worker"},
     "pipeline": FOUNDATION
     | {
         "aside",
-        "deriving",
         "notifications",
-        "sharing",
+        "running",
         "sources",
         "unlisted",
         "warehouse",

@@ -13,14 +13,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from llmprism_tasks import cli, deriving, pipeline
+from llmprism_tasks import cli, deriving, dividing, pipeline, running
 from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES
@@ -159,20 +158,18 @@ def part(whole: Tables, window: Window) -> Tables:
     return {name: frame.filter(pl.col("window_start_ns") == window.start_ns) for name, frame in whole.items()}
 
 
-@pytest.mark.parametrize("at_once", [1, 10**9])
-def test_stages_one_by_one_in_batches_of_jobs_and_in_parts_end_like_all_at_once(
-    settings: Settings, windows: list[Window], undisturbed: Tables, at_once: int
+@pytest.mark.parametrize(("fewer", "lost"), [(0, False), (1, False), (1, True)])
+def test_stages_one_by_one_whole_and_in_parts_end_like_all_at_once_even_if_drafts_get_lost(
+    settings: Settings, windows: list[Window], undisturbed: Tables, fewer: int, *, lost: bool
 ) -> None:
     window = windows[1]
-    settings = in_batches(settings, flows=1, at_once=at_once)
+    settings = in_batches(settings, at_once=int(undisturbed["windows"]["rows_landed"].sum()) - fewer)
     pipeline.land_window(window, settings)
     pipeline.validate_landed(window, settings)
-    pipeline.run_stage("recognition", window, settings)
-    batches = pipeline.job_batches(window, settings)
-    assert [len(batch) for batch in batches] == [1, 1]
-    for stage in STAGES[1:]:
-        for batch in reversed(batches) if stage.per_job else [None]:
-            pipeline.run_stage(stage.name, window, settings, jobs=batch)
+    for stage in STAGES:
+        pipeline.run_stage(stage.name, window, settings)
+        if lost:
+            running.forget_drafts(window, settings)
     pipeline.validate_results(window, settings)
     pipeline.finish(window, settings)
     assert differing(tables(settings, window), part(undisturbed, window)) == []
@@ -182,31 +179,56 @@ def in_batches(settings: Settings, **changes: int) -> Settings:
     return dataclasses.replace(settings, batches=dataclasses.replace(settings.batches, **changes))
 
 
-def stages_run(messages: Sequence[str]) -> list[int]:
-    """Return how often each stage was run by itself, and not with all others on a part of the platform."""
-    return [sum(f", {stage.name}: " in message for message in messages) for stage in STAGES]
+def ways(messages: Sequence[str]) -> list[str]:
+    """Return how the flows were taken through stages: the stages, and how they were divided."""
+    told = (message.partition(": ") for message in messages if " flows " in message)
+    return [f"{head.partition(', ')[2]}: {way.partition(' flows ')[2]}" for head, _, way in told]
 
 
-@pytest.mark.parametrize(("fewer", "times"), [(0, 1), (1, 0)])
+NAMES = [stage.name for stage in STAGES]
+AT_ONCE = [f"{name}: at once" for name in NAMES]
+OF_SOME = "step_division, parallelism, timeline: of some jobs"
+
+
+@pytest.mark.parametrize(("fewer", "taken"), [(0, AT_ONCE), (1, [f"{', '.join(NAMES)}: in 2 parts"])])
 def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
-    copy: Settings, windows: list[Window], undisturbed: Tables, caplog: pytest.LogCaptureFixture, fewer: int, times: int
+    copy: Settings,
+    windows: list[Window],
+    undisturbed: Tables,
+    caplog: pytest.LogCaptureFixture,
+    fewer: int,
+    taken: list[str],
 ) -> None:
     flows = int(undisturbed["windows"]["rows_landed"].sum())
-    with caplog.at_level("INFO", logger=pipeline.logger.name):
+    with caplog.at_level("INFO", logger=dividing.logger.name):
         pipeline.derive_tables(windows[1], in_batches(copy, at_once=flows - fewer))
-    assert stages_run(caplog.messages) == [times for _ in STAGES]
+    assert ways(caplog.messages) == taken
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
 
-@pytest.mark.parametrize(("fewer", "times"), [(0, 0), (1, 2)])
+@pytest.mark.parametrize("task_by_task", [True, False])
+@pytest.mark.parametrize("fewer", [0, 1])
 def test_of_more_flows_than_one_process_holds_those_of_some_jobs_are_read_at_a_time(
-    copy: Settings, windows: list[Window], undisturbed: Tables, caplog: pytest.LogCaptureFixture, fewer: int, times: int
+    copy: Settings,
+    windows: list[Window],
+    undisturbed: Tables,
+    caplog: pytest.LogCaptureFixture,
+    fewer: int,
+    *,
+    task_by_task: bool,
 ) -> None:
     flows = int(undisturbed["windows"]["rows_landed"].sum())
-    with caplog.at_level("INFO", logger=pipeline.logger.name):
-        pipeline.derive_tables(windows[1], in_batches(copy, at_once=flows - 1, held=flows - fewer))
-    assert stages_run(caplog.messages) == [times if stage.per_job else min(times, 1) for stage in STAGES]
+    settings = in_batches(copy, at_once=flows - 1, held=flows - fewer)
+    with caplog.at_level("INFO", logger=dividing.logger.name):
+        if task_by_task:
+            for stage in STAGES:
+                pipeline.run_stage(stage.name, windows[1], settings)
+        else:
+            pipeline.derive_tables(windows[1], settings)
+    some = [f"{name}: of some jobs" for name in NAMES[1:4] for _ in range(2)] if task_by_task else 2 * [OF_SOME]
+    by_jobs = ["recognition: at once", *some, "diagnosis: at once"]
+    assert ways(caplog.messages) == (by_jobs if fewer else [f"{', '.join(NAMES)}: in 2 parts"])
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
@@ -223,12 +245,16 @@ def test_jobs_of_two_parts_with_one_name_are_told_apart_by_the_whole_platform(
 
     def alike(*told: Any) -> deriving.Derived:
         """Name each part's job alike, as names of eight digits may be."""
-        made = derive(*told)
-        same = {table: frame.with_columns(job_id=pl.lit("job-0")) for table, frame in made.tables.items()}
-        return made._replace(tables=same)
+        found = derive(*told)
+        if told[0].elsewhere is None:
+            return found
+        made = {
+            stage: {table: frame.with_columns(job_id=pl.lit("job-0")) for table, frame in of_stage.items()}
+            for stage, of_stage in found.made.items()
+        }
+        return found._replace(made=made)
 
     monkeypatch.setattr(deriving, "derive", alike)
-    monkeypatch.setattr(pipeline, "_helped", lambda _: nullcontext())
     pipeline.derive_tables(windows[1], in_batches(copy, at_once=1))
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
@@ -253,12 +279,11 @@ def test_where_a_part_s_trouble_may_be_the_fabric_s_the_whole_platform_is_diagno
     pl.concat([topology for _, topology in both], how="diagonal").write_csv(tmp_path / "topology.csv")
     whole, in_parts = (settings_for(tmp_path, tmp_path / f"{name}.duckdb") for name in ("whole", "parts"))
     pipeline.analyze(whole)
-    with caplog.at_level("INFO", logger=pipeline.logger.name):
+    with caplog.at_level("INFO", logger=dividing.logger.name):
         pipeline.analyze(in_batches(in_parts, at_once=1))
     assert not tables(whole)["diagnoses"].is_empty()
     assert differing(tables(in_parts), tables(whole)) == []
-    *others, diagnosed = stages_run(caplog.messages)
-    assert (others, diagnosed > 0) == ([0] * len(others), True)
+    assert {way.partition(" in ")[0] for way in ways(caplog.messages)} == {f"{', '.join(NAMES)}:", "diagnosis: at once"}
 
 
 def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
@@ -282,24 +307,11 @@ def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
     assert differing(tables(copy), undisturbed) == []
 
 
-def test_few_flows_are_one_batch_and_no_jobs_none(settings: Settings, windows: list[Window]) -> None:
-    pipeline.land_window(windows[1], settings)
-    assert pipeline.job_batches(windows[1], settings) == []
-    pipeline.run_stage("recognition", windows[1], settings)
-    (batch,) = pipeline.job_batches(windows[1], settings)
-    assert len(batch) == 2
-
-
 def test_a_topology_that_cannot_be_read_costs_no_finished_window(copy: Settings, undisturbed: Tables) -> None:
     nowhere = dataclasses.replace(copy, places=dataclasses.replace(copy.places, topology="nowhere.csv"))
     with pytest.raises(InputError, match="nowhere"):
         pipeline.analyze(nowhere)
     assert differing(tables(copy), undisturbed) == []
-
-
-def test_a_stage_that_needs_all_jobs_refuses_some(settings: Settings, windows: list[Window]) -> None:
-    with pytest.raises(ContractError, match="diagnosis called for some jobs only"):
-        pipeline.run_stage("diagnosis", windows[0], settings, jobs=["j"])
 
 
 def test_an_empty_window_succeeds_without_rows(settings: Settings, windows: list[Window]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -136,8 +135,7 @@ def replace(
     jobs: Sequence[str] | None = None,
     unless_landed: bool = False,
     ordered: bool = False,
-    stage: str | None = None,
-    began_ns: int = 0,
+    stage_ns: Mapping[str, int] | None = None,
 ) -> bool:
     """Replace a window's rows in several tables, all in one transaction.
 
@@ -148,8 +146,7 @@ def replace(
         tables that are too large to be held as a frame
     clears : further tables that lose the window's rows
     jobs : delete only rows of these jobs, in all of these tables
-    stage, began_ns : the stage whose results these are, and when it began, as `time.monotonic_ns` has it; the window is
-        recorded to be running, and the stage to have taken the time since
+    stage_ns : what stages took whose results these are; the window is recorded to be running
     unless_landed : do nothing when the warehouse has a row for the window in `windows` already
     ordered : whether the rows of frames are in the order of their tables' keys already, as those of stages are
 
@@ -183,8 +180,8 @@ def replace(
             insert(connection, table, stream())
         for table, arrived in incoming.items():
             insert(connection, table, arrived)
-        if stage is not None:
-            _record(connection, window, status="running", stage=stage, elapsed_ns=time.monotonic_ns() - began_ns)
+        for stage, elapsed_ns in (stage_ns or {}).items():
+            _record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
         return True
 
     return warehouse.write(work)
@@ -274,21 +271,6 @@ def record_window(
     warehouse.write(lambda connection: _record(connection, window, status=status, reason=reason))
 
 
-def record_stages(warehouse: Warehouse, window: Window, stage_ns: Mapping[str, int]) -> None:
-    """Record what stages took, in a window that is running.
-
-    Raises
-    ------
-    ContractError : the window was never landed
-    """
-
-    def work(connection: duckdb.DuckDBPyConnection) -> None:
-        for stage, elapsed_ns in stage_ns.items():
-            _record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
-
-    warehouse.write(work)
-
-
 def _record(
     connection: duckdb.DuckDBPyConnection,
     window: Window,
@@ -347,7 +329,7 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, table: str, window: Window,
 
 def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> None:
     """Delete only where there are rows: in a DuckLake a delete, even of nothing new, costs others their commits."""
-    if _has_rows(connection, table, window, jobs):
+    if jobs != [] and _has_rows(connection, table, window, jobs):
         connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(table, jobs)}", _values(window, jobs))
 
 

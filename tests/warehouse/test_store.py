@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import polars as pl
 import pytest
@@ -120,9 +119,9 @@ def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     row |= dict.fromkeys(("rows_read", "rows_landed", "rows_quarantined", "rows_duplicate"), 0)
     row |= {"stage_ns": "{}", "software_version": "0"}
     assert store.replace(either, WINDOW, {"windows": pl.DataFrame([row])}, unless_landed=True)
-    store.replace(either, WINDOW, {}, stage="recognition", began_ns=time.monotonic_ns() - 5_000_000_000)
-    store.replace(either, WINDOW, {}, stage="timeline", began_ns=time.monotonic_ns() - 7_000_000_000)
-    store.replace(either, WINDOW, {}, stage="recognition", began_ns=time.monotonic_ns() - 6_000_000_000)
+    store.replace(either, WINDOW, {}, stage_ns={"recognition": 5_000_000_000})
+    store.replace(either, WINDOW, {}, stage_ns={"timeline": 7_000_000_000})
+    store.replace(either, WINDOW, {}, stage_ns={"recognition": 6_000_000_000})
     store.record_window(either, WINDOW, reason="odd")
     assert not store.replace(either, WINDOW, {"windows": pl.DataFrame([row])}, unless_landed=True)
     told = store.read(either, "windows", WINDOW).row(0, named=True)

@@ -1,0 +1,243 @@
+"""Dividing: a window's flows taken through stages at once, a part of the platform at a time, or some jobs' at a time.
+
+Stages are pure and see what they are given. Of many flows they are given those of hosts that exchange no data with
+others, and a worker takes some of these parts. Where all hosts exchange data, the stages that work job by job are given
+the flows of some jobs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import polars as pl
+
+from llmprism_tasks import deriving
+from llmprism_tasks.deriving import Derived
+from llmprism_tasks.frames import Part
+from llmprism_tasks.plan import PARTS, UNLISTED, Stage
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.sharing import shared
+from llmprism_tasks.tables import table_named
+from llmprism_tasks.windows import Window
+from llmprism_tasks.worker import Worker
+
+logger = logging.getLogger(__name__)
+
+LEAST_PARTS = 4
+"""Parts that two processes share at least: who has more else to do takes fewer."""
+
+WHOLE = ("jobs", "job_members", "pairs", "steps")
+"""Tables of which a stage that must see the whole platform sees all rows."""
+
+COMPLETED = ("jobs", "diagnoses")
+"""Tables that are not told of parts, for only the whole platform completes them."""
+
+
+class Sink(Protocol):
+    """Takes what the stages make."""
+
+    def begin(self) -> None:
+        """Let go what was taken: all comes again."""
+
+    def take(self, derived: Derived, jobs: Sequence[str] | None) -> None:
+        """Take what stages made, in the place of what was taken for these jobs: for none, or for all if None."""
+
+
+class Reader(Protocol):
+    """Reads tables as stages are promised them."""
+
+    def __call__(self, tables: Sequence[str], jobs: Sequence[str] | None = None) -> dict[str, pl.DataFrame]:
+        """Return rows of tables, and flows, of some jobs or of all."""
+
+
+def read_first(stages: Iterable[Stage]) -> list[str]:
+    """Return the tables that stages read and none of those before them makes, the topology always among them."""
+    wanted = dict.fromkeys(["flows", "topology"])
+    made: set[str] = set()
+    for stage in stages:
+        wanted |= dict.fromkeys(table for table in stage.reads if table not in made)
+        made |= set(stage.writes)
+    return list(wanted)
+
+
+def at_once(
+    stages: Sequence[Stage],
+    held: Mapping[str, pl.DataFrame],
+    window: Window,
+    settings: Settings,
+    worker: Worker | None,
+    sink: Sink,
+) -> bool:
+    """Take flows in memory through stages, those of a part of the platform at a time if they are many.
+
+    Parameters
+    ----------
+    held : the tables that `read_first` tells
+
+    Returns
+    -------
+    False, with nothing in the sink, if the flows are too many for stages that could take some jobs' at a time
+    """
+    sink.begin()
+    pieces = math.ceil(held["flows"].height / settings.batches.at_once)
+    if (pieces > 1 or worker is not None) and settings.method.name == "joint":
+        most = max(pieces, LEAST_PARTS if worker is not None else 1)
+        parts = deriving.named(PARTS)(held["flows"], held["topology"], settings.traffic, most=most)
+        if parts.number > 1:
+            if _by_parts(stages, parts, held, window, settings, worker, sink):
+                return True
+            sink.begin()
+    if pieces > 1 and any(stage.per_job for stage in stages):
+        return False
+    tables = dict(held)
+    for stage in stages:
+        logger.info("window %s, %s: %d flows at once", window, stage.name, held["flows"].height)
+        derived = _derived([stage], tables, window, settings)
+        tables |= derived.tables
+        sink.take(derived, None)
+    return True
+
+
+def by_jobs(
+    stages: Sequence[Stage],
+    read: Reader,
+    window: Window,
+    settings: Settings,
+    sink: Sink,
+    *,
+    flows: int,
+) -> None:
+    """Take a window through stages, those that work job by job with some jobs at a time.
+
+    Parameters
+    ----------
+    read : finds what the sink was given before
+    flows : how many the window has, look-back included
+    """
+    sink.begin()
+    for per_job, neighbours in itertools.groupby(stages, key=lambda stage: stage.per_job):
+        group = list(neighbours)
+        wanted, most = read_first(group), math.ceil(flows / settings.batches.at_once)
+        for jobs in dealt(read(["jobs"])["jobs"], most) if per_job else [None]:
+            held = read(wanted, jobs)
+            way = "of some jobs" if per_job else "at once"
+            logger.info("window %s, %s: %d flows %s", window, _named(group), held["flows"].height, way)
+            sink.take(_derived(group, held, window, settings), jobs)
+
+
+def dealt(jobs: pl.DataFrame, most: int) -> list[list[str]]:
+    """Deal jobs into so many batches at most, none of them empty, with about as many endpoints in each.
+
+    A job's share of the flows is taken to be its share of the endpoints. The largest jobs are dealt first, each to the
+    batch with the fewest endpoints.
+    """
+    batches: list[list[str]] = [[] for _ in range(min(most, jobs.height))]
+    endpoints = [0] * len(batches)
+    for job_id, members in (
+        jobs.sort("endpoints", "job_id", descending=[True, False]).select("job_id", "endpoints").iter_rows()
+    ):
+        lightest = endpoints.index(min(endpoints))
+        batches[lightest].append(job_id)
+        endpoints[lightest] += members
+    return batches
+
+
+def _derived(stages: Sequence[Stage], held: Mapping[str, pl.DataFrame], window: Window, settings: Settings) -> Derived:
+    """Return what stages make of flows that have no others beside them."""
+    part = Part(held["flows"], tables=_known(held))
+    return deriving.derive(part, held["topology"], window, settings, [stage.name for stage in stages])
+
+
+def _named(stages: Sequence[Stage]) -> str:
+    return ", ".join(stage.name for stage in stages)
+
+
+def _known(held: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    return {table: rows for table, rows in held.items() if table not in ("flows", "topology")}
+
+
+def _by_parts(
+    stages: Sequence[Stage],
+    parts: Any,
+    held: Mapping[str, pl.DataFrame],
+    window: Window,
+    settings: Settings,
+    worker: Worker | None,
+    sink: Sink,
+) -> bool:
+    """Take `stages.parts.Parts` through stages.
+
+    Returns
+    -------
+    False where jobs of two parts have one name: then only the whole platform tells them apart
+    """
+    logger.info("window %s, %s: %d flows in %d parts", window, _named(stages), held["flows"].height, parts.number)
+    made: list[Derived] = []
+    names = [stage.name for stage in stages]
+    parts = parts._replace(tables=_known(held))
+    with shared(parts, worker, held["topology"], window, settings, names) as each:
+        for derived in each:
+            made.append(_only(derived, {*WHOLE, *COMPLETED}))
+            if _share_names(made):
+                return False
+            tables = {table for stage in stages for table in stage.writes}.difference(COMPLETED)
+            sink.take(_only(derived, tables), ())
+    sink.take(_completed(stages, made, parts.outside, held, window, settings), None)
+    return True
+
+
+def _only(derived: Derived, tables: Collection[str]) -> Derived:
+    made = {
+        stage: {table: rows for table, rows in of_stage.items() if table in tables}
+        for stage, of_stage in derived.made.items()
+    }
+    return derived._replace(made=made)
+
+
+def _share_names(made: Sequence[Derived]) -> bool:
+    """Tell whether jobs of two parts have one name: names are short, and each part gives its own."""
+    named = [one.tables["jobs"]["job_id"] for one in made if "jobs" in one.tables]
+    return bool(named) and bool(pl.concat(named).is_duplicated().any())
+
+
+def _completed(
+    stages: Sequence[Stage],
+    made: Sequence[Derived],
+    outside: pl.DataFrame,
+    held: Mapping[str, pl.DataFrame],
+    window: Window,
+    settings: Settings,
+) -> Derived:
+    """Return the tables that parts only begin, of the whole platform.
+
+    Parameters
+    ----------
+    outside : as `stages.parts.Parts` has it
+    """
+    done: dict[str, dict[str, pl.DataFrame]] = {}
+    stage_ns: dict[str, int] = {}
+    tables = dict(held)
+    for stage in stages:
+        of_parts = [one.made[stage.name] for one in made if stage.name in one.made]
+        if len(of_parts) < len(made):
+            logger.info("window %s, %s: %d flows at once", window, stage.name, held["flows"].height)
+            whole = _derived([stage], tables, window, settings)
+            done |= whole.made
+            stage_ns |= whole.stage_ns
+            continue
+        tables |= {table: _together(table, of_parts) for table in stage.writes if table in of_parts[0]}
+        if "jobs" in stage.writes:
+            complete = deriving.named(UNLISTED)
+            tables["jobs"] = complete(
+                tables["jobs"], tables["job_members"], outside, held["topology"], window, settings
+            )
+        done[stage.name] = {table: tables[table] for table in stage.writes if table in COMPLETED}
+    return Derived(done, stage_ns)
+
+
+def _together(table: str, of_parts: Sequence[Mapping[str, pl.DataFrame]]) -> pl.DataFrame:
+    return pl.concat([tables[table] for tables in of_parts]).sort(table_named(table).key)

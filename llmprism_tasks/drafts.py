@@ -1,0 +1,112 @@
+"""Drafts: what stages made of a window, in files, until the tasks of these stages write it to the warehouse.
+
+Each task is a process of its own. The first that needs a window's flows takes them through all stages while they are in
+memory, for reading and numbering them again and again would be most of the work; the later tasks find their tables
+made. Nothing depends on it: a stage that finds no draft is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+
+from llmprism_tasks.deriving import Derived
+from llmprism_tasks.errors import InputError
+from llmprism_tasks.plan import Stage
+from llmprism_tasks.windows import Window
+
+LONGEST_S = 3600
+"""Files older than that are swept up: tasks of a window follow each other within minutes, or somebody is mending it."""
+
+MADE = "made.json"
+
+
+class Drafts:
+    """The drafts of one window, on this machine; a sink for what stages make.
+
+    Parameters
+    ----------
+    warehouse : of which they are; two warehouses may have the same window
+    """
+
+    def __init__(self, warehouse: str, window: Window) -> None:
+        of_warehouse = hashlib.sha256(warehouse.encode()).hexdigest()[:12]
+        self._folder = _home() / f"{of_warehouse}-{window.start_ns}"
+        self._new, self._pieces, self._stage_ns = self._folder, 0, Counter[str]()
+
+    def begin(self) -> None:
+        """Begin anew, with none."""
+        _sweep()
+        self.forget()
+        self._new, self._pieces, self._stage_ns = Path(tempfile.mkdtemp(dir=_home())), 0, Counter()
+
+    def take(self, derived: Derived, jobs: Sequence[str] | None) -> None:
+        """Add what stages made, to be found once all is."""
+        for stage, tables in derived.made.items():
+            for table, rows in tables.items():
+                rows.write_ipc(self._new / f"{stage}.{table}.{self._pieces:06}", compression="uncompressed")
+        self._pieces += 1
+        self._stage_ns.update(derived.stage_ns)
+
+    def end(self, made_of: str) -> None:
+        """Let what was taken be found.
+
+        Parameters
+        ----------
+        made_of : tells all that the stages depend on; who asks for what was made of anything else finds none
+        """
+        (self._new / MADE).write_text(json.dumps([made_of, self._stage_ns]), encoding="utf-8")
+        self.forget()
+        with suppress(OSError):  # another task made the same just now
+            self._new.rename(self._folder)
+
+    def of(self, stage: Stage, made_of: str) -> Derived | None:
+        """Return what a stage made; None if there is no draft of it, made of just that."""
+        try:
+            told, stage_ns = json.loads((self._folder / MADE).read_text(encoding="utf-8"))
+        except OSError:
+            return None
+        files = {table: sorted(self._folder.glob(f"{stage.name}.{table}.*")) for table in stage.writes}
+        if told != made_of or not all(files.values()):
+            return None
+        tables = {table: pl.concat(map(pl.read_ipc, of_table), rechunk=False) for table, of_table in files.items()}
+        return Derived({stage.name: tables}, {stage.name: stage_ns[stage.name]})
+
+    def forget(self) -> None:
+        """Remove what can be found."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _home() -> Path:
+    """Return the folder of all drafts of this user, which nobody else can write to.
+
+    Raises
+    ------
+    InputError : somebody else has a folder of that name
+    """
+    home = Path(tempfile.gettempdir()) / f"llmprism-drafts-{os.getuid()}"
+    home.mkdir(mode=0o700, exist_ok=True)
+    if home.lstat().st_uid != os.getuid():
+        raise InputError(
+            found=f"{home}, which belongs to another user",
+            expected="a folder of one's own for drafts",
+            todo="Have it removed, or set TMPDIR to another folder.",
+        )
+    return home
+
+
+def _sweep() -> None:
+    for folder in _home().iterdir():
+        with suppress(OSError):  # another task sweeps as well
+            if folder.stat().st_mtime < time.time() - LONGEST_S:
+                shutil.rmtree(folder, ignore_errors=True)
