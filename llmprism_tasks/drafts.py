@@ -79,7 +79,7 @@ class Drafts:
         files = {table: sorted(self._folder.glob(f"{stage.name}.{table}.*")) for table in stage.writes}
         if told != made_of or not all(files.values()):
             return None
-        tables = {table: pl.concat(map(pl.read_ipc, of_table), rechunk=False) for table, of_table in files.items()}
+        tables = {table: pl.concat(map(pl.read_ipc, of_table)) for table, of_table in files.items()}
         return Derived({stage.name: tables}, {stage.name: stage_ns[stage.name]})
 
     def forget(self) -> None:

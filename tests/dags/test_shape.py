@@ -48,32 +48,19 @@ def test_each_has_a_page_that_says_what_to_do(bag: Any, dag_id: str) -> None:
 
 def test_the_page_names_every_task(minute: Any) -> None:
     for task_id in minute.task_ids:
-        assert f"`{task_id.removeprefix('each_batch.')}`" in minute.doc_md or task_id == "job_batches"
+        assert f"`{task_id}`" in minute.doc_md
 
 
 def test_the_graph_is_the_plan(minute: Any) -> None:
-    expected = ["await_flows", "landing", "validation"]
-    for stage in plan.STAGES:
-        if stage.per_job and "job_batches" not in expected:
-            expected.append("job_batches")
-        expected.append(f"each_batch.{stage.name}" if stage.per_job else stage.name)
-    expected += ["results_validation", "finish"]
-
+    stages = [stage.name for stage in plan.STAGES]
+    expected = ["await_flows", "landing", "validation", *stages, "results_validation", "finish"]
     assert sorted(minute.task_ids) == sorted(expected)
     edges = {(task.task_id, after) for task in minute.tasks for after in task.downstream_task_ids}
     assert set(itertools.pairwise(expected)) <= edges
 
 
-def test_stages_that_work_job_by_job_are_mapped_over_batches(minute: Any) -> None:
-    from airflow.sdk.definitions.taskgroup import MappedTaskGroup
-
-    group = minute.task_group.children["each_batch"]
-    assert isinstance(group, MappedTaskGroup)
-    assert set(group.children) == {f"each_batch.{stage.name}" for stage in plan.STAGES if stage.per_job}
-
-
 def test_every_result_table_is_an_asset_of_the_tasks_that_write_it(minute: Any) -> None:
-    written = {task.task_id.rpartition(".")[2]: {asset.name for asset in task.outlets} for task in minute.tasks}
+    written = {task.task_id: {asset.name for asset in task.outlets} for task in minute.tasks}
     for stage in plan.STAGES:
         assert written[stage.name] == {f"llmprism_{table}" for table in stage.writes}
     assert written["landing"] == {"llmprism_flows", "llmprism_flows_quarantine"}
