@@ -54,7 +54,7 @@ class Drafts:
         """Add what stages made, to be found once all is."""
         for stage, tables in derived.made.items():
             for table, rows in tables.items():
-                rows.write_ipc(self._new / f"{stage}.{table}.{self._pieces:06}", compression="uncompressed")
+                rows.write_ipc(self._new / f"{stage}.{table}.{self._pieces:06}", compression="lz4")
         self._pieces += 1
         self._stage_ns.update(derived.stage_ns)
 
