@@ -79,12 +79,18 @@ class Drafts:
         files = {table: sorted(self._folder.glob(f"{stage.name}.{table}.*")) for table in stage.writes}
         if told != made_of or not all(files.values()):
             return None
-        tables = {table: pl.concat(map(pl.read_ipc, of_table)) for table, of_table in files.items()}
+        tables = {table: _rows(of_table) for table, of_table in files.items()}
         return Derived({stage.name: tables}, {stage.name: stage_ns[stage.name]})
 
     def forget(self) -> None:
         """Remove what can be found."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _rows(files: Sequence[Path]) -> pl.DataFrame:
+    """Read pieces of a table; lists are copied, for Arrow warns of empty ones that lie as they do in a file."""
+    lists = pl.col(pl.List(pl.String)).gather(pl.int_range(pl.len()))
+    return pl.concat([pl.read_ipc(file) for file in files]).with_columns(lists)
 
 
 def _home() -> Path:
