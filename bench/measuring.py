@@ -38,7 +38,7 @@ def measure(platform: Platform, *, runs: int, published: bool, say: Callable[[st
     plain = None
     if published:
         plain = _answer(python("-m", "bench.plain", str(platform.folder), str(platform.flows(0))))
-        say(f"{name}, the plain published method: {plain['wall_s'] + plain['python_bocd_s']:.0f} s")
+        say(f"{name}, the plain published method: {plain['wall_s'] + plain['bocd_s']:.0f} s")
     return {"holds": holds(platform), "mix": platform.mix, "gpus": platform.gpus, **taken, "published": plain}
 
 

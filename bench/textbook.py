@@ -1,8 +1,8 @@
 """Bayesian online change-point detection in plain Python: Adams and MacKay's algorithm 1 as it is printed.
 
 A step of the loop takes in one observation; what is known of the runs that may still be going on are arrays of numpy,
-one number for each, and no run is forgotten. This is how public Python implementations do it. The law of a run is
-that of `llmprism_tasks.methods.changepoint`, whose answer is the same.
+one number for each, and no run is forgotten. This is as fast as Python goes; `bench.library` is what is public. The law
+of a run is that of `llmprism_tasks.methods.changepoint`, whose answer is the same.
 """
 
 from __future__ import annotations
