@@ -180,7 +180,7 @@ def numbers_of_steps(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.Data
     spans = steps.select("job_id", "addr")[first].with_columns(low=bounds[:-1], high=bounds[1:])
     shows = pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
     senders = (
-        flows.select("job_id", "src_addr")[offsets[:-1]]
+        traffic.named(flows.select("job_id", "src_addr")[offsets[:-1]])
         .with_columns(addr=pl.when(shows).then("src_addr"))
         .join(spans, on=["job_id", "addr"], how="left", maintain_order="left", nulls_equal=True)
         .select(pl.col("low", "high").fill_null(0))

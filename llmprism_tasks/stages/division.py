@@ -61,7 +61,7 @@ class Division:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
         first = traffic.starts_of_pairs(self.stepping)[:-1]
         known = self.stepping.select("job_id", "run", period_ns="group_period_ns")[first].drop_nulls()
-        shown: pl.DataFrame = known.join(self.endpoints, on=["job_id", "run"], how="semi")
+        shown: pl.DataFrame = traffic.named(known).join(self.endpoints, on=["job_id", "run"], how="semi")
         return shown.group_by("job_id").agg(pl.col("period_ns").first())
 
     def by_run(self) -> tuple[Division, Division | None]:
@@ -75,7 +75,8 @@ class Division:
             return self, None
         frames = (self.flows, self.stepping, self.endpoints, self.job_steps, self.stepped)
         main, other = (
-            Division(*(frame.join(most, on=["job_id", "run"], how=how) for frame in frames)) for how in ("semi", "anti")
+            Division(*(frame.join(traffic.as_coded(most, frame), on=["job_id", "run"], how=how) for frame in frames))
+            for how in ("semi", "anti")
         )
         return main, other
 
@@ -112,6 +113,6 @@ def _counted_on(frame: pl.DataFrame, told: pl.DataFrame, run: int) -> pl.DataFra
     """Count the steps of a run on from those of the run before it."""
     if told.is_empty():
         return frame.with_columns(run=pl.lit(run))
-    counted = frame.join(told, on="job_id", how="left", maintain_order="left")
+    counted = frame.join(traffic.as_coded(told, frame), on="job_id", how="left", maintain_order="left")
     step = pl.col("step") + pl.col("before").fill_null(0)
     return counted.with_columns(step=step, run=pl.lit(run)).drop("before")

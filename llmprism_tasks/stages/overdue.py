@@ -98,7 +98,7 @@ def overdue(
     found = []
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
     for gap in _long_gaps(bulk, window, settings):
-        mine = bulk.filter(pl.col("job_id") == gap.job_id)
+        mine = traffic.named(bulk.filter(pl.col("job_id") == gap.job_id))
         where = cut_off(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
         if where is None:
             continue
@@ -208,7 +208,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
 def _joined(bulk: pl.DataFrame) -> pl.DataFrame:
     """Return since when each member takes part in its job: `job_id`, `addr`, `joined_ns`."""
     bulk = traffic.in_order(bulk)
-    first = bulk.select("job_id", *PAIR, "flow_start_ns")[traffic.starts_of_pairs(bulk)[:-1]]
+    first = traffic.named(bulk.select("job_id", *PAIR, "flow_start_ns")[traffic.starts_of_pairs(bulk)[:-1]])
     ends = pl.concat([first.select("job_id", "flow_start_ns", addr=end) for end in PAIR])
     return ends.group_by("job_id", "addr").agg(joined_ns=pl.col("flow_start_ns").min())
 

@@ -117,7 +117,7 @@ def pair_kinds(
     """Judge each pair that sends bulk data: `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`,
     `confidence`, `bytes_per_step`."""
     if division is None:
-        return _judged(bulk.select("pair", *PAIR).head(0))
+        return _judged(traffic.named(bulk.select("pair", *PAIR).head(0)))
     told, periods = undisturbed(division)
     every = division.pairs
     flows = in_these(division.in_steps(*traffic.TIMES), told, every)

@@ -45,7 +45,7 @@ def in_steps_of_jobs(
 ) -> pl.DataFrame:
     """Return what `of_jobs` does and all other flows, whose `step` is NULL."""
     flows = traffic.in_order(flows)
-    jobs = flows.select("pair", group="job_id")[traffic.starts_of_pairs(flows)[:-1]]
+    jobs = traffic.named(flows.select("pair", group="job_id")[traffic.starts_of_pairs(flows)[:-1]])
     found = stream_rhythms(flows, settings).join(jobs, on="pair", maintain_order="left")
     return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns)
 

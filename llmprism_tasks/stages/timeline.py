@@ -106,7 +106,7 @@ def first_flows(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -
             traffic.pairs_of(flows.join(returned, on="job_id", how="semi"), columns).with_columns(run=run)
             for (run,), flows in bulk.group_by("run")
         ]
-        first = pl.concat([first.join(returned, on="job_id", how="anti"), *again])
+        first = pl.concat([first.join(traffic.named(returned), on="job_id", how="anti"), *again])
     return traffic.by_endpoint(first).group_by(*NIC, "run").agg(first_ns=pl.col("flow_start_ns").min())
 
 

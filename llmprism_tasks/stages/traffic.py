@@ -46,9 +46,18 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def named(flows: pl.DataFrame) -> pl.DataFrame:
-    """Return flows, or what was worked out of them, with addresses as text where they are codes."""
-    coded = [name for name, kind in flows.schema.items() if isinstance(kind, pl.Enum)]
-    return flows.with_columns(pl.col(coded).cast(pl.String))
+    """Return flows, or what was worked out of them, with addresses and jobs as text where they are codes."""
+    coded = {name: kind for name, kind in flows.schema.items() if isinstance(kind, pl.Enum)}
+    # A cast would make each text anew, which takes four times as long.
+    return flows.with_columns(
+        kind.categories.gather(flows[name].to_physical()).alias(name) for name, kind in coded.items()
+    )
+
+
+def as_coded(known: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+    """Return what is known of jobs and addresses with the codes that flows have for them, to be joined with these."""
+    coded = {name: kind for name, kind in flows.schema.items() if isinstance(kind, pl.Enum) and name in known.columns}
+    return known.cast(coded)
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
@@ -73,7 +82,7 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
 
 
 def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    """Keep the flows between two members of one job, with its `job_id`; as `between_gpus` otherwise, but named."""
+    """Keep the flows between two members of one job, with its `job_id`, a code as well; as `between_gpus` otherwise."""
     return _inside(flows, job_members.select("addr", "job_id"))
 
 
@@ -83,8 +92,8 @@ def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     for end in PAIR:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
-    inside = of_pairs(flows.drop(PAIR), same.select("pair", *PAIR, job_id=f"{PAIR[0]}_job"))
-    return inside.select(*NUMBERED, "job_id")
+    code = pl.Enum(jobs["job_id"].unique().sort())
+    return of_pairs(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)))
 
 
 def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -68,8 +68,7 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
         return nothing
     hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
     rows = ranked(unexplained(one_cause_each(found.to_dicts(), hosts)))
-    of_jobs = evidence.flows.filter(pl.col("job_id").is_in(found["job_id"].unique().implode()))
-    begins = dict(of_jobs.group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
+    begins = dict(evidence.of_jobs(found["job_id"]).group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
     for row in rows:
         window, since_ns = evidence.window, begins.get(row["job_id"])
         if since_ns is None:  # a job that is silent has its pairs in the window in which it still sent

@@ -64,7 +64,7 @@ class Evidence:
 
     Attributes
     ----------
-    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`
+    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`; all names are codes
     steps : steps of NICs, those of the look-back included, but the first, whose start was not seen: `job_id`, `addr`,
         `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
     history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the
@@ -97,8 +97,13 @@ class Evidence:
     def _found(self) -> dict[tuple[Finder, DiagnosisSettings], pl.DataFrame]:
         return {}
 
+    def of_jobs(self, jobs: pl.Series) -> pl.DataFrame:
+        """Return the flows of some jobs."""
+        return self.flows.filter(pl.col("job_id").is_in(jobs.unique().implode()))
+
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
-        """Add to some of the flows their `switch_path`; to carry it with all of them would cost more than the rest."""
+        """Add to some of the flows their `switch_path`, and name them; for all of them it would cost more than the rest."""
+        flows = flows.with_columns(traffic.named(flows.select("job_id", *traffic.PAIR)))
         return flows if self.paths is None else flows.with_columns(frames.paths(self.paths.gather(flows["row"])))
 
     @cached_property

@@ -82,7 +82,7 @@ def last_to_come(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSe
         .with_columns(slow=slow, quick=pl.col("quick").fill_null(value=False))
         .filter(pl.col("slow") != pl.col("quick"))
     )
-    flows = evidence.flows.join(slower, on="job_id", how="semi")
+    flows = evidence.of_jobs(slower["job_id"])
     work = own_work(flows, steps, evidence.groups, early=PUSHED)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
     marked = work.filter(pl.col("last_stage").is_null()).with_columns(

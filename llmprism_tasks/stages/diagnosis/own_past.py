@@ -65,7 +65,7 @@ def quick_steps(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame
 def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return how long NICs work in quick steps: `WORK`, `usual`, and the `noise` of their job."""
     steps = evidence.once(quick_steps, settings)
-    work = own_work(evidence.flows.join(steps, on="job_id", how="semi"), steps, evidence.groups)
+    work = own_work(evidence.of_jobs(steps["job_id"]), steps, evidence.groups)
     seen = work.filter(pl.len().over(WORK) >= settings.least_steps).with_columns(
         usual=pl.col("pace").median().over(WORK)
     )

@@ -34,7 +34,8 @@ def not_waiting(
     those to blame, and those of whom nobody can tell
     """
     late = suspects.filter("ringed").select(*NIC, "own_ns", "common")
-    sent = evidence.flows.filter(pl.col("kind") != "pp")
+    sent = traffic.pairs_of(traffic.in_order(evidence.flows), ["job_id", "kind", *traffic.PAIR])
+    sent = sent.filter(pl.col("kind") != "pp")
     neighbour = ["job_id", "neighbour"]
     hops = (
         pl.concat(sent.select("job_id", addr=end, neighbour=other) for end, other in ENDS)
@@ -75,7 +76,7 @@ def _in_between(
     steps = evidence.steps.join(runs, on=NIC).filter(
         pl.col("start_ns") >= pl.col("since_ns"), pl.col("end_ns") <= pl.col("until_ns")
     )
-    sent = evidence.flows.filter(pl.col("kind") != "pp").join(mine.select("job_id").unique(), on="job_id", how="semi")
+    sent = traffic.named(evidence.of_jobs(mine["job_id"]).filter(pl.col("kind") != "pp"))
     ends = (sent.select("job_id", "flow_start_ns", "flow_end_ns", addr=end, neighbour=other) for end, other in ENDS)
     begins = _in_steps(pl.concat(ends), steps).group_by(*STEP, "neighbour").agg(pl.col("flow_start_ns").min())
     apart_ns = pl.col("flow_start_ns").max() - pl.col("flow_start_ns").min()

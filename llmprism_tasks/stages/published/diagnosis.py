@@ -36,7 +36,7 @@ def diagnosis(
     del topology, jobs
     rule = settings.published
     synchronising = pairs.filter(pl.col("kind") == "dp").select(PAIR)
-    inside = traffic.inside_jobs(flows, job_members).join(synchronising, on=PAIR, how="semi")
+    inside = traffic.named(traffic.inside_jobs(flows, job_members)).join(synchronising, on=PAIR, how="semi")
     placed = in_steps(inside.with_columns(frames.paths(flows["switch_path"].gather(inside["row"]))), steps)
     findings = [
         _rows(cross_step(steps, rule), "cross_step", "job", "steps took", rule),

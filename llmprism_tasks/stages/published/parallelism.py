@@ -25,7 +25,7 @@ def parallelism(
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Identify what each pair is to its job; parameters and results as of the joint method's stage."""
-    inside = traffic.inside_jobs(flows, job_members)
+    inside = traffic.named(traffic.inside_jobs(flows, job_members))
     kinds = pair_kinds(inside, window.end_ns, settings.published)
     return joint.tables(inside, kinds, None, jobs, job_members, topology, window, settings)
 

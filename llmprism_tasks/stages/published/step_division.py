@@ -34,7 +34,7 @@ def step_division(
     pair_steps : those that a gap ended in the window; `step_index` counts each pair's own
     """
     del jobs
-    inside = traffic.inside_jobs(flows, job_members)
+    inside = traffic.named(traffic.inside_jobs(flows, job_members))
     before, by_now = (
         steps_until(inside, PAIR, edge_ns, settings.published).filter("ended")
         for edge_ns in (window.start_ns, window.end_ns)

@@ -32,7 +32,7 @@ def timeline(
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Reconstruct the steps that ended in the window; parameters and results as of the joint method's stage."""
-    inside = traffic.inside_jobs(flows, job_members)
+    inside = traffic.named(traffic.inside_jobs(flows, job_members))
     kinds = pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other")
     synchronising = traffic.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=PAIR))
     if synchronising.is_empty():
