@@ -117,6 +117,21 @@ def between(rows: Intervals, opens: Integers, closes: Integers) -> Gaps:
     return Gaps(offsets, starts[:n], ends[:n], brought[:n], took[:n], peers[:n])
 
 
+def sorts(rows: Gaps, segments: Integers, bits: int) -> tuple[Numbers, Integers]:
+    """Number the sorts of gaps: those with the same bits around them in segments of one sort.
+
+    Parameters
+    ----------
+    segments : shape (segments,), the sort of each, from 0; few
+    bits : above all bits of the gaps
+
+    Returns
+    -------
+    shape (m,), from 0, and of each sort `(segment * bits + brought) * bits + took`
+    """
+    return _sorts(rows.offsets, rows.brought, rows.took, segments, bits, int(segments.max(initial=0)) + 1)
+
+
 @compiled
 def _counterpart(owner: int, number: int, numbers: Integers, offsets: Integers) -> int:
     if owner < 0:
@@ -211,3 +226,19 @@ def _between(
                 free, last = ends[row], bits[row]
         bounds[segment + 1] = n
     return bounds, start, end, brought, took, peer
+
+
+@compiled
+def _sorts(
+    offsets: Integers, brought: Bits, took: Bits, segments: Integers, bits: int, kinds: int
+) -> tuple[Numbers, Integers]:
+    number_of, numbers = np.full(kinds * bits * bits, -1, np.int32), np.empty(len(took), np.int32)
+    codes, count = np.empty(kinds * bits * bits, np.int64), 0
+    for segment in range(len(offsets) - 1):
+        for i in range(offsets[segment], offsets[segment + 1]):
+            code = (segments[segment] * bits + brought[i]) * bits + took[i]
+            if number_of[code] < 0:
+                number_of[code], codes[count] = count, code
+                count += 1
+            numbers[i] = number_of[code]
+    return numbers, codes[:count].copy()

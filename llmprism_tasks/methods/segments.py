@@ -75,16 +75,6 @@ def commonest(numbers: Integers, offsets: Integers) -> Integers:
     return _commonest(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
-def occurrences(kinds: Integers, offsets: Integers) -> Integers:
-    """Return how often each value has come before in its segment.
-
-    Parameters
-    ----------
-    kinds : shape (n,), small numbers, >= 0
-    """
-    return _occurrences(kinds, offsets, int(kinds.max(initial=0)) + 1)
-
-
 @compiled
 def _of_ascending(numbers: Groups) -> Integers:
     offsets, count, begin = np.empty(numbers.size + 1, np.int64), 0, 0
@@ -155,17 +145,3 @@ def _commonest(numbers: Integers, offsets: Integers, limit: int) -> Integers:
             if counts[number] > most or (counts[number] == most and number < found[segment]):
                 most, found[segment] = counts[number], number
     return found
-
-
-@compiled
-def _occurrences(kinds: Integers, offsets: Integers, number: int) -> Integers:
-    before = np.empty(len(kinds), np.int64)
-    count, segment_of = np.zeros(number, np.int64), np.full(number, -1, np.int64)
-    for segment in range(len(offsets) - 1):
-        for i in range(offsets[segment], offsets[segment + 1]):
-            kind = kinds[i]
-            if segment_of[kind] != segment:
-                segment_of[kind], count[kind] = segment, 0
-            before[i] = count[kind]
-            count[kind] += 1
-    return before

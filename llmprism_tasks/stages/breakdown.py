@@ -26,8 +26,8 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.methods.joining import NOBODY, Counterparts, Gaps, Intervals, between
-from llmprism_tasks.methods.pace import lower_medians, numbered_in_turn
-from llmprism_tasks.methods.segments import occurrences, totals
+from llmprism_tasks.methods.pace import idled
+from llmprism_tasks.methods.segments import totals
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.stretches import Booleans, lasting
 from llmprism_tasks.stages import activity, synchronisation
@@ -227,15 +227,13 @@ def _others(sides: pl.DataFrame, parts: pl.DataFrame) -> Counterparts:
 
 def _split(gaps: Gaps, parts: pl.DataFrame) -> Split:
     """Say what gaps went to; the rest of a gap is not explained."""
-    computed, length = worked(gaps, parts), gaps.lengths
-    piped = (gaps.took & PIPELINED) > 0
-    updating = ((gaps.took & GATHERED) > 0) & ~piped
-    idle, together = np.where(piped, length - computed, 0), np.zeros(length.size, np.bool_)
-    update = np.flatnonzero(updating)
+    computed, idle = worked(gaps, parts)
+    updating = (gaps.took & (GATHERED | PIPELINED)) == GATHERED
+    together, update = np.zeros(updating.size, np.bool_), np.flatnonzero(updating)
     idle[update], together[update] = _for_norm(gaps, update, parts["job_step"].to_numpy())
-    order, usual = _usual(idle, gaps, parts["alike"].to_numpy())
-    bubble = np.minimum(idle, usual)
-    return Split(order, np.where(updating, computed - idle, computed), bubble, idle - bubble, updating, together)
+    computed[update] -= idle[update]
+    found = idled(gaps.offsets, idle, gaps.took, parts["alike"].to_numpy(), BITS)
+    return Split(found.turns, computed, found.usual, found.beyond, updating, together)
 
 
 def _for_norm(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integers, Booleans]:
@@ -250,15 +248,6 @@ def _for_norm(gaps: Gaps, update: Integers, job_step: Integers) -> tuple[Integer
     np.minimum.at(gathered, step, gaps.ends[update])
     together = (gathered >= reduced)[step]
     return np.where(together, reduced[step] - starts, 0), together
-
-
-def _usual(idle: Integers, gaps: Gaps, alike: Integers) -> tuple[Integers, Integers]:
-    """Return which gap before the same exchange each is, and what is usual in it among those that are alike, ns."""
-    took = gaps.took.astype(np.int64)
-    order = occurrences(took, gaps.offsets)
-    group = np.repeat(alike * BITS, np.diff(gaps.offsets)) + took
-    number, count = numbered_in_turn(group, order, int(alike.max(initial=-1) + 1) * BITS)
-    return order, lower_medians(idle, number, count).astype(np.int64)[number]
 
 
 def _waits(told: Account) -> tuple[Integers, Integers, Integers]:

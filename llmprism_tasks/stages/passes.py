@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.joining import Gaps
-from llmprism_tasks.methods.pace import NONE, at_pace, lower_medians, shortest
+from llmprism_tasks.methods.joining import Gaps, sorts
+from llmprism_tasks.methods.pace import NONE, Numbers, Sorts, Stints, at_pace, lower_medians, shortest
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.stages.activity import (
     BITS,
@@ -39,8 +39,10 @@ KINDS = FORWARD + BACKWARD + 1
 """Numbers that the bits of passes make."""
 
 
-def worked(gaps: Gaps, parts: pl.DataFrame) -> Integers:
-    """Say how much of each gap was computing, as far as the schedule tells: shape (gaps,), ns.
+def worked(gaps: Gaps, parts: pl.DataFrame) -> tuple[Integers, Integers]:
+    """Say how much of each gap was computing, as far as the schedule tells, and how much was idle; ns, shape (gaps,).
+
+    Only in gaps before a pipeline's messages is somebody idle.
 
     Parameters
     ----------
@@ -48,34 +50,27 @@ def worked(gaps: Gaps, parts: pl.DataFrame) -> Integers:
     parts : `pp_stage`, `last_pp_stage` and `place` (a number for each pp_stage of a job, from 1), which are NULL where
         they are not known
     """
-    sorts, sort = _sorts(gaps, parts)
-    passes, whole, unknown = (sorts[name].to_numpy()[sort] for name in ("passes", "whole", "unknown"))
-    lengths, places = gaps.lengths, parts.select(pl.col("place").fill_null(0) - 1).to_series().to_numpy()
-    usual = _usual(shortest(gaps.offsets, lengths, passes, KINDS), places)
-    paced = at_pace(gaps.offsets, lengths, passes, usual, places, as_usual=AS_USUAL)
-    return np.where(whole | (paced == NONE), lengths * unknown, paced)
+    sort, known = _sorts(gaps, parts)
+    stints = Stints(gaps.offsets, gaps.starts, gaps.ends, sort)
+    places = parts.select(pl.col("place").fill_null(0) - 1).to_series().to_numpy()
+    usual = _usual(shortest(stints, known.works, KINDS), places)
+    return at_pace(stints, known, usual, places, as_usual=AS_USUAL)
 
 
-def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
-    """Return what sorts of gaps there are, and the sort of each, its row.
-
-    Returns
-    -------
-    `passes` that were done in it, whether the `whole` gap is computing, or would be where nothing is usual (`unknown`)
-    """
+def _sorts(gaps: Gaps, parts: pl.DataFrame) -> tuple[Numbers, Sorts]:
+    """Return the sort of each gap, and what is known of the sorts: the passes that were done in them."""
     first = (pl.col("pp_stage") == 0).fill_null(value=False)
     last = (pl.col("pp_stage") == pl.col("last_pp_stage")).fill_null(value=False)
     end = parts.select(2 * first.cast(pl.Int64) + last.cast(pl.Int64)).to_series().to_numpy()
-    code = np.repeat(end * BITS**2, np.diff(gaps.offsets)) + (gaps.brought * BITS + gaps.took)
-    met = np.flatnonzero(np.bincount(code))
-    number = np.zeros(met[-1:].max(initial=-1) + 1, np.int64)
-    number[met] = np.arange(met.size)
-    around = {"brought": met // BITS % BITS, "took": met % BITS}
-    sorts = pl.DataFrame(around | {"first": met // BITS**2 >= 2, "last": met // BITS**2 % 2 > 0})
+    sort, codes = sorts(gaps, end, BITS)
+    end, brought = np.divmod(codes // BITS, BITS)
+    around = pl.DataFrame({"brought": brought, "took": codes % BITS, "first": end >= 2, "last": end % 2 > 0})
     took, entry = pl.col("took"), (pl.col("brought") == 0) & ((pl.col("took") & OWN) > 0)
-    whole = (took > 0) & (entry | ((took & PIPELINED) == 0))
+    piped = (took & PIPELINED) > 0
+    whole = (took > 0) & (entry | ~piped)
     unknown = whole | ((took & (OWN & ~SCHEDULED)) > 0)
-    return sorts.select(passes=_passes(), whole=whole, unknown=unknown), number[code]
+    known = around.select(passes=_passes(), whole=whole, unknown=unknown, piped=piped)
+    return sort, Sorts(*(column.to_numpy() for column in known))
 
 
 def _passes() -> pl.Expr:

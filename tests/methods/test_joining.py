@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.joining import NOBODY, Counterparts, Intervals, between, joined
+from llmprism_tasks.methods.joining import NOBODY, Counterparts, Intervals, between, joined, sorts
 from llmprism_tasks.methods.stretches import Rows
 
 QUICK, OTHER = 1, 2
@@ -105,3 +105,12 @@ def test_gaps_know_what_is_around_them() -> None:
 def test_a_segment_without_intervals_is_one_gap() -> None:
     assert gaps(0, 12) == [(0, 12, 0, 0)]
     assert gaps(12, 12) == []
+
+
+def test_gaps_are_of_one_sort_with_the_same_around_them_in_segments_of_one_sort() -> None:
+    rows = [(3, 5, 1), (8, 9, 1)]
+    found = between(intervals([rows, rows, rows[:1]]), np.zeros(3, np.int64), np.full(3, 12))
+    numbers, codes = sorts(found, np.array([0, 1, 0]), 4)
+    expected = [0 + 1, 4 + 1, 4 + 0, 16 + 1, 20 + 1, 20 + 0, 0 + 1, 4 + 0]
+    assert codes[numbers].tolist() == expected
+    assert sorted(codes) == sorted(set(expected))
