@@ -58,6 +58,22 @@ def numbered_lists(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt
     return numbered(*_hashes(items, offsets))
 
 
+def codes_met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Return the distinct ones of many codes, which are below a number that fits into memory, ascending."""
+    return np.flatnonzero(_met(codes)).astype(np.uint32)
+
+
+@compiled
+def _met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    most = np.int64(-1)
+    for code in codes:
+        most = max(most, np.int64(code))
+    met = np.zeros(most + 1, np.bool_)
+    for code in codes:
+        met[code] = True
+    return met
+
+
 @compiled
 def _hashes(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return two independent hashes of each list."""

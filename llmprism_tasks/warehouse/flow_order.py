@@ -6,7 +6,7 @@ cost more than to read it, and not fit into memory. So where starts ascend, only
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -52,20 +52,23 @@ def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield from _ties_sorted(rows, rows["flow_start_ns"].to_numpy())
 
 
-def moves(flows: pl.DataFrame) -> tuple[Starts, Starts] | None:
-    """Return how compact rows of `flows`, whose starts ascend, come in order; None if two rows are equal.
+def moves(starts: Starts, flows: Callable[[Starts], pl.DataFrame]) -> tuple[Starts, Starts] | None:
+    """Return how rows of `flows`, whose starts ascend, come in order; None if two rows are equal.
+
+    Parameters
+    ----------
+    flows : returns some of the rows, compact
 
     Returns
     -------
     the rows that are to move, and the places they move to; as in `in_order`, but that windows follow each other
     """
-    starts = flows["flow_start_ns"].to_numpy()
     places = _tied(starts)
     order, at = places.copy(), 0
     while at < places.size:
         last = starts[places[min(at + MOST_TIED, places.size) - 1]]
         end = int(np.searchsorted(places, np.searchsorted(starts, last, side="right")))
-        tied = flows[places[at:end]]
+        tied = flows(places[at:end])
         if tied.is_duplicated().any():
             return None
         order[at:end] = in_order(tied.with_columns(place=places[at:end]))["place"].to_numpy()
@@ -86,5 +89,7 @@ def _ties_sorted(rows: pa.Table, starts: Starts) -> Iterator[pa.RecordBatch]:
 
 def _tied(starts: Starts) -> Starts:
     """Return the places of ascending starts that are there more than once."""
-    same = starts[1:] == starts[:-1]
-    return np.flatnonzero(np.append(same, False) | np.append(False, same)) if starts.size else starts
+    tied = np.zeros(starts.shape, np.bool_)
+    np.equal(starts[1:], starts[:-1], out=tied[1:])
+    tied[:-1] |= tied[1:]
+    return np.flatnonzero(tied)

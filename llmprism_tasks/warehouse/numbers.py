@@ -84,12 +84,26 @@ def _values(connection: duckdb.DuckDBPyConnection, place: str) -> pl.Series:
 
 
 def _numbered(connection: duckdb.DuckDBPyConnection, columns: pl.DataFrame, place: str) -> pl.Series:
-    distinct, which = _together(columns) if columns.width > 1 else _alone(columns.to_series())
+    if columns.width > 1:
+        distinct, which = _together(columns)
+    elif columns.dtypes == [pl.List(pl.String)]:
+        distinct, which = _lists(columns.to_series())
+    else:
+        return _of_words(connection, columns.to_series().cast(pl.Categorical), place)
     return _numbers(connection, distinct, place).gather(which)
 
 
-def _alone(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    return _lists(column) if isinstance(column.dtype, pl.List) else _words(column.cast(pl.Categorical))
+def _of_words(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: str) -> pl.Series:
+    """Return the numbers of categories, of texts or of lists of switches."""
+    from llmprism_tasks.methods import numbering  # noqa: PLC0415 - brings numba, for which who only reads has no use
+
+    codes = column.to_physical()
+    met = numbering.codes_met(codes.drop_nulls().to_numpy())
+    words = pl.Series(column.name, met).cat.to(column.dtype)
+    values = paths(words) if column.name == "switch_path" else words.cast(pl.String)
+    numbers = np.zeros(met.max(initial=0) + 1, np.int32)
+    numbers[met] = _numbers(connection, values, place)
+    return pl.Series(numbers).gather(codes)
 
 
 def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
@@ -99,16 +113,6 @@ def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     codes = (column.cast(pl.Categorical).to_physical().fill_null(NOTHING).to_numpy() for column in columns)
     which, rows = numbering.numbered(*codes)
     return columns[rows].cast(pl.String).to_struct(), pl.Series(which)
-
-
-def _words(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return the distinct values of categories, as texts or lists of switches, and which of them each row has."""
-    distinct = column.unique().drop_nulls()
-    categories = distinct.to_physical().to_numpy()
-    which = np.zeros(categories.max(initial=0) + 1, np.uint32)
-    which[categories] = np.arange(distinct.len())
-    values = paths(distinct) if column.name == "switch_path" else distinct.cast(pl.String)
-    return values, pl.Series(which).gather(column.to_physical())
 
 
 def _lists(column: pl.Series) -> tuple[pl.Series, pl.Series]:

@@ -1,17 +1,16 @@
 """Sound files: Parquet without a record to refuse, read and checked column by column instead of record by record.
 
 Most files are like that. What `check_records.sql` asks of each record is asked here of whole columns, in a tenth of the
-time, a row group of the file after the other. Where one record is odd, or a column is of a type that needs a second
-look, `staging.py` does all of it anew.
+time, of two row groups at a time. Where one record is odd, or a column is of a type that needs a second look,
+`staging.py` does all of it anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llmprism_tasks.frames import compact_schema, empty
+from llmprism_tasks.methods import numbering
 from llmprism_tasks.sources.flows import FlowFile
 from llmprism_tasks.tables import table_named
 from llmprism_tasks.warehouse import compact, flow_order
@@ -36,6 +36,9 @@ START = "flow_start_ns"
 
 MOST_ROWS = 40_000_000
 """They take two and a half gibibytes; more are staged in DuckDB, which can spill."""
+
+READERS = 2
+"""Row groups that are read at a time: each takes memory of its own until its records are put to the others."""
 
 
 @dataclass(frozen=True)
@@ -89,59 +92,91 @@ def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within:
     if not files or any(file.format != "parquet" for file in files):
         return None
     try:
-        room = sum(pq.read_metadata(file.path).num_rows for file in files)
-        if room > MOST_ROWS:
+        if sum(pq.read_metadata(file.path).num_rows for file in files) > MOST_ROWS:
             return None
-        rows = Columns(room)
-        for file in files:
-            for part in _parts(file, lateness_ns, within):
-                rows.add(_placed(part, length_ns, within))
-        ordered = _in_order(rows) if _have_addresses(rows.frame()) else None
+        rows = _taken(_pieces(files, lateness_ns, within), length_ns, within)
+        ordered = _in_order(rows) if _have_addresses(rows) else None
         strangers = {name for file in files for name in pq.read_schema(file.path).names if name not in TYPES}
     except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError):
         return None
     return None if ordered is None else Sound(files, _by_window(ordered, length_ns), strangers)
 
 
-def _parts(file: FlowFile, lateness_ns: int, within: Window) -> Iterator[pl.DataFrame]:
-    """Yield the records of a file's row groups; of one whose name promises nothing, leave out what starts elsewhere.
+class _Piece(NamedTuple):
+    """A row group of a file.
+
+    Attributes
+    ----------
+    bounded : whether what starts elsewhere is left out before it is looked at, for the file's name promises nothing
+    span : in which all must start, if the file's name promises anything
+    """
+
+    path: str
+    metadata: pq.FileMetaData
+    group: int
+    bounded: bool
+    span: Window | None
+
+    def records(self) -> pa.Table:
+        """Read it, texts as dictionaries."""
+        paths = _paths(self.metadata)
+        texts = [path for path in paths if path.partition(".")[0] in (*compact.ADDRESSES, compact.PATH)]
+        names = self.metadata.schema.to_arrow_schema().names
+        with pq.ParquetFile(self.path, metadata=self.metadata, read_dictionary=texts) as reader:
+            return reader.read_row_group(
+                self.group, columns=[name for name in TYPES if name in names], use_threads=False
+            )
+
+
+def _pieces(files: Sequence[FlowFile], lateness_ns: int, within: Window) -> list[_Piece]:
+    """Return the row groups of files that may hold records of an interval.
+
+    Raises
+    ------
+    OddError : a file's columns cannot be those of flows
+    """
+    pieces = []
+    for file in files:
+        metadata = pq.read_metadata(file.path)
+        if not compact.fits(metadata.schema.to_arrow_schema()):
+            raise OddError
+        start = _paths(metadata).index(START)
+        bounded = file.span is None and (within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS)
+        span = Window(file.span.start_ns - lateness_ns, file.span.length_ns + 2 * lateness_ns) if file.span else None
+        pieces += [
+            _Piece(file.path, metadata, group, bounded, span)
+            for group in range(metadata.num_row_groups)
+            if not bounded or not _elsewhere(metadata.row_group(group).column(start).statistics, within)
+        ]
+    return pieces
+
+
+def _paths(metadata: pq.FileMetaData) -> list[str]:
+    return [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+
+
+def _taken(pieces: Sequence[_Piece], length_ns: int, within: Window) -> Columns:
+    """Return the records of row groups that are placed in an interval, in their order.
 
     Raises
     ------
     OddError : a record is odd
     """
-    metadata = pq.read_metadata(file.path)
-    schema = metadata.schema.to_arrow_schema()
-    if not compact.fits(schema):
-        raise OddError
-    paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    texts = [path for path in paths if path.partition(".")[0] in (*compact.ADDRESSES, compact.PATH)]
-    bounded = file.span is None and (within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS)
-    span = Window(file.span.start_ns - lateness_ns, file.span.length_ns + 2 * lateness_ns) if file.span else None
-    with pq.ParquetFile(file.path, metadata=metadata, read_dictionary=texts) as reader:
-        groups = [
-            group
-            for group in range(reader.num_row_groups)
-            if not bounded or not _elsewhere(metadata.row_group(group).column(paths.index(START)).statistics, within)
-        ]
-        for records in _read_ahead(reader, groups, [name for name in TYPES if name in schema.names]):
-            part = compact.compact(records)
-            part = part.filter(_here(within)) if bounded else part
-            if not _sound(part, span):
-                raise OddError
-            yield part
+    begins = np.cumsum([0, *(piece.metadata.row_group(piece.group).num_rows for piece in pieces)]).tolist()
+    rows = Columns(begins[-1])
 
+    def take(piece: _Piece, begin: int) -> tuple[int, int]:
+        part = compact.compact(piece.records())
+        part = part.filter(_here(within)) if piece.bounded else part
+        if not _sound(part, piece.span):
+            raise OddError
+        placed = _placed(part, length_ns, within)
+        rows.fill(begin, placed)
+        return begin, placed.height
 
-def _read_ahead(reader: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield row groups, each read while the caller is at work on the one before it."""
-    read = partial(reader.read_row_group, columns=columns)
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        following = [thread.submit(read, group) for group in groups[:1]]
-        for group in groups[1:]:
-            ready = following.pop().result()
-            following.append(thread.submit(read, group))
-            yield ready
-        yield from (ready.result() for ready in following)
+    with ThreadPoolExecutor(max_workers=READERS) as threads:
+        rows.close_up(threads.map(take, pieces, begins))
+    return rows
 
 
 def _elsewhere(starts: pq.Statistics | None, within: Window) -> bool:
@@ -178,9 +213,10 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
     return flows.is_empty() or all(told)
 
 
-def _have_addresses(flows: pl.DataFrame) -> bool:
-    """Tell whether the ends of compact flows look like addresses."""
-    words = pl.concat([flows[end].unique() for end in compact.ADDRESSES]).unique().cast(pl.String)
+def _have_addresses(rows: Columns) -> bool:
+    """Tell whether the ends of flows look like addresses."""
+    codes = np.union1d(*(numbering.codes_met(rows.values(end)) for end in compact.ADDRESSES))
+    words = pl.Series(codes).cat.to(pl.Categorical()).cast(pl.String)
     return bool(words.str.contains(ADDRESS).all())
 
 
@@ -195,10 +231,10 @@ def _placed(flows: pl.DataFrame, length_ns: int, within: Window) -> pl.DataFrame
 
 def _in_order(rows: Columns) -> pl.DataFrame | None:
     """Return rows in order; None if any two are equal in all columns."""
-    starts = rows.frame()[START]
-    if not starts.is_sorted():
-        rows.put(np.argsort(starts.to_numpy(), kind="stable"), slice(rows.rows))
-    moves = flow_order.moves(rows.frame())
+    starts = rows.values(START)
+    if (starts[1:] < starts[:-1]).any():
+        rows.put(np.argsort(starts, kind="stable"), slice(rows.rows))
+    moves = flow_order.moves(starts, rows.frame)
     if moves is None:
         return None
     rows.put(*moves)

@@ -54,3 +54,8 @@ def test_there_may_be_more_lists_than_the_table_begins_with() -> None:
     numbers, rows = numbering.numbered_lists(np.append(items, items), np.arange(20_001))
     assert rows.tolist() == list(range(0, 10_000, 2))
     assert numbers.tolist() == items.tolist() * 2
+
+
+@given(st.lists(st.integers(0, 40), max_size=60))
+def test_codes_are_met_once_each(codes: list[int]) -> None:
+    assert numbering.codes_met(np.array(codes, np.uint32)).tolist() == sorted(set(codes))
