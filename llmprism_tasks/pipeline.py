@@ -189,7 +189,8 @@ def _analyze(
     on_window: Callable[[Window, int, int], None] | None,
 ) -> list[Window]:
     warehouse = _ready(settings)
-    threading.Thread(target=_import_the_rest, args=(settings,), daemon=True).start()
+    if worker is None:  # else both processors are busy as it is
+        threading.Thread(target=_import_the_rest, args=(settings,), daemon=True).start()
     before = store.read(warehouse, "windows", ALL_TIME, columns=["window_start_ns"])["window_start_ns"]
     frames: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
