@@ -75,22 +75,16 @@ def _ends(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
     return nics, np.column_stack([one.to_numpy() for one in numbers])
 
 
-def sent_in_steps(numbered: pl.DataFrame, *, before_ns: int = 0) -> pl.DataFrame:
-    """Sum up what each pair sends in each step.
+def sent_in_steps(numbered: pl.DataFrame) -> pl.DataFrame:
+    """Sum up what each pair sends in each step, pair by pair: `pair`, `step`, `period_ns`, `end_ns`, `bytes`.
 
     Parameters
     ----------
-    numbered : as `rhythm.steps_of_groups` returns, with or without `job_id`
-
-    Returns
-    -------
-    `pair`, `src_addr`, `dst_addr`, `job_id` (if there), `step`, `period_ns`, `first_ns` (first flow's start), `end_ns`,
-    `bytes`, and `end_before_ns` and `bytes_before`: of the flows that began before a time, NULL and 0 if none did
+    numbered : as `rhythm.steps_of_groups` returns
     """
-    numbered = traffic.in_order(numbered)
-    found = _in_steps(numbered, before_ns)
-    known = ["pair", *PAIR, *(["job_id"] if "job_id" in numbered.columns else [])]
-    return numbered.select(*known, "step", period_ns="group_period_ns")[found.position].with_columns(**_columns(found))
+    found = _in_steps(numbered, 0)
+    known = numbered.select("pair", period_ns="group_period_ns")[found.position]
+    return known.with_columns(step=found.number, end_ns=found.last, bytes=found.total)
 
 
 def _in_steps(numbered: pl.DataFrame, before_ns: int) -> Totals:

@@ -39,10 +39,11 @@ class Division:
         """Return the pairs of the bulk flows: `pair`, `job_id`, `src_addr`, `dst_addr`."""
         return traffic.pairs_of(traffic.in_order(self.stepped), ["job_id", *traffic.PAIR])
 
-    def in_steps(self, *columns: str) -> pl.DataFrame:
-        """Return `pair`, `step` and other columns of the bulk flows that belong to a step, in the order of
+    @cached_property
+    def in_steps(self) -> pl.DataFrame:
+        """Return `pair`, `step` and the times and bytes of the bulk flows that belong to a step, in the order of
         `traffic.numbered`."""
-        return traffic.in_order(self.stepped).select("pair", "step", *columns).drop_nulls("step")
+        return traffic.in_order(self.stepped).select("pair", "step", *traffic.TIMES).drop_nulls("step")
 
     @property
     def numbered(self) -> pl.DataFrame:

@@ -131,14 +131,20 @@ def _step_ends(
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     numbered = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns)
-    sent = traffic.named(sent_in_steps(numbered)).join(grouped.select("pair", "group").unique(), on="pair")
-    heavy = pl.col("bytes").sum().over("pair")
+    sent = sent_in_steps(numbered)
+    of_pair = segments.bounds(sent["pair"].to_numpy())
+    first, bytes_ = sent.select("pair", "period_ns")[of_pair[:-1]], segments.sums(sent["bytes"].to_numpy(), of_pair)
+    clusters = grouped.select("pair", *PAIR, cluster="group").unique("pair")
+    pairs = first.with_columns(bytes=bytes_).join(clusters, on="pair", maintain_order="left")
+    heavy = pairs.select("cluster", "period_ns", heavy=pl.col("bytes") >= MAIN * pl.col("bytes").max().over("cluster"))
     steps = (
-        sent.filter(heavy >= MAIN * heavy.max().over("group"))
-        .group_by(cluster="group", step="step")
+        sent.select("step", "end_ns")
+        .with_columns(heavy[np.repeat(np.arange(pairs.height), np.diff(of_pair))])
+        .filter("heavy")
+        .group_by("cluster", "step")
         .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
     )
-    return steps, pl.concat([sent[end].alias("addr") for end in PAIR]).unique()
+    return steps, pl.concat([pairs[end].alias("addr") for end in PAIR]).unique()
 
 
 def _described(
