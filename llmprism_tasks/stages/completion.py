@@ -17,6 +17,7 @@ from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.totals import Totals
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.rhythm import Stepping
 from llmprism_tasks.stages.traffic import PAIR
 from llmprism_tasks.windows import Window
 
@@ -24,26 +25,23 @@ AFTER = 2**62
 """Stands for the step of what was sent after the last one."""
 
 
-def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def endpoint_steps(stepping: Stepping, window: Window, settings: Settings) -> pl.DataFrame:
     """Return the steps of each NIC, those of the look-back included.
 
     Parameters
     ----------
-    numbered : flows with `job_id` and `step`, as `rhythm.of_jobs` returns; those without a step take no part
+    stepping : as `rhythm.steps_of_jobs` returns, with what was sent before the window
 
     Returns
     -------
     sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
     `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
-    numbered = traffic.in_order(numbered)
-    nics, owners = _ends(traffic.pairs_of(numbered, ["job_id", *PAIR]))
-    found = totals.of_owners(_in_steps(numbered, window.start_ns), owners, nics.height)
+    nics, owners = _ends(traffic.pairs_of(stepping.flows, ["job_id", *PAIR]))
+    found = totals.of_owners(stepping.sent, owners, nics.height)
     steps = (
         nics[found.series]
-        .with_columns(
-            step=found.number, period_ns=numbered["group_period_ns"].gather(found.position), **_columns(found)
-        )
+        .with_columns(step=found.number, period_ns=stepping.periods[found.position], **_columns(found))
         .with_columns(
             pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
             step_first_ns=pl.col("first_ns").min().over("job", "step"),
@@ -73,25 +71,6 @@ def _ends(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
         for end in PAIR
     ]
     return nics, np.column_stack([one.to_numpy() for one in numbers])
-
-
-def sent_in_steps(numbered: pl.DataFrame) -> pl.DataFrame:
-    """Sum up what each pair sends in each step, pair by pair: `pair`, `step`, `period_ns`, `end_ns`, `bytes`.
-
-    Parameters
-    ----------
-    numbered : as `rhythm.steps_of_groups` returns
-    """
-    found = _in_steps(numbered, 0)
-    known = numbered.select("pair", period_ns="group_period_ns")[found.position]
-    return known.with_columns(step=found.number, end_ns=found.last, bytes=found.total)
-
-
-def _in_steps(numbered: pl.DataFrame, before_ns: int) -> Totals:
-    """Return what each pair sends in each step; flows as `traffic.in_order` returns."""
-    starts, ends, sizes = (numbered[column].to_numpy() for column in traffic.TIMES)
-    offsets, steps = traffic.starts_of_pairs(numbered), numbered["step"].fill_null(-1).to_numpy()
-    return totals.of_numbers(steps, offsets, starts, ends, sizes, edge=before_ns)[0]
 
 
 def _columns(found: Totals) -> dict[str, pl.Series]:
