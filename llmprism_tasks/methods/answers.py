@@ -38,7 +38,8 @@ def of_ends(starts: Integers, steps: Integers, offsets: Integers, streams: Integ
     streams : shape (streams + 1,): stream i holds the segments `streams[i]` to `streams[i + 1]`
     answering : shape (streams,): the stream that comes back, -1 where none does. It may have another answer itself.
     """
-    return Ends(*_of_ends(starts, steps, offsets, streams, answering))
+    missed, around, mutual = _of_ends(starts, steps, offsets, streams, answering)
+    return Ends(missed.T, around.T, mutual.T)
 
 
 @compiled
@@ -64,9 +65,9 @@ def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
 def _of_ends(
     starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
 ) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
-    missed = np.full((steps.size, 2), -1, np.int64)
-    around = np.full((steps.size, 2), -1, np.int64)
-    mutual = np.zeros((steps.size, 2), np.bool_)
+    missed = np.full((2, steps.size), -1, np.int64)
+    around = np.full((2, steps.size), -1, np.int64)
+    mutual = np.zeros((2, steps.size), np.bool_)
     for stream in range(streams.size - 1):
         back = answering[stream]
         for own in range(streams[stream], streams[stream + 1]):
@@ -77,11 +78,11 @@ def _of_ends(
             for end in range(2):
                 place = offsets[own + 1] - 1 if end else offsets[own]
                 nearest = _nearest(starts, offsets[theirs], offsets[theirs + 1], starts[place])
-                missed[own, end] = around[own, end] = abs(starts[place] - nearest)
+                missed[end, own] = around[end, own] = abs(starts[place] - nearest)
                 for beside in range(max(theirs - 1, streams[back]), min(theirs + 2, streams[back + 1])):
                     other = _nearest(starts, offsets[beside], offsets[beside + 1], starts[place])
-                    around[own, end] = min(around[own, end], abs(starts[place] - other))
+                    around[end, own] = min(around[end, own], abs(starts[place] - other))
                 if returned >= 0:
                     partner = _nearest(starts, offsets[returned], offsets[returned + 1], nearest)
-                    mutual[own, end] = partner == starts[place]
+                    mutual[end, own] = partner == starts[place]
     return missed, around, mutual

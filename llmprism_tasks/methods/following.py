@@ -23,12 +23,11 @@ def first_from(times: Integers, offsets: Integers, moments: Integers, lows: Inte
 
 @compiled
 def _first_from(times: Integers, offsets: Integers, moments: Integers, lows: Integers, highs: Integers) -> Integers:
-    found = np.full(times.size, -1, np.int64)
+    found = np.empty(times.size, np.int64)
     for series in range(offsets.size - 1):
         place = lows[series]
         for i in range(offsets[series], offsets[series + 1]):
             while place < highs[series] and moments[place] < times[i]:
                 place += 1
-            if place < highs[series]:
-                found[i] = place
+            found[i] = place if place < highs[series] else -1
     return found

@@ -115,7 +115,10 @@ def _begins(
 
 @compiled
 def _put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    lasts, whole, last = ends.copy(), sizes.copy(), -1
+    count = 0
+    for begin in begins:
+        count += begin
+    lasts, whole, last = np.empty(count, np.int64), np.empty(count, np.int64), -1
     for row in range(begins.size):
         if begins[row]:
             last += 1
@@ -123,4 +126,4 @@ def _put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]
         else:
             lasts[last] = max(lasts[last], ends[row])
             whole[last] += sizes[row]
-    return lasts[: last + 1], whole[: last + 1]
+    return lasts, whole

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.distinct import distinct
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.sorting import sort
 
 
 class Sizes(NamedTuple):
@@ -44,11 +44,15 @@ def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float
 
 
 @compiled
-def _changes(steps: Integers, places: Integers, begin: int, end: int) -> int:
-    """How many different steps there are at places that have equal ones together."""
-    different = 1
-    for i in range(begin + 1, end):
-        different += steps[places[i]] != steps[places[i - 1]]
+def _steps_met(steps: Integers, numbers: Integers, met: Integers, latest: Integers, count: int) -> int:
+    """Count the different steps of a series, and write in how many of them each of its numbers is met."""
+    different = 0
+    met[:count], latest[:count] = 0, -1
+    for i in range(steps.size):
+        different += i == 0 or steps[i] != steps[i - 1]
+        if latest[numbers[i]] != different:
+            latest[numbers[i]] = different
+            met[numbers[i]] += 1
     return different
 
 
@@ -56,37 +60,35 @@ def _changes(steps: Integers, places: Integers, begin: int, end: int) -> int:
 def _sizes(
     values: Integers, steps: Integers, offsets: Integers, tolerance: float
 ) -> tuple[Integers, npt.NDArray[np.bool_], Integers, Integers]:
-    n = values.size
-    begins, met = np.zeros(n + 1, np.int64), 0
-    classes, fresh, order = np.zeros(n, np.int64), np.zeros(n, np.bool_), np.empty(n, np.int64)
-    ordered, by_size, following = np.empty(n), np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    n, longest, count = values.size, 0, 0
+    for series in range(offsets.size - 1):
+        longest = max(longest, offsets[series + 1] - offsets[series])
+    begins, order = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+    classes, fresh = np.empty(n, np.int64), np.empty(n, np.bool_)
+    different, met, latest = np.empty(longest), np.empty(longest, np.int64), np.empty(longest, np.int64)
+    class_of, following = np.empty(longest, np.int64), np.empty(longest, np.int64)
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]
-        count = high - low
-        if count == 0:
+        if low == high:
             continue
-        for i in range(count):
-            ordered[i], by_size[i], following[i] = values[low + i], low + i, 0
-        series_steps = _changes(steps, by_size, 0, count)
-        sort(ordered, by_size, count)  # equal sizes stay in order of steps
-        number, smallest, at = 0, ordered[0], 0
-        while at < count:
-            size, after = ordered[at], at
-            if size > smallest * (1 + tolerance):
-                number, smallest = number + 1, size
-                following[number] = low + at
-            while after < count and ordered[after] == size:
-                after += 1
-            seldom = _changes(steps, by_size, at, after) * 2 < series_steps
-            for i in range(at, after):
-                classes[by_size[i]], fresh[by_size[i]] = number, seldom
-            at = after
-        following[0] = low
+        numbers, number, smallest = classes[low:high], 0, 0.0
+        several = distinct(values[low:high], numbers, different)
+        series_steps = _steps_met(steps[low:high], numbers, met, latest, several)
+        for k in range(several):
+            if k == 0 or different[k] > smallest * (1 + tolerance):
+                number, smallest = number + (k > 0), different[k]
+                following[number] = 0
+            class_of[k] = number
+        for i in range(low, high):
+            fresh[i] = met[classes[i]] * 2 < series_steps
+            classes[i] = class_of[classes[i]]
+            following[classes[i]] += 1
+        place = low
         for one in range(number + 1):
-            begins[met + one] = following[one]
-        met += number + 1
+            begins[count], place, following[one] = place, place + following[one], place
+            count += 1
         for i in range(low, high):
             order[following[classes[i]]] = i
             following[classes[i]] += 1
-    begins[met] = n
-    return classes, fresh, order, begins[: met + 1].copy()
+    begins[count] = n
+    return classes, fresh, order, begins[: count + 1].copy()

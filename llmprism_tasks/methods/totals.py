@@ -82,23 +82,27 @@ def _of_numbers(
             highest = max(highest, numbers[i])
         most, total = max(most, highest + 1), total + highest + 1
     table = np.zeros((8, total), np.int64)
-    rows, row_of, count = np.full(numbers.size, -1, np.int64), np.full(most, -1, np.int64), 0
+    rows, row_of, count = np.empty(numbers.size, np.int64), np.full(most, -1, np.int64), 0
     for s in range(offsets.size - 1):
-        first_row = count
-        for i in range(offsets[s], offsets[s + 1]):
-            number = numbers[i]
-            if number < 0:
-                continue
-            if row_of[number] < 0:
+        first_row, i = count, offsets[s]
+        while i < offsets[s + 1]:
+            number, begin = numbers[i], i
+            if number >= 0 and row_of[number] < 0:
                 row_of[number] = count
                 table[0, count], table[1, count], table[2, count], table[3, count] = s, number, i, starts[i]
                 count += 1
-            row = rows[i] = row_of[number]
-            table[4, row] = max(table[4, row], ends[i])
-            table[5, row] += sizes[i]
-            if starts[i] < edge:
-                table[6, row] = max(table[6, row], ends[i])
-                table[7, row] += sizes[i]
+            row = row_of[number] if number >= 0 else -1
+            last = total_bytes = last_before = before = 0
+            while i < offsets[s + 1] and numbers[i] == number:  # most lie together
+                last, total_bytes = max(last, ends[i]), total_bytes + sizes[i]
+                if starts[i] < edge:
+                    last_before, before = last, total_bytes
+                i += 1
+            rows[begin:i] = row
+            if row >= 0:
+                table[4, row], table[6, row] = max(table[4, row], last), max(table[6, row], last_before)
+                table[5, row] += total_bytes
+                table[7, row] += before
         for row in range(first_row, count):
             row_of[table[1, row]] = -1
     return table[:, :count], rows

@@ -17,6 +17,7 @@ from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.totals import Totals
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.rhythm import Stepping
 from llmprism_tasks.stages.traffic import PAIR
 from llmprism_tasks.windows import Window
 
@@ -24,26 +25,23 @@ AFTER = 2**62
 """Stands for the step of what was sent after the last one."""
 
 
-def endpoint_steps(numbered: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def endpoint_steps(stepping: Stepping, window: Window, settings: Settings) -> pl.DataFrame:
     """Return the steps of each NIC, those of the look-back included.
 
     Parameters
     ----------
-    numbered : flows with `job_id` and `step`, as `rhythm.of_jobs` returns; those without a step take no part
+    stepping : as `rhythm.steps_of_jobs` returns, with what was sent before the window
 
     Returns
     -------
     sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
     `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
-    numbered = traffic.in_order(numbered)
-    nics, owners = _ends(traffic.pairs_of(numbered, ["job_id", *PAIR]))
-    found = totals.of_owners(_in_steps(numbered, window.start_ns), owners, nics.height)
+    nics, owners = _ends(traffic.pairs_of(stepping.flows, ["job_id", *PAIR]))
+    found = totals.of_owners(stepping.sent, owners, nics.height)
     steps = (
         nics[found.series]
-        .with_columns(
-            step=found.number, period_ns=numbered["group_period_ns"].gather(found.position), **_columns(found)
-        )
+        .with_columns(step=found.number, period_ns=stepping.periods[found.position], **_columns(found))
         .with_columns(
             pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
             step_first_ns=pl.col("first_ns").min().over("job", "step"),
@@ -73,31 +71,6 @@ def _ends(pairs: pl.DataFrame) -> tuple[pl.DataFrame, Integers]:
         for end in PAIR
     ]
     return nics, np.column_stack([one.to_numpy() for one in numbers])
-
-
-def sent_in_steps(numbered: pl.DataFrame, *, before_ns: int = 0) -> pl.DataFrame:
-    """Sum up what each pair sends in each step.
-
-    Parameters
-    ----------
-    numbered : as `rhythm.steps_of_groups` returns, with or without `job_id`
-
-    Returns
-    -------
-    `pair`, `src_addr`, `dst_addr`, `job_id` (if there), `step`, `period_ns`, `first_ns` (first flow's start), `end_ns`,
-    `bytes`, and `end_before_ns` and `bytes_before`: of the flows that began before a time, NULL and 0 if none did
-    """
-    numbered = traffic.in_order(numbered)
-    found = _in_steps(numbered, before_ns)
-    known = ["pair", *PAIR, *(["job_id"] if "job_id" in numbered.columns else [])]
-    return numbered.select(*known, "step", period_ns="group_period_ns")[found.position].with_columns(**_columns(found))
-
-
-def _in_steps(numbered: pl.DataFrame, before_ns: int) -> Totals:
-    """Return what each pair sends in each step; flows as `traffic.in_order` returns."""
-    starts, ends, sizes = (numbered[column].to_numpy() for column in traffic.TIMES)
-    offsets, steps = traffic.starts_of_pairs(numbered), numbered["step"].fill_null(-1).to_numpy()
-    return totals.of_numbers(steps, offsets, starts, ends, sizes, edge=before_ns)[0]
 
 
 def _columns(found: Totals) -> dict[str, pl.Series]:

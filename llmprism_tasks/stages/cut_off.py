@@ -68,7 +68,7 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
 
     Parameters
     ----------
-    bulk : the job's bulk flows that began before the silence, with `job_id`
+    bulk : the job's bulk flows that began before the silence, with `job_id`, named
     silent_ns : end of the last of them
     """
     moment = Window(silent_ns + 1 - settings.window.length_ns, settings.window.length_ns)

@@ -27,7 +27,7 @@ class Cut(NamedTuple):
     sizes : shape (flows,), bytes, with what was sent early
     burst : of each flow, shape (flows,), a row of `table`; -1 for none
     table : a row per burst: `stream` (the row of the streams table), `start_ns`, `end_ns`, `bytes`, `window_start_ns`
-        (of its first flow)
+        (of its first flow), and `end_before_ns`, `bytes_before`: of its flows that began before a time, 0 if none did
     """
 
     sizes: Integers
@@ -50,7 +50,7 @@ class Numbered(NamedTuple):
     streams: Integers
 
 
-def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Cut:
+def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *, before_ns: int = 0) -> Cut:
     """Cut the flows of streams into bursts.
 
     Parameters
@@ -58,6 +58,7 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) ->
     flows : bulk flows as `traffic.in_order` returns; those of other streams are left out
     streams : STEPPING, a row each; those of turning pairs are cut at their turns, those of pairs that are quiet after
         the same bytes there, all others at gaps above their `threshold_ns`
+    before_ns : the time before which flows are summed up apart
     """
     size_class = streams["size_class"].to_numpy()
     sizes, burst = flows["bytes"].to_numpy(), np.full(0, -1)
@@ -68,7 +69,8 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) ->
         if tables and not chosen.size:
             continue
         taken, numbers, places = numbered(flows, streams[chosen], settings)
-        found, row = totals.of_numbers(numbers, taken.offsets, taken.starts, taken.ends, taken.sizes)
+        times = taken.starts, taken.ends, taken.sizes
+        found, row = totals.of_numbers(numbers, taken.offsets, *times, edge=before_ns)
         if not tables:  # those of pairs are all flows
             burst = row
         else:
@@ -88,6 +90,8 @@ def _table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
             "end_ns": found.last,
             "bytes": found.total,
             "window_start_ns": windows,
+            "end_before_ns": found.last_before,
+            "bytes_before": found.total_before,
         }
     )
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import polars as pl
 
-from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, rhythm, traffic
 from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.restarts import runs
+from llmprism_tasks.stages.rhythm import Stepping
 from llmprism_tasks.windows import Window
 
 
@@ -23,45 +25,48 @@ class Division:
     Attributes
     ----------
     flows : all bulk flows of the runs
-    stepping : the bulk flows with the `step` that their streams show, as `rhythm.in_steps_of_jobs` returns
+    rhythms : of the pairs of each run, as `Stepping.pairs` has them, with `run`
     endpoints, job_steps : the steps, as `completion` returns them
     stepped : all bulk flows, with the `step` they belong to, NULL for those after the last one
+    shown : of each run its number, the steps that its streams show, and `job_id`, `before` (steps of runs before it)
     """
 
     flows: pl.DataFrame
-    stepping: pl.DataFrame
+    rhythms: pl.DataFrame
     endpoints: pl.DataFrame
     job_steps: pl.DataFrame
     stepped: pl.DataFrame
+    shown: Sequence[tuple[int, Stepping, pl.DataFrame]] = field(kw_only=True)
 
     @property
     def pairs(self) -> pl.DataFrame:
         """Return the pairs of the bulk flows: `pair`, `job_id`, `src_addr`, `dst_addr`."""
         return traffic.pairs_of(traffic.in_order(self.stepped), ["job_id", *traffic.PAIR])
 
-    def in_steps(self, *columns: str) -> pl.DataFrame:
-        """Return `pair`, `step` and other columns of the bulk flows that belong to a step, in the order of
+    @cached_property
+    def in_steps(self) -> pl.DataFrame:
+        """Return `pair`, `step` and the times and bytes of the bulk flows that belong to a step, in the order of
         `traffic.numbered`."""
-        return traffic.in_order(self.stepped).select("pair", "step", *columns).drop_nulls("step")
+        return traffic.in_order(self.stepped).select("pair", "step", *traffic.TIMES).drop_nulls("step")
 
     @property
     def numbered(self) -> pl.DataFrame:
-        """Return the flows of periodic streams alone."""
-        return self.stepping.drop_nulls("step")
+        """Return the flows of periodic streams alone, with the `step` that these show."""
+        flows = pl.concat([_counted_on(stepping.numbered, told, run) for run, stepping, told in self.shown])
+        return flows.join(
+            traffic.as_coded(self.endpoints, flows), on=["job_id", "run"], how="semi", maintain_order="left"
+        )
 
     @property
     def periodic(self) -> pl.Series:
         """Return the numbers of the pairs of which a stream is periodic."""
-        pair, known = self.stepping["pair"].to_numpy(), self.stepping["step"].is_not_null().to_numpy()
-        runs = segments.bounds(pair)
-        return pl.Series(pair[runs[:-1]][segments.sums(known, runs) > 0]).unique()
+        return self.rhythms.filter("periodic")["pair"].unique()
 
     @cached_property
     def periods(self) -> pl.DataFrame:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
-        first = traffic.starts_of_pairs(self.stepping)[:-1]
-        known = self.stepping.select("job_id", "run", period_ns="group_period_ns")[first].drop_nulls()
-        shown: pl.DataFrame = traffic.named(known).join(self.endpoints, on=["job_id", "run"], how="semi")
+        known = self.rhythms.select("job_id", "run", "period_ns").drop_nulls()
+        shown: pl.DataFrame = known.join(self.endpoints, on=["job_id", "run"], how="semi")
         return shown.group_by("job_id").agg(pl.col("period_ns").first())
 
     def by_run(self) -> tuple[Division, Division | None]:
@@ -73,12 +78,9 @@ class Division:
         most = counts.sort("ended", "run").group_by("job_id", maintain_order=True).last().select("job_id", "run")
         if most.height == counts.height:
             return self, None
-        frames = (self.flows, self.stepping, self.endpoints, self.job_steps, self.stepped)
-        main, other = (
-            Division(*(frame.join(traffic.as_coded(most, frame), on=["job_id", "run"], how=how) for frame in frames))
-            for how in ("semi", "anti")
-        )
-        return main, other
+        frames = (self.flows, self.rhythms, self.endpoints, self.job_steps, self.stepped)
+        main = Division(*(_of_runs(frame, most, "semi") for frame in frames), shown=self.shown)
+        return main, Division(*(_of_runs(frame, most, "anti") for frame in frames), shown=self.shown)
 
 
 @remembered
@@ -93,20 +95,23 @@ def divide(
     pairs : as for `rhythm.of_jobs`
     """
     parts: list[tuple[pl.DataFrame, ...]] = []
+    shown = []
     told = pl.DataFrame(schema={"job_id": pl.String, "before": pl.Int64})
     for run, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        stepping = rhythm.in_steps_of_jobs(flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns)
+        edges = {"before_ns": window.start_ns, "until_ns": window.end_ns}
+        stepping = rhythm.steps_of_jobs(flows, settings.rhythm, pairs=pairs, **edges)
         endpoints = completion.endpoint_steps(stepping, window, settings)
         job_steps = completion.job_steps(endpoints, window, settings)
         stepped = completion.step_of_flows(flows, endpoints, job_steps)
-        counted = (_counted_on(frame, told, run) for frame in (stepping, endpoints, job_steps, stepped))
-        parts.append((flows.with_columns(run=pl.lit(run)), *counted))
+        counted = (_counted_on(frame, told, run) for frame in (endpoints, job_steps, stepped))
+        parts.append((*(frame.with_columns(run=pl.lit(run)) for frame in (flows, stepping.pairs)), *counted))
+        shown.append((run, stepping, told))
         told = endpoints.group_by("job_id").agg(before=pl.col("step").max() + 1)
     if not any(part[-1]["step"].count() for part in parts):
         return None
-    return Division(*(pl.concat(frames) for frames in zip(*parts, strict=True)))
+    return Division(*(pl.concat(frames) for frames in zip(*parts, strict=True)), shown=shown)
 
 
 def _counted_on(frame: pl.DataFrame, told: pl.DataFrame, run: int) -> pl.DataFrame:
@@ -116,3 +121,8 @@ def _counted_on(frame: pl.DataFrame, told: pl.DataFrame, run: int) -> pl.DataFra
     counted = frame.join(traffic.as_coded(told, frame), on="job_id", how="left", maintain_order="left")
     step = pl.col("step") + pl.col("before").fill_null(0)
     return counted.with_columns(step=step, run=pl.lit(run)).drop("before")
+
+
+def _of_runs(frame: pl.DataFrame, runs_: pl.DataFrame, how: Literal["semi", "anti"]) -> pl.DataFrame:
+    """Keep what is of some runs of jobs (`job_id`, `run`), or what is of others."""
+    return frame.join(traffic.as_coded(runs_, frame), on=["job_id", "run"], how=how, maintain_order="left")

@@ -58,7 +58,7 @@ def _in_steps(
     division: Division, kinds: pl.DataFrame, seen: Rings, job_members: pl.DataFrame, settings: Settings
 ) -> tuple[pl.DataFrame, list[pl.DataFrame], pl.DataFrame]:
     """Return the degrees of jobs, tables by `job_id` of what is measured of them, and the stages of their members."""
-    flows = division.in_steps("flow_start_ns", "bytes")
+    flows = division.in_steps
     by_step = figures.by_step(traffic.step_by_step(flows))
     piped = traffic.of_pairs(flows, kinds.filter(pl.col("kind") == "pp").select("pair"))
     alone = kinds.join(seen.groups, on="job_id", how="anti")

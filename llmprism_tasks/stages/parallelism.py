@@ -120,7 +120,7 @@ def pair_kinds(
         return _judged(traffic.named(bulk.select("pair", *PAIR).head(0)))
     told, periods = undisturbed(division)
     every = division.pairs
-    flows = in_these(division.in_steps(*traffic.TIMES), told, every)
+    flows = in_these(division.in_steps, told, every)
     pairs = with_back(every.join(traffic.pairs_of(flows, []), on="pair", how="semi", maintain_order="left"))
     steps = stream_steps(flows, pairs, periods, settings)
     judged = _with_beginnings(signatures.votes(steps, settings), steps, pairs, settings)

@@ -15,7 +15,6 @@ from llmprism_tasks import frames
 from llmprism_tasks.methods import segments
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages import identity, links, rhythm, traffic
-from llmprism_tasks.stages.completion import sent_in_steps
 from llmprism_tasks.stages.fallen_silent import with_fallen_silent
 from llmprism_tasks.stages.restarts import at_restarts
 from llmprism_tasks.stages.streams import PAIR, stream_rhythms
@@ -130,15 +129,23 @@ def _step_ends(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
-    numbered = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns)
-    sent = traffic.named(sent_in_steps(numbered)).join(grouped.select("pair", "group").unique(), on="pair")
-    heavy = pl.col("bytes").sum().over("pair")
+    stepping = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns)
+    sent, bytes_ = stepping.sent, np.zeros(stepping.periods.size, np.int64)
+    np.add.at(bytes_, sent.series, sent.total)
+    pairs = (
+        traffic.pairs_of(bulk, PAIR)
+        .with_columns(place=pl.int_range(pl.len()), bytes=bytes_, period_ns=stepping.periods)
+        .filter(pl.col("bytes") > 0)
+        .join(grouped.select("pair", cluster="group").unique(), on="pair")
+    )
+    heavy = pairs.filter(pl.col("bytes") >= MAIN * pl.col("bytes").max().over("cluster"))
     steps = (
-        sent.filter(heavy >= MAIN * heavy.max().over("group"))
-        .group_by(cluster="group", step="step")
+        pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
+        .join(heavy.select("place", "cluster", "period_ns"), on="place")
+        .group_by("cluster", "step")
         .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
     )
-    return steps, pl.concat([sent[end].alias("addr") for end in PAIR]).unique()
+    return steps, pl.concat([pairs[end].alias("addr") for end in PAIR]).unique()
 
 
 def _described(

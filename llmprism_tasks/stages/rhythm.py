@@ -8,17 +8,69 @@ times. Here the bursts of all pairs that share the job's period are lined up, ea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.totals import Totals
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.cutting import STEPPING, cut
+from llmprism_tasks.stages.cutting import STEPPING, Cut, cut
 from llmprism_tasks.stages.first_burst import first_bursts
 from llmprism_tasks.stages.lining_up import line_up, whole_steps
 from llmprism_tasks.stages.periods import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.remembered import remembered
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """The steps of groups, as the bursts of their periodic streams show them.
+
+    Attributes
+    ----------
+    flows : bulk flows, as `traffic.in_order` returns
+    taken : those of the streams, in bursts
+    places : shape (bursts,), of each one's pair among those of the flows
+    steps : shape (bursts,), the step that each is part of, counted from 0 in each group, in the order of time; -1 for
+        none
+    periods : shape (pairs,), ns, of each one's group; NaN for pairs without a periodic stream
+    """
+
+    flows: pl.DataFrame
+    taken: Cut
+    places: Integers
+    steps: Integers
+    periods: Floats
+
+    @property
+    def sent(self) -> Totals:
+        """Return what pairs send in the bursts of steps; `series` and `position` are the place of the pair."""
+        known = np.flatnonzero(self.steps >= 0)
+        columns = ("start_ns", "end_ns", "bytes", "end_before_ns", "bytes_before")
+        sums = (self.taken.table[name].to_numpy()[known] for name in columns)
+        place = self.places[known]
+        return Totals(place, self.steps[known], place, *sums)
+
+    @property
+    def pairs(self) -> pl.DataFrame:
+        """Return of each pair of the flows `pair`, `job_id`, `period_ns` (of the job; NULL if no stream of the pair is
+        periodic) and `periodic` (whether it shows any step)."""
+        periodic = np.zeros(self.periods.size, np.bool_)
+        periodic[self.places[self.steps >= 0]] = True
+        period = pl.Series(self.periods, nan_to_null=True)
+        return traffic.pairs_of(self.flows, ["job_id"]).with_columns(period_ns=period, periodic=periodic)
+
+    @property
+    def numbered(self) -> pl.DataFrame:
+        """Return the flows that are part of a step, with their `step` and `group_period_ns`; what was sent early counts
+        with the rest."""
+        periods = np.repeat(self.periods, np.diff(traffic.starts_of_pairs(self.flows)))
+        step = np.append(self.steps, -1)[self.taken.burst]  # the last stands for the flows of no burst
+        steps = self.flows.with_columns(bytes=self.taken.sizes, group_period_ns=periods, step=step)
+        return steps.filter(pl.col("step") >= 0)
 
 
 def of_jobs(
@@ -34,20 +86,25 @@ def of_jobs(
 
     Returns
     -------
-    the flows of periodic streams, as `steps_of_groups` returns. Pairs that are named but too broken to show the period
-    themselves are cut at the gap typical of their job's others.
+    the flows of periodic streams, as `Stepping.numbered` has them. Pairs that are named but too broken to show the
+    period themselves are cut at the gap typical of their job's others.
     """
-    return in_steps_of_jobs(flows, settings, pairs=pairs, until_ns=until_ns).drop_nulls("step")
+    return steps_of_jobs(flows, settings, pairs=pairs, until_ns=until_ns).numbered
 
 
-def in_steps_of_jobs(
-    flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None, until_ns: int = 0
-) -> pl.DataFrame:
-    """Return what `of_jobs` does and all other flows, whose `step` is NULL."""
+def steps_of_jobs(
+    flows: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    pairs: pl.DataFrame | None = None,
+    until_ns: int = 0,
+    before_ns: int = 0,
+) -> Stepping:
+    """Return the steps by which `of_jobs` numbers flows; parameters as for `steps_of_groups`."""
     flows = traffic.in_order(flows)
     jobs = traffic.named(flows.select("pair", group="job_id")[traffic.starts_of_pairs(flows)[:-1]])
     found = stream_rhythms(flows, settings).join(jobs, on="pair", maintain_order="left")
-    return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns)
+    return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns, before_ns=before_ns)
 
 
 def steps_of_groups(
@@ -57,7 +114,8 @@ def steps_of_groups(
     *,
     pairs: pl.DataFrame | None = None,
     until_ns: int = 0,
-) -> pl.DataFrame:
+    before_ns: int = 0,
+) -> Stepping:
     """Number the steps of groups by the flows of their periodic streams.
 
     A group whose pairs just repeat with the micro-batches of a pipeline has none.
@@ -68,15 +126,12 @@ def steps_of_groups(
     found : as `stream_rhythms` returns for them, with a column `group`
     pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their group's period
     until_ns : as for `group_periods`
-
-    Returns
-    -------
-    as `flow_steps`
+    before_ns : what is sent in steps is also summed up for what was sent before this time
     """
     stepping, known = _in_step(flows, found, settings, until_ns)
     streams = _named_streams(found, stepping, pairs).select(STEPPING)
     once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
-    return flow_steps(flows, pl.concat([streams, once]), settings)
+    return _numbered(flows, pl.concat([streams, once]), settings, before_ns)
 
 
 @remembered
@@ -92,39 +147,32 @@ def _in_step(
     return stepping.join(lines, on="group", how="anti"), periods.select("group")
 
 
-def flow_steps(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Number the steps of each group and say to which of them each flow of its periodic streams belongs.
+def _numbered(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, before_ns: int) -> Stepping:
+    """Number the steps of each group by the bursts of its periodic streams.
+
+    Bursts that carry less than `least_step` of a typical step's bytes and belong to no other (the broadcast of the
+    first weights) are left out, unless they are cut off by the beginning of the first window with flows of the group:
+    where the data begin is for each group to say, since groups may be looked at one by one.
 
     Parameters
     ----------
     flows : bulk flows, as `traffic.in_order` returns
     streams : STEPPING, a row each; of a pair one, or several of its sizes
-
-    Returns
-    -------
-    the flows with `group_period_ns` (of their pair's group) and `step`: counted from 0 in each group, in the order of
-    time; NULL for those of other streams. What was sent early counts with the rest. Bursts that carry less than
-    `least_step` of a typical step's bytes and belong to no other (the broadcast of the first weights) are left out,
-    unless they are cut off by the beginning of the first window with flows of the group: where the data begin is for
-    each group to say, since groups may be looked at one by one.
     """
     streams = streams.sort("pair", "size_class")
-    taken = cut(flows, streams, settings)
+    taken = cut(flows, streams, settings, before_ns=before_ns)
     described = streams.rename({"group_period_ns": "period_ns"})
-    lined_up = line_up(taken.table.with_row_index("burst").sort("stream", maintain_order=True), described, settings)
+    bursts = taken.table.drop("end_before_ns", "bytes_before").with_row_index("burst")
+    lined_up = line_up(bursts.sort("stream", maintain_order=True), described, settings)
     steps = whole_steps(lined_up, described, settings)
     of_beat = np.full(lined_up["beat"].n_unique(), -1)
     of_beat[steps["beat"].to_numpy()] = steps["step"].to_numpy()
-    step_of = np.full(taken.table.height + 1, -1)  # the last stands for the flows of no burst
-    step_of[lined_up["burst"].to_numpy()] = of_beat[lined_up["beat"].to_numpy()]
-    offsets = traffic.starts_of_pairs(flows)
-    periods = np.full(offsets.size - 1, np.nan)
-    periods[np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], streams["pair"])] = streams["group_period_ns"]
-    return flows.with_columns(
-        bytes=taken.sizes,
-        group_period_ns=pl.Series(np.repeat(periods, np.diff(offsets)), nan_to_null=True),
-        step=step_of[taken.burst],
-    ).with_columns(step=pl.when(pl.col("step") >= 0).then("step"))
+    step = np.full(bursts.height, -1)
+    step[lined_up["burst"].to_numpy()] = of_beat[lined_up["beat"].to_numpy()]
+    every = flows["pair"].to_numpy()[traffic.starts_of_pairs(flows)[:-1]]
+    place, periods = np.searchsorted(every, streams["pair"].to_numpy()), np.full(every.size, np.nan)
+    periods[place] = streams["group_period_ns"].to_numpy()
+    return Stepping(flows, taken, place[taken.table["stream"].to_numpy()], step, periods)
 
 
 def _seen_once(

@@ -17,8 +17,10 @@ from llmprism_tasks.stages.streams import PAIR, WHOLE
 
 
 class Records(NamedTuple):
-    """Records of pairs step by step; arrays of shape (records,), in order of time."""
+    """Records of pairs step by step; arrays of shape (records,), in order of time: pair i has `offsets[i]` to
+    `offsets[i + 1]`."""
 
+    offsets: Integers
     pair: Groups
     step: Integers
     start: Integers
@@ -67,8 +69,8 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     `first_mutual`, `last_mutual`: whether each of them is also the nearest to the one that is nearest to it
     """
     records = _records(flows, settings.rhythm.same_size)
-    of_pairs, every = segments.bounds(records.pair), np.arange(records.pair.size)
-    whole = _streams(records, every, of_pairs, np.full(of_pairs.size - 1, WHOLE))
+    of_pairs = np.full(records.offsets.size - 1, WHOLE)
+    whole = _streams(records, np.arange(records.pair.size), records.offsets, of_pairs)
     order, of_sizes = records.sizes.order, records.sizes.offsets
     parts = _streams(records, order, of_sizes, records.sizes.classes[order[of_sizes[:-1]]])
     varies = pl.col("fresh") >= settings.parallelism.expert_sizes
@@ -81,13 +83,13 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
     wholes = _with_ends(records, whole, varying, pairs, settings.rhythm).with_columns(
         distinct=segments.distinct(records.sizes.classes, whole.offsets), within=np.arange(whole.steps.height)
     )
-    recur = np.repeat(recurring.to_numpy(), np.diff(parts.stream_offsets))
-    recurrent = (
-        _with_ends(records, parts, recurring, pairs, settings.rhythm)
-        .with_columns(distinct=pl.lit(1, pl.Int64), within=_within(parts, whole))
-        .filter(pl.Series(recur))
+    recurrent = _with_ends(records, parts, recurring, pairs, settings.rhythm).with_columns(
+        distinct=pl.lit(1, pl.Int64), within=_within(parts, whole)
     )
-    return _as_ratios(pl.concat([wholes, recurrent]), pairs, periods)
+    known = _of_pairs(whole, pairs, periods)
+    wholes, recurrent = (_as_ratios(sent, steps, whole, known) for sent, steps in ((whole, wholes), (parts, recurrent)))
+    recur = np.repeat(recurring.to_numpy(), np.diff(parts.stream_offsets))
+    return pl.concat([wholes, recurrent.filter(pl.Series(recur))])
 
 
 def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -100,9 +102,8 @@ def _records(flows: pl.DataFrame, same_size: float) -> Records:
     flows = sizes.in_one_piece(flows.select("pair", "step", "flow_start_ns", "bytes"), same_size)
     flows = traffic.step_by_step(flows)
     pair, step, start, bytes_ = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns", "bytes"))
-    return Records(
-        *(pair, step, start, bytes_), recurrence.sizes(bytes_, step, traffic.starts_of_pairs(flows), same_size)
-    )
+    offsets = traffic.starts_of_pairs(flows)
+    return Records(offsets, pair, step, start, bytes_, recurrence.sizes(bytes_, step, offsets, same_size))
 
 
 def _streams(records: Records, order: Integers, offsets: Integers, size_class: Integers) -> Streams:
@@ -187,19 +188,28 @@ def _with_ends(
     )
 
 
-def _as_ratios(steps: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
-    """Relate what streams do in a step to the period of their job, and to what their pair does."""
+def _of_pairs(whole: Streams, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+    """Return what is known of pairs: `pair`, `back`, `period_ns` and `job_steps` (of their job)."""
     jobs = periods.with_row_index("job")
     known = pairs.select("pair", "job_id", "back").join(jobs, on="job_id").sort("pair")
-    at = np.searchsorted(known["pair"].to_numpy(), steps["pair"].to_numpy())
-    job, step = known["job"].to_numpy()[at], steps["step"].to_numpy()
+    job = known["job"].to_numpy()
+    step = whole.steps["step"].to_numpy()
     seen = np.zeros((jobs.height, step.max(initial=-1) + 1), np.bool_)
-    seen[job, step] = True
+    seen[job[_each(whole, known)], step] = True
+    return known.select("pair", "back", "period_ns", job_steps=seen.sum(axis=1)[job])
+
+
+def _each(sent: Streams, known: pl.DataFrame) -> Integers:
+    """Return for each stream's step the row of its pair, in the order of `pair`."""
+    rows = np.searchsorted(known["pair"].to_numpy(), sent.streams["pair"].to_numpy())
+    return np.repeat(rows, np.diff(sent.stream_offsets))
+
+
+def _as_ratios(sent: Streams, steps: pl.DataFrame, whole: Streams, known: pl.DataFrame) -> pl.DataFrame:
+    """Relate what streams do in a step to the period of their job, and to what their pair does."""
+    of_pair = whole.steps["stream_bytes"].to_numpy()[steps["within"].to_numpy()]
     return (
-        steps.with_columns(known.select("back", "period_ns")[at], job_steps=seen.sum(axis=1)[job])
-        .with_columns(
-            spread=pl.col("span_ns") / pl.col("period_ns"),
-            share=pl.col("stream_bytes") / pl.col("stream_bytes").gather("within"),
-        )
+        steps.with_columns(known.drop("pair")[_each(sent, known)], share=steps["stream_bytes"].to_numpy() / of_pair)
+        .with_columns(spread=pl.col("span_ns") / pl.col("period_ns"))
         .drop("span_ns")
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import coincidence, grouping, ordering
+from llmprism_tasks.methods import coincidence, grouping, ordering, segments
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages import traffic
@@ -57,10 +57,10 @@ def tenants(
     hosts = members["host"].cast(pl.Categorical).to_physical().cast(pl.Int64).to_numpy()
     labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
     neighbours = grouping.merge_by_jaccard(rows, hosts, settings.host_similarity)
-    series = {
-        cluster: (np.sort(part["end_ns"].to_numpy()), float(part["period_ns"][0]))
-        for (cluster,), part in steps.group_by("cluster", maintain_order=True)
-    }
+    ended = steps.sort("cluster", "end_ns")
+    ends, offsets = ended["end_ns"].to_numpy(), segments.bounds(ended["cluster"].to_numpy())
+    spans = zip(ended[offsets[:-1]].select("cluster", "period_ns").rows(), offsets[:-1], offsets[1:], strict=True)
+    series = {cluster: (ends[low:high], period_ns) for (cluster, period_ns), low, high in spans}
     none = np.empty(0, dtype=np.int64)
     sent = _transfers(members, flows, neighbours[rows], settings)
     rails = members.group_by("cluster").agg(pl.col("bytes").median()).sort("cluster")
@@ -102,12 +102,15 @@ def _transfers(
     pairs = traffic.pairs_of(flows, ["src_addr"]).select("pair", "src_addr").join(compared, on="src_addr")
     at = np.searchsorted(traffic.pairs_of(flows, [])["pair"].to_numpy(), pairs["pair"].to_numpy())
     starts, sizes = (flows[name].to_numpy() for name in ("flow_start_ns", "bytes"))
+    offsets = traffic.starts_of_pairs(flows)
     found = {}
     for cluster, chosen in pairs.with_columns(at=at).group_by("cluster", maintain_order=True).agg("at").iter_rows():
-        rows, _ = ordering.spread(traffic.starts_of_pairs(flows), np.array(chosen))
-        rows = rows[ordering.time_order(starts[rows])]
-        reach = coincidence.reach(starts[rows], tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS)
-        found[cluster] = _Sent(starts[rows], sizes[rows], reach)
+        rows, _ = ordering.spread(offsets, np.array(chosen))
+        mine = starts[rows]
+        order = ordering.time_order(mine)
+        mine = mine[order]
+        reach = coincidence.reach(mine, tolerance=settings.phase_tolerance_ms * NANOSECONDS_PER_MS)
+        found[cluster] = _Sent(mine, sizes[rows[order]], reach)
     return found
 
 

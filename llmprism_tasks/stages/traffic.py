@@ -56,8 +56,8 @@ def named(flows: pl.DataFrame) -> pl.DataFrame:
 
 def as_coded(known: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
     """Return what is known of jobs and addresses with the codes that flows have for them, to be joined with these."""
-    coded = {name: kind for name, kind in flows.schema.items() if isinstance(kind, pl.Enum) and name in known.columns}
-    return known.cast(coded)
+    coded = (name for name, kind in flows.schema.items() if isinstance(kind, pl.Enum) and name in known.columns)
+    return known.with_columns(pl.col(name).cast(flows.schema[name]) for name in coded)
 
 
 def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:

@@ -30,8 +30,8 @@ def steps_of(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the steps of NICs and of the job as a window's run sees them."""
     table = visible(flows(*parts), window, values.window.lookback_windows).with_columns(job_id=pl.lit("j"))
-    numbered = rhythm.of_jobs(table, values.rhythm)
-    endpoints = completion.endpoint_steps(numbered, window, values)
+    stepping = rhythm.steps_of_jobs(table, values.rhythm, before_ns=window.start_ns)
+    endpoints = completion.endpoint_steps(stepping, window, values)
     return endpoints, completion.job_steps(endpoints, window, values)
 
 

@@ -41,7 +41,7 @@ def others(until: float, since: float = 0) -> list[Row]:
 
 def inside(table: pl.DataFrame, nics: str = NICS) -> pl.DataFrame:
     members = pl.DataFrame({"addr": list(nics), "job_id": "j"})
-    return traffic.bulk(traffic.inside_jobs(table, members), settings().traffic)
+    return traffic.named(traffic.bulk(traffic.inside_jobs(table, members), settings().traffic))
 
 
 def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[Silence]:

@@ -114,7 +114,8 @@ def test_nothing_stays_nothing() -> None:
     none = flows()
     assert traffic.bulk(none, settings().traffic).is_empty()
     assert traffic.inside_jobs(none, members({"j": {"a": "h"}})).is_empty()
-    assert traffic.inside_jobs(SOME, members({"j": {"a": "h", "b": "h"}}).clear()).schema["job_id"] == pl.String
+    inside = traffic.inside_jobs(SOME, members({"j": {"a": "h", "b": "h"}}).clear())
+    assert traffic.named(inside).schema["job_id"] == pl.String
 
 
 def test_what_is_in_order_stays_as_it_is_and_the_rest_is_brought_into_it() -> None:

@@ -102,7 +102,7 @@ class Evidence:
         return self.flows.filter(pl.col("job_id").is_in(jobs.unique().implode()))
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
-        """Add to some of the flows their `switch_path`, and name them; for all it would cost more than the rest."""
+        """Add to some of the flows their `switch_path`, and name them: for all of them that would cost most."""
         flows = flows.with_columns(traffic.named(flows.select("job_id", *traffic.PAIR)))
         return flows if self.paths is None else flows.with_columns(frames.paths(self.paths.gather(flows["row"])))
 

@@ -13,6 +13,7 @@ from job_evidence import history
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks import frames
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.diagnosis import diagnosis
 from llmprism_tasks.stages.diagnosis.evidence import gather, slowdown
 
@@ -57,7 +58,8 @@ def test_evidence_is_gathered_from_window_and_look_back() -> None:
         ["a", "b"],
         ["c", "d"],
     ]
-    assert dict(evidence.flows.select(pl.col("src_addr") + pl.col("dst_addr"), "kind").unique().rows()) == PAIRS
+    named = traffic.named(evidence.flows)
+    assert dict(named.select(pl.col("src_addr") + pl.col("dst_addr"), "kind").unique().rows()) == PAIRS
     lengths = evidence.history["end_ns"] - evidence.history["start_ns"]
     assert lengths.unique().to_list() == [1000 * MS]
     assert evidence.history["current"].to_list() == [False] * 19 + [True] * 20
