@@ -48,6 +48,9 @@ WORTH_A_WORKER = 4_000_000
 LEAST_PARTS = 4
 """Parts that two processes share at least: who has more else to do takes fewer."""
 
+WRITTEN_TOGETHER = 2
+"""Parts that are written at a time: DuckDB logs what fills none of its row groups, and packs the last of each again."""
+
 WHOLE = ("jobs", "job_members", "pairs", "steps")
 """Tables of which the last stage sees the whole platform, if it has to."""
 
@@ -299,12 +302,17 @@ def _by_parts(
     False where jobs of two parts have one name: then only the whole platform tells them apart
     """
     made: list[Derived] = []
+    waiting: list[Derived] = []
     writing(functools.partial(store.replace, warehouse, window, {}, clears=DERIVED))
     for derived in each:
         made.append(derived)
         if _share_names(made):
             return False
-        writing(functools.partial(_write_part, warehouse, window, derived))
+        waiting.append(derived)
+        if len(waiting) == WRITTEN_TOGETHER:
+            writing(functools.partial(_write_parts, warehouse, window, waiting))
+            waiting = []
+    writing(functools.partial(_write_parts, warehouse, window, waiting))
     writing.wait()
     held |= _together(made, WHOLE, outside, held["topology"], window, settings)
     store.replace(warehouse, window, {"jobs": held["jobs"]})
@@ -325,13 +333,17 @@ def _share_names(made: Sequence[Derived]) -> bool:
     return bool(names.is_duplicated().any())
 
 
-def _write_part(warehouse: Warehouse, window: Window, derived: Derived) -> None:
-    """Write and let go what a part's stages made, but for what is still to be completed."""
-    jobs = derived.tables["jobs"]["job_id"].to_list()
-    tables = {table: frame for table, frame in derived.tables.items() if table not in ("jobs", "diagnoses")}
+def _write_parts(warehouse: Warehouse, window: Window, parts: Sequence[Derived]) -> None:
+    """Write and let go what parts' stages made, but for what is still to be completed."""
+    if not parts:
+        return
+    jobs = [job_id for part in parts for job_id in part.tables["jobs"]["job_id"]]
+    names = parts[0].tables.keys() - {"jobs", "diagnoses"}
+    tables = {table: pl.concat([part.tables[table] for part in parts]) for table in sorted(names)}
     store.replace(warehouse, window, tables, jobs=jobs, ordered=True)
-    for table in tables.keys() - WHOLE:
-        del derived.tables[table]
+    for part in parts:
+        for table in names - {*WHOLE}:
+            del part.tables[table]
 
 
 def _by_jobs(window: Window, settings: Settings, warehouse: Warehouse, parts: int) -> None:
@@ -512,9 +524,11 @@ def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings:
     if not windows:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
-    seen = store.addresses(warehouse, span)
     nics = read_topology(settings.places.topology)["addr"]
-    if seen and not seen & set(nics):
+    if store.sees(warehouse, span, nics):
+        return
+    seen = store.addresses(warehouse, span)
+    if seen:
         logger.warning(
             "none of the %d NICs of %s is among the %d addresses of the flows, such as %s: no job can be seen. "
             "Check that both write addresses alike.",
