@@ -236,9 +236,11 @@ def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings:
     if not windows:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
-    seen = store.addresses(warehouse, span)
     nics = read_topology(settings.places.topology)["addr"]
-    if seen and not seen & set(nics):
+    if store.sees(warehouse, span, nics):
+        return
+    seen = store.addresses(warehouse, span)
+    if seen:
         logger.warning(
             "none of the %d NICs of %s is among the %d addresses of the flows, such as %s: no job can be seen. "
             "Check that both write addresses alike.",

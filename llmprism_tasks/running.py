@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 WORTH_A_WORKER = 250_000
 """Flows from which a worker saves more than its start costs."""
 
+WRITTEN_TOGETHER = 2
+"""Parts that are written at a time: DuckDB logs what fills none of its row groups, and packs the last of each again."""
+
 
 @dataclass(frozen=True)
 class Landed:
@@ -163,6 +166,7 @@ class _Tables:
     def __init__(self, warehouse: Warehouse, window: Window, settings: Settings, writing: Aside) -> None:
         self._warehouse, self._window, self._settings, self._writing = warehouse, window, settings, writing
         self._stage_ns = Counter[str]()
+        self._parts: list[Derived] = []
 
     def held(self, landed: Landed | None) -> dict[str, pl.DataFrame] | None:
         """Return what the stages read first; None if one process cannot hold the flows."""
@@ -178,21 +182,35 @@ class _Tables:
     def begin(self) -> None:
         """Clear all that stages write."""
         self._stage_ns.clear()
+        self._parts.clear()
         self._write({}, clears=DERIVED)
 
     def take(self, derived: Derived, jobs: Sequence[str] | None) -> None:
         """Write what stages made, in the place of these jobs' rows."""
         self._stage_ns.update(derived.stage_ns)
-        self._write(derived.tables, jobs=jobs, ordered=True)
+        if jobs is None or jobs:
+            self._write_parts()
+            self._write(derived.tables, jobs=jobs, ordered=True)
+            return
+        self._parts.append(derived)
+        if len(self._parts) == WRITTEN_TOGETHER:
+            self._write_parts()
 
     def end(self) -> None:
         """Write what the stages took, all in all."""
+        self._write_parts()
         self._write({}, stage_ns=self._stage_ns)
 
     def read(self, tables: Sequence[str], jobs: Sequence[str] | None = None) -> dict[str, pl.DataFrame]:
         """Read tables, all that was taken included."""
         self._writing.wait()
         return _read(self._warehouse, self._window, self._settings, tables, jobs)
+
+    def _write_parts(self) -> None:
+        if self._parts:
+            parts, self._parts = [part.tables for part in self._parts], []
+            together = {table: pl.concat([part[table] for part in parts]) for table in parts[0]}
+            self._write(together, jobs=(), ordered=True)
 
     def _write(self, tables: Mapping[str, pl.DataFrame], **how: Any) -> None:
         self._writing(functools.partial(store.replace, self._warehouse, self._window, tables, **how))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.ordering import Groups
 from llmprism_tasks.methods.series import Integers
 
 NEVER = np.iinfo(np.int64).min
@@ -32,7 +33,7 @@ class Latest(NamedTuple):
         return seen
 
 
-def latest_of_two(times: Integers, groups: Integers, slot: int) -> Latest:
+def latest_of_two(times: Integers, groups: Groups, slot: int) -> Latest:
     """Find the latest times of each slot.
 
     Parameters
@@ -49,11 +50,14 @@ def latest_of_two(times: Integers, groups: Integers, slot: int) -> Latest:
 
 @compiled
 def _latest_of_two(
-    times: Integers, groups: Integers, begin: int, slot: int, slots: int
+    times: Integers, groups: Groups, begin: int, slot: int, slots: int
 ) -> tuple[Integers, Integers, Integers]:
     latest, second, group = np.full(slots, NEVER), np.full(slots, NEVER), np.full(slots, -1)
+    place, next_slot = 0, begin  # of the slot that the time before was in, which most are in
     for i in range(times.size):
-        place = (times[i] - begin) // slot
+        if not next_slot - slot <= times[i] < next_slot:
+            place = (times[i] - begin) // slot
+            next_slot = begin + (place + 1) * slot
         if groups[i] == group[place]:
             latest[place] = max(latest[place], times[i])
         elif times[i] > latest[place]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +15,7 @@ KEY_BITS = 63
 
 Places = npt.NDArray[np.int32]
 Groups = Integers | Places
+Value = TypeVar("Value", bound=np.generic)
 
 
 def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Places:
@@ -30,7 +33,7 @@ def grouped(groups: Groups, number: int, starts: Integers, ends: Integers, sizes
     return _grouped(np.argsort(starts, kind="stable"), groups, number, starts, ends, sizes)
 
 
-def taken(values: Integers, places: Places) -> Integers:
+def taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
     """Return the values at some places: `values[places]`, for which NumPy would make each place twice as wide first."""
     return _taken(values, places)
 
@@ -41,7 +44,7 @@ def ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers)
 
 
 @compiled
-def _taken(values: Integers, places: Places) -> Integers:
+def _taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
     found = np.empty(places.size, values.dtype)
     for i in range(places.size):
         found[i] = values[places[i]]
@@ -92,6 +95,11 @@ def collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
     -------
     places, shape (members,), and offsets, shape (number + 1,): group i has the places `offsets[i]` to `offsets[i + 1]`
     """
+    return _collected(groups, number)
+
+
+def collected_narrow(groups: Places, number: int) -> tuple[Places, Integers]:
+    """Do what `collected` does with numbers of half the width, groups and places."""
     return _collected(groups, number)
 
 
@@ -168,12 +176,12 @@ def merged(
 
 
 @compiled
-def _collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
+def _collected(groups: npt.NDArray[Value], number: int) -> tuple[npt.NDArray[Value], Integers]:
     offsets = np.zeros(number + 1, np.int64)
     for group in groups:
         offsets[group + 1] += 1
     offsets = np.cumsum(offsets)
-    following, places = offsets.copy(), np.empty(groups.size, np.int64)
+    following, places = offsets.copy(), np.empty(groups.size, groups.dtype)
     for i in range(groups.size):
         places[following[groups[i]]] = i
         following[groups[i]] += 1

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.methods.compiled import compiled
+from llmprism_tasks.methods.ordering import Groups
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.methods.sorting import median
 
@@ -29,6 +30,21 @@ class Tallies(NamedTuple):
     last: Integers
     total: Integers
     fresh: Integers
+
+
+def of_groups(groups: Groups, number: int, sizes: Integers) -> tuple[Integers, Integers]:
+    """Return how many transfers each group has, and how large the largest of them is; 0 for none.
+
+    Parameters
+    ----------
+    groups : shape (transfers,): the group of each, from 0 to `number` - 1
+    sizes : shape (transfers,), > 0, any unit
+
+    Returns
+    -------
+    counts and sizes, shape (number,) each
+    """
+    return _of_groups(groups, number, sizes)
 
 
 def of_series(
@@ -108,6 +124,15 @@ def sent(
     kinds : small numbers; negative ones are of no kind
     """
     return Sent(*_sent(offsets, steps, starts, ends, sizes, kinds, int(kinds.max(initial=0)) + 1))
+
+
+@compiled
+def _of_groups(groups: Groups, number: int, sizes: Integers) -> tuple[Integers, Integers]:
+    counts, largest = np.zeros(number, np.int64), np.zeros(number, np.int64)
+    for i in range(groups.size):
+        counts[groups[i]] += 1
+        largest[groups[i]] = max(largest[groups[i]], sizes[i])
+    return counts, largest
 
 
 @compiled

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.frames import Part
-from llmprism_tasks.methods import ordering
+from llmprism_tasks.methods import ordering, tallies
 from llmprism_tasks.methods.elsewhere import Latest, latest_of_two
 from llmprism_tasks.methods.grouping import connected_components
 from llmprism_tasks.methods.series import Integers
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
     flows: pl.DataFrame
     outside: pl.DataFrame
     number: int
-    places: Integers
+    places: Numbers
     offsets: Integers
     latest: Latest
     nics: pl.DataFrame
@@ -77,13 +77,12 @@ def parts(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings
     """
     pair, pairs = traffic.pairs_met(flows)
     source, target, hosts = _hosts(pairs, topology)
-    largest = np.zeros(pairs.height, np.int64)
-    np.maximum.at(largest, pair, flows["bytes"].to_numpy())
+    sent, largest = tallies.of_groups(pair, pairs.height, flows["bytes"].to_numpy())
     site = _sites(source, target, hosts, largest > settings.control_bytes)
-    part_of_pair, number = _dealt(site, np.bincount(pair, minlength=pairs.height), most)
-    part = part_of_pair[pair]
-    places, offsets = ordering.collected(part, number + 1)
-    outside = np.flatnonzero(((source < 0) | (target < 0))[pair])
+    part_of_pair, number = _dealt(site, sent, most)
+    part = ordering.taken(part_of_pair, pair)
+    places, offsets = ordering.collected_narrow(part, number + 1)
+    outside = np.flatnonzero(ordering.taken((source < 0) | (target < 0), pair))
     latest = latest_of_two(flows["flow_start_ns"].to_numpy(), part, RESOLUTION_NS)
     ends = pl.concat([pairs.select(addr=end, part=pl.Series(part_of_pair)) for end in traffic.PAIR])
     nics = ends.filter(pl.col("part") < number).unique("addr")
@@ -113,7 +112,7 @@ def _sites(source: Integers, target: Integers, hosts: int, data: npt.NDArray[np.
     return np.where(apart, NOWHERE, np.maximum(labels[source], labels[target]))
 
 
-def _dealt(site: Integers, flows: Integers, most: int) -> tuple[Integers, int]:
+def _dealt(site: Integers, flows: Integers, most: int) -> tuple[Numbers, int]:
     """Deal sites to parts, the largest first, each to the part with the fewest flows.
 
     Parameters
@@ -132,6 +131,6 @@ def _dealt(site: Integers, flows: Integers, most: int) -> tuple[Integers, int]:
     for one in known[np.argsort(-counts[known], kind="stable")]:
         dealt[one] = held.argmin()
         held[dealt[one]] += counts[one]
-    rank = np.empty(number + 1, np.int64)
+    rank = np.empty(number + 1, np.int32)
     rank[np.append(np.argsort(-held, kind="stable"), number)] = np.arange(number + 1)
     return rank[dealt][at], number

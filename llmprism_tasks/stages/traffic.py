@@ -231,7 +231,7 @@ def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
     pairs = named.with_row_index("met").sort(PAIR)
     number = np.empty(pairs.height, np.int32)
     number[pairs["met"].to_numpy()] = np.arange(pairs.height, dtype=np.int32)
-    return number[met], pairs.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("pair"), *PAIR)
+    return ordering.taken(number, met), pairs.select(pl.int_range(pl.len(), dtype=pl.Int32).alias("pair"), *PAIR)
 
 
 def _halves(flows: pl.DataFrame) -> list[pl.Series]:

@@ -125,6 +125,16 @@ def addresses(warehouse: Warehouse, span: Window) -> set[str]:
     return {str(addr) for (addr,) in rows}
 
 
+def sees(warehouse: Warehouse, span: Window, addrs: pl.Series) -> bool:
+    """Tell whether any flow of a span comes from or goes to one of some addresses."""
+    known = "SELECT number FROM stored.names WHERE value IN (SELECT addr FROM incoming_addrs)"
+    ends = (f"EXISTS (FROM stored.flows WHERE {IN_SPAN} AND {end}_addr IN ({known}))" for end in ("src", "dst"))
+    with warehouse.reading() as connection:
+        connection.register("incoming_addrs", addrs.alias("addr").to_frame().to_arrow())
+        values = {"start_ns": span.start_ns, "end_ns": span.end_ns}
+        return connection.execute(f"SELECT {' OR '.join(ends)}", values).fetchone() == (True,)
+
+
 def replace(
     warehouse: Warehouse,
     window: Window,
@@ -329,7 +339,7 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, table: str, window: Window,
 
 def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> None:
     """Delete only where there are rows: in a DuckLake a delete, even of nothing new, costs others their commits."""
-    if jobs != [] and _has_rows(connection, table, window, jobs):
+    if (jobs is None or jobs) and _has_rows(connection, table, window, jobs):
         connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(table, jobs)}", _values(window, jobs))
 
 

@@ -34,6 +34,8 @@ def test_what_is_in_this_order_is_known_to_be(transfers: list[tuple[int, int, in
 @given(st.lists(st.integers(0, 4), max_size=30))
 def test_members_are_collected_in_the_order_in_which_they_come(groups: list[int]) -> None:
     places, offsets = ordering.collected(np.array(groups, np.int64), 5)
+    narrow, same = ordering.collected_narrow(np.array(groups, np.int32), 5)
+    assert (narrow.dtype, narrow.tolist(), same.tolist()) == (np.int32, places.tolist(), offsets.tolist())
     found = [places[low:high].tolist() for low, high in pairwise(offsets)]
     assert found == [[i for i, group in enumerate(groups) if group == wanted] for wanted in range(5)]
 

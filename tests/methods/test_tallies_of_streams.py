@@ -68,3 +68,11 @@ def test_what_is_sent_at_a_time_is_counted(
     larger = [[size for size in some if size > least] for some in own]
     wanted = [[function(some) for some in each] for each in (own, larger) for function in (len, sum)]
     assert [one.tolist() for one in tallies.at_time(offsets, times, sizes, time, least)] == wanted
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=40))
+def test_a_group_has_its_members_and_the_largest_of_them(transfers: list[tuple[int, int]]) -> None:
+    groups, sizes = (np.array([one[i] for one in transfers], np.int64) for i in range(2))
+    counts, largest = tallies.of_groups(groups.astype(np.int32), 4, sizes)
+    assert counts.tolist() == [int((groups == group).sum()) for group in range(4)]
+    assert largest.tolist() == [int(sizes[groups == group].max(initial=0)) for group in range(4)]

@@ -197,3 +197,11 @@ def test_a_stream_of_rows_replaces_a_window_s_rows(either: Warehouse) -> None:
     for _ in range(2):
         store.replace(either, WINDOW, {}, streams={"flows": rows.to_arrow})
     assert store.read(either, "flows", WINDOW).equals(rows)
+
+
+def test_addresses_are_seen_at_either_end_within_the_span(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"flows": flows(WINDOW, flow(src_addr="10.0.0.1", dst_addr="10.0.0.2"))})
+    spans = [WINDOW, WINDOW, WINDOW, WINDOW.shifted(1)]
+    sought = [["10.0.0.9", "10.0.0.1"], ["10.0.0.2"], ["10.0.0.9"], ["10.0.0.1"]]
+    found = [store.sees(either, span, pl.Series(addrs)) for span, addrs in zip(spans, sought, strict=True)]
+    assert found == [True, True, False, False]
