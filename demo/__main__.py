@@ -17,10 +17,13 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.local_airflow import PROJECT, LocalAirflow, LocalAirflowError, attached, free_ports, running, started
+from llmprism_tasks.simulate import write_minute
+from llmprism_tasks.windows import Window
 
 FOLDER = PROJECT / ".demo"
 DAG, FEED = "llmprism_minute", "llmprism_demo_feed"
 FIRST, LAST, MINUTES = "2026-05-01T04:00:00", "2026-05-01T04:09:00", 10
+MINUTE_NS = 60_000_000_000
 PATIENCE_S = 900
 console = Console(highlight=False)
 
@@ -40,7 +43,7 @@ def replay() -> None:
     say(f"simulating {MINUTES} minutes of flows, making Airflow's database")
     airflow.command("llmprism", "simulate", "--out", ".", "--start", FIRST, "--minutes", str(MINUTES))
     with ThreadPoolExecutor() as side:
-        compiling = side.submit(compile_once, airflow)
+        compiling = side.submit(compile_once, airflow, f"{moment(FIRST):%Y%m%dT%H%M}.parquet")
         airflow.prepare()
         compiling.result()
     say(f"asking for a backfill of {DAG} from {FIRST} to {LAST}, starting Airflow")
@@ -60,11 +63,10 @@ def replay() -> None:
     airflow.command("llmprism", "report", shown=True)
 
 
-def compile_once(airflow: LocalAirflow) -> None:
+def compile_once(airflow: LocalAirflow, first: str) -> None:
     """Analyse the first minute aside, so that its loops are compiled once and not by each of the first tasks."""
-    first = f"flows/{moment(FIRST):%Y%m%dT%H%M}.parquet"
     aside = "compiling.duckdb"
-    airflow.command("llmprism", "analyze", "--flows", first, "--warehouse", aside)
+    airflow.command("llmprism", "analyze", "--flows", f"flows/{first}", "--warehouse", aside)
     (airflow.folder / aside).unlink()
 
 
@@ -88,9 +90,13 @@ def follow(airflow: LocalAirflow, say: Callable[[str], None]) -> list[str]:
 def up() -> None:
     """Start Airflow with a live feed, and say where it is and how to log in."""
     if running(FOLDER) is None:
+        console.print("Airflow is starting; half a minute, more on a busy machine or the first time")
         FOLDER.mkdir(exist_ok=True)
-        LocalAirflow(FOLDER, free_ports()).start(scheduled=True)
-        console.print("Airflow is starting; half a minute, more on a busy machine")
+        airflow = LocalAirflow(FOLDER, free_ports())
+        # The first run finds a topology, and machine code, however late the feed is.
+        minute = Window.containing(time.time_ns(), MINUTE_NS).shifted(-1)
+        compile_once(airflow, write_minute(FOLDER, scenario="demo", window=minute, seed=0).name)
+        airflow.start(scheduled=True)
     airflow = attached(FOLDER)
     airflow.wait_until_ready(DAG, FEED)
     user, password = airflow.login()
