@@ -38,9 +38,10 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
     number, pairs = pairs_met(flows)
-    order = ordering.grouped(number, pairs.height, *_times(flows))
+    numbers = {name: flows[name].to_numpy() for name in NEEDED if name not in PAIR}
+    order = ordering.grouped(number, pairs.height, *(numbers[name] for name in TIMES))
     pair = np.repeat(pairs["pair"].to_numpy(), np.bincount(number, minlength=pairs.height))
-    numbers = {name: ordering.taken(flows[name].to_numpy(), order) for name in NEEDED if name not in PAIR}
+    numbers = {name: ordering.taken(values, order) for name, values in numbers.items()}
     coded = pairs.with_columns(pl.col(PAIR).cast(pl.Enum(pl.concat([pairs[end] for end in PAIR]).unique().sort())))
     return coded[pair].with_columns(row=order, **numbers).select(*NUMBERED), pairs
 
@@ -140,7 +141,8 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
         return flows.filter(pl.Series(kept))
     kept[kept] = begins
     ends, sizes = messages.put_together(ends, sizes, begins)
-    return flows.filter(pl.Series(kept)).with_columns(flow_end_ns=ends, bytes=sizes)
+    others = flows.drop("flow_end_ns", "bytes").filter(pl.Series(kept))
+    return others.with_columns(flow_end_ns=ends, bytes=sizes).select(flows.columns)
 
 
 def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
@@ -239,5 +241,4 @@ def _halves(flows: pl.DataFrame) -> list[pl.Series]:
     ends = flows.select(PAIR)
     if pl.String not in ends.dtypes:
         return ends.select(pl.col(PAIR).to_physical().cast(pl.UInt32)).get_columns()
-    seeds = [(pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)]
-    return ends.cast(pl.String).select(seeds).get_columns()
+    return ends.cast(pl.String).select(pl.col(PAIR).hash()).get_columns()
