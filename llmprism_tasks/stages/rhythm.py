@@ -161,7 +161,7 @@ def _numbered(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     streams : STEPPING, a row each; of a pair one, or several of its sizes
     """
     streams = streams.sort("pair", "size_class")
-    taken = cut(flows, streams, settings, before_ns=before_ns)
+    taken = cut(flows, streams.select("pair", "size_class", "threshold_ns"), settings, before_ns=before_ns)
     described = streams.rename({"group_period_ns": "period_ns"})
     bursts = taken.table.drop("end_before_ns", "bytes_before").with_row_index("burst")
     lined_up = line_up(bursts.sort("stream", maintain_order=True), described, settings)

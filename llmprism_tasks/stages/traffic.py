@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.methods import messages, numbering, ordering, segments, tallies
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.remembered import remembered
+from llmprism_tasks.stages.remembered import remembered, remembered_by
 from llmprism_tasks.windows import Window
 
 PAIR = ["src_addr", "dst_addr"]
@@ -79,7 +79,7 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     for end in ("src", "dst"):
         renamed = nics.rename({"addr": f"{end}_addr"} | {column: f"{end}_{column}" for column in described})
         pairs = pairs.join(renamed, on=f"{end}_addr")
-    return of_pairs(flows, pairs.drop(PAIR))
+    return _described(flows, pairs.drop(PAIR))
 
 
 def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
@@ -94,7 +94,17 @@ def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
     code = pl.Enum(jobs["job_id"].unique().sort())
-    return of_pairs(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)))
+    return _described(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)).sort("pair"))
+
+
+def _described(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Do what `of_pairs` does, for whom ever asks for these pairs in the same memory."""
+    return of_pairs(_chosen(flows, pairs.select("pair")), pairs)
+
+
+@remembered
+def _chosen(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    return of_pairs(flows, pairs)
 
 
 def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -164,7 +174,7 @@ def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[ordering.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows))]
 
 
-@remembered
+@remembered_by("pair", *TIMES)
 def _is_in_order(flows: pl.DataFrame) -> bool:
     return ordering.ascending(flows["pair"].to_numpy(), *_times(flows))
 
@@ -183,7 +193,7 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[np.lexsort((step, pair))] if back.any() else flows
 
 
-@remembered
+@remembered_by("pair")
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
     return segments.of_ascending(flows["pair"].to_numpy())
@@ -223,7 +233,8 @@ def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return flows and their pairs, as `numbered` does, though they are a part of such flows."""
     if "pair" not in flows.columns:
         return numbered(flows)
-    return flows.select(NUMBERED), pairs_of(flows, PAIR).unique("pair").sort("pair")
+    pairs = pairs_of(flows, PAIR).unique("pair").sort("pair")
+    return flows if flows.columns == NUMBERED else flows.select(NUMBERED), pairs
 
 
 def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
