@@ -7,6 +7,7 @@ import polars as pl
 from llmprism_tasks.methods import bunches, segments
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import ParallelismSettings
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.layout import ENDS
 
 PAIR = ["job_id", *ENDS]
@@ -83,7 +84,7 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
     pairs : `pair`, `job_id`
     """
     pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
-    offsets = segments.bounds(pair)
+    offsets = traffic.starts_of_pairs(flows)
     found = bunches.in_steps(
         *(offsets, step, start, flows["bytes"].to_numpy()),
         together_ns=settings.message_ms * 1e6,
