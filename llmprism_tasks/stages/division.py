@@ -60,7 +60,7 @@ class Division:
     @property
     def periodic(self) -> pl.Series:
         """Return the numbers of the pairs of which a stream is periodic."""
-        return self.rhythms.filter("periodic")["pair"].unique()
+        return self.rhythms.filter("periodic")["pair"]
 
     @cached_property
     def periods(self) -> pl.DataFrame:
