@@ -18,16 +18,43 @@ def first_from(times: Integers, offsets: Integers, moments: Integers, lows: Inte
     moments : shape (moments,)
     lows, highs : shape (series,): series i has the moments `lows[i]` to `highs[i]`, in ascending order
     """
-    return _first_from(times, offsets, moments, lows, highs)
+    return values_from(times, offsets, moments, np.arange(moments.size), lows, highs, otherwise=-1)
+
+
+def values_from(
+    times: Integers,
+    offsets: Integers,
+    moments: Integers,
+    values: Integers,
+    lows: Integers,
+    highs: Integers,
+    *,
+    otherwise: int,
+) -> Integers:
+    """Return for each time what stands for the moment that `first_from` finds, or something else where it finds none.
+
+    Parameters
+    ----------
+    values : of each moment, shape (moments,)
+    """
+    return _values_from(times, offsets, moments, values, lows, highs, otherwise)
 
 
 @compiled
-def _first_from(times: Integers, offsets: Integers, moments: Integers, lows: Integers, highs: Integers) -> Integers:
+def _values_from(
+    times: Integers,
+    offsets: Integers,
+    moments: Integers,
+    values: Integers,
+    lows: Integers,
+    highs: Integers,
+    otherwise: int,
+) -> Integers:
     found = np.empty(times.size, np.int64)
     for series in range(offsets.size - 1):
         place = lows[series]
         for i in range(offsets[series], offsets[series + 1]):
             while place < highs[series] and moments[place] < times[i]:
                 place += 1
-            found[i] = place if place < highs[series] else -1
+            found[i] = values[place] if place < highs[series] else otherwise
     return found

@@ -37,7 +37,7 @@ def begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDA
 def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
     """Return the bytes of each transfer with those of the one before, where that begins it."""
     whole = sizes.copy()
-    whole[1:][begins[:-1]] += sizes[:-1][begins[:-1]]
+    whole[1:] += sizes[:-1] * begins[:-1]
     return whole
 
 

@@ -126,18 +126,21 @@ def _occupied(
 ) -> Integers:
     table = np.full((number, parts), -1, np.int64)
     for series in range(offsets.size - 1):
-        column, edge, last, row = 0, 0, -1, rows[series]
+        column, edge, last, row = 0, (first + 1) * part, -1, rows[series]
         for i in range(offsets[series], offsets[series + 1]):
-            if starts[i] >= edge:  # a division each would take longer than all the rest
+            if starts[i] >= edge:
                 table[row, column] = max(table[row, column], last)
-                column, last = starts[i] // part - first, -1
-                edge = (column + first + 1) * part
+                last = -1
+                while starts[i] >= edge:  # divisions would take longer than all the rest
+                    column, edge = column + 1, edge + part
             last = max(last, ends[i])
         table[row, column] = max(table[row, column], last)
     for row in range(number):
         for column in range(parts):
-            if table[row, column] >= 0:
-                table[row, column] = table[row, column] // part - first
+            last, edge = table[row, column], (first + column + 1) * part
+            if last >= 0:
+                far = last >= edge + part
+                table[row, column] = last // part - first if far else column + (last >= edge)
     return table
 
 

@@ -152,16 +152,16 @@ def numbers_of_steps(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.Data
     bounds = segments.bounds(owner[order])
     spans = steps.select("job_id", "addr")[first].with_columns(low=bounds[:-1], high=bounds[1:])
     shows = pl.col("src_addr").is_in(endpoints["addr"].unique().implode())
-    senders = (
+    low, high = (
         traffic.named(flows.select("job_id", "src_addr")[offsets[:-1]])
         .with_columns(addr=pl.when(shows).then("src_addr"))
         .join(spans, on=["job_id", "addr"], how="left", maintain_order="left", nulls_equal=True)
         .select(pl.col("low", "high").fill_null(0))
     )
-    found = following.first_from(
-        flows["flow_start_ns"].to_numpy(), offsets, ends[order], *(one.to_numpy() for one in senders)
+    starts = flows["flow_start_ns"].to_numpy()
+    return following.values_from(
+        starts, offsets, ends[order], step[order], low.to_numpy(), high.to_numpy(), otherwise=AFTER
     )
-    return np.append(step[order], AFTER)[found]
 
 
 def first_indices(endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,8 @@ from llmprism_tasks.methods import bursts, totals
 from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.methods.totals import Totals
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages import transfers
+from llmprism_tasks.stages import traffic, transfers
+from llmprism_tasks.stages.remembered import remembered_by
 from llmprism_tasks.stages.streams import PORTIONS, TURNS, WHOLE, in_portions, turning
 from llmprism_tasks.stages.transfers import Transfers
 
@@ -50,14 +51,15 @@ class Numbered(NamedTuple):
     streams: Integers
 
 
+@remembered_by("window_start_ns", "pair", *traffic.PAIR, *traffic.TIMES)
 def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *, before_ns: int = 0) -> Cut:
     """Cut the flows of streams into bursts.
 
     Parameters
     ----------
     flows : bulk flows as `traffic.in_order` returns; those of other streams are left out
-    streams : STEPPING, a row each; those of turning pairs are cut at their turns, those of pairs that are quiet after
-        the same bytes there, all others at gaps above their `threshold_ns`
+    streams : `pair`, `size_class`, `threshold_ns`, a row each; those of turning pairs are cut at their turns, those of
+        pairs that are quiet after the same bytes there, all others at gaps above their threshold
     before_ns : the time before which flows are summed up apart
     """
     size_class = streams["size_class"].to_numpy()
@@ -117,7 +119,7 @@ def _of_sizes(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
 def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that turn, and the burst of each, counted in both directions together."""
     links, _, numbers = turning(flows, streams["pair"].to_numpy(), settings)
-    of_flow = np.full(flows.height, -1)
+    of_flow = np.empty(flows.height, np.int64)
     of_flow[links.rows] = numbers
     whole = transfers.of_pairs(flows, TURNS)
     taken = whole.of(np.searchsorted(whole.pair, streams["pair"].to_numpy()))

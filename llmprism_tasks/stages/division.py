@@ -60,7 +60,7 @@ class Division:
     @property
     def periodic(self) -> pl.Series:
         """Return the numbers of the pairs of which a stream is periodic."""
-        return self.rhythms.filter("periodic")["pair"].unique()
+        return self.rhythms.filter("periodic")["pair"]
 
     @cached_property
     def periods(self) -> pl.DataFrame:
@@ -100,8 +100,9 @@ def divide(
     for run, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        edges = {"before_ns": window.start_ns, "until_ns": window.end_ns}
-        stepping = rhythm.steps_of_jobs(flows, settings.rhythm, pairs=pairs, **edges)
+        stepping = rhythm.steps_of_jobs(
+            flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns, before_ns=window.start_ns
+        )
         endpoints = completion.endpoint_steps(stepping, window, settings)
         job_steps = completion.job_steps(endpoints, window, settings)
         stepped = completion.step_of_flows(flows, endpoints, job_steps)

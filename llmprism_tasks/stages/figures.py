@@ -7,6 +7,7 @@ import polars as pl
 from llmprism_tasks.methods import bunches, segments
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import ParallelismSettings
+from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.layout import ENDS
 
 PAIR = ["job_id", *ENDS]
@@ -83,7 +84,7 @@ def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSett
     pairs : `pair`, `job_id`
     """
     pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
-    offsets = segments.bounds(pair)
+    offsets = traffic.starts_of_pairs(flows)
     found = bunches.in_steps(
         *(offsets, step, start, flows["bytes"].to_numpy()),
         together_ns=settings.message_ms * 1e6,
@@ -148,14 +149,15 @@ def sharded(
     periods : `job_id`, `period_ns`
     laid : `job_id`, `dp`, `cp`
     """
-    link = pl.struct(low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS)).rank("dense")
+    link = pl.struct("job_id", low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS)).rank("dense")
     reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", link=link)
     spread = (
-        sent.join(reducing, on="pair")
-        .group_by("job_id", "link", "step")
+        sent.join(reducing.select("pair", "link"), on="pair")
+        .group_by("link", "step")
         .agg(span_ns=pl.col("last_ns").max() - pl.col("first_ns").min())
-        .group_by("job_id", "link")
+        .group_by("link")
         .agg(pl.col("span_ns").median())
+        .join(reducing.select("link", "job_id").unique(), on="link")
         .group_by("job_id")
         .agg(pl.col("span_ns").quantile(LESS_BUSY))
         .join(periods, on="job_id")
@@ -215,12 +217,16 @@ def evenness(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     sent : as `by_step` returns
     pairs : `pair`, `job_id`, `kind`, of all pairs
     """
-    step = pl.col("step")
-    inner = (step > step.min().over("job_id")) & (step < step.max().over("job_id"))
+    step, jobs = pl.col("step"), pairs.select("job_id").unique().with_row_index("job")
+    inner = (step > step.min().over("job")) & (step < step.max().over("job"))
+    known = pairs.join(jobs, on="job_id").select("pair", "job", reduces=pl.col("kind") == "dp")
     return (
-        sent.join(pairs.select("pair", "job_id", "kind"), on="pair")
-        .filter(inner, pl.col("kind") == "dp")
+        sent.select("pair", "step", "bytes")
+        .join(known, on="pair")
+        .filter(inner, "reduces")
         .with_columns(fullest=pl.col("bytes").quantile(FULLEST).over("pair"))
-        .group_by("job_id")
+        .group_by("job")
         .agg(evenness=pl.min_horizontal("bytes", "fullest").sum() / pl.col("fullest").sum())
+        .join(jobs, on="job")
+        .select("job_id", "evenness")
     )

@@ -60,7 +60,7 @@ def _in_steps(
     """Return the degrees of jobs, tables by `job_id` of what is measured of them, and the stages of their members."""
     flows = division.in_steps
     by_step = figures.by_step(traffic.step_by_step(flows))
-    piped = traffic.of_pairs(flows, kinds.filter(pl.col("kind") == "pp").select("pair"))
+    piped = traffic.of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
     alone = kinds.join(seen.groups, on="job_id", how="anti")
     told, periods = undisturbed(division)
     laid = degrees.degrees(kinds, seen, lock_step.peers(by_step, alone, job_members))

@@ -62,7 +62,7 @@ def _ahead(pair: Integers, step: Integers, start: Integers, hops: pl.DataFrame) 
     hop_of, rank_of, up = (of_pair[name].to_numpy() for name in ("hop", "rank", "up"))
     ways = np.zeros((hop_of.max(initial=0) + 1, rank_of.max(initial=0) + 1), np.int64)
     ways[hop_of, rank_of] = up
-    runs, steps = segments.bounds(pair), int(step.max(initial=0)) + 1
+    runs, steps = segments.of_ascending(pair), int(step.max(initial=0)) + 1
     at = np.searchsorted(of_pair["pair"].to_numpy(), pair[runs[:-1]])
     hop, rank = (np.repeat(of[at], np.diff(runs)) for of in (hop_of, rank_of))
     # Of messages that start together, the first pair's is first.

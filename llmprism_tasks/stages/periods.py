@@ -136,13 +136,12 @@ def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> p
 
 def _throughout(seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
-    endpoints = ends_of(seen).group_by("group").agg(endpoints=pl.col("addr").n_unique())
     longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - OVER * pl.col("period_ns")
     alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
     return (
         alike.group_by("group", "times", "slot")
         .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
-        .join(endpoints, on="group")
+        .join(_endpoints(seen), on="group")
         .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
         .select("group", "times", "period_ns", "lasts")
     )
@@ -198,6 +197,12 @@ def _around(slotted: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
 
 
+def _endpoints(rhythms: pl.DataFrame) -> pl.DataFrame:
+    """Return how many NICs each group has: `group`, `endpoints`."""
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE)
+    return ends_of(pairs).unique().group_by("group").agg(endpoints=pl.len())
+
+
 def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
     return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
 
@@ -206,17 +211,17 @@ def _agreed(
     flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, settings: RhythmSettings
 ) -> pl.DataFrame:
     """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
-    slotted = periodic.with_columns(slot=_slot("period_ns", settings))
-    ends = ends_of(rhythms).group_by("group").agg(endpoints=pl.col("addr").n_unique())
-    slots = _around(slotted)
+    slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_slot("period_ns", settings))
     total = rhythms.filter(pl.col("size_class") == WHOLE).group_by("group").agg(total=pl.col("bytes").sum())
-    carried = slots.group_by("group", "slot").agg(carried=pl.col("bytes").sum()).join(total, on="group")
+    supporters = _around(ends_of(slotted, "slot").unique()).group_by("group", "slot")
     support = (
-        ends_of(slots, "slot", "period_ns", "clarity")
+        _around(slotted)
         .group_by("group", "slot")
-        .agg(supporters=pl.col("addr").n_unique(), period_ns=pl.col("period_ns").median())
-        .join(ends, on="group")
-        .join(carried.filter(pl.col("carried") >= settings.least_share * pl.col("total")), on=["group", "slot"])
+        .agg(carried=pl.col("bytes").sum(), period_ns=pl.col("period_ns").median())
+        .join(total, on="group")
+        .filter(pl.col("carried") >= settings.least_share * pl.col("total"))
+        .join(supporters.agg(supporters=pl.col("addr").n_unique()), on=["group", "slot"])
+        .join(_endpoints(rhythms), on="group")
         .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
         .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
     )

@@ -13,7 +13,7 @@ import polars as pl
 
 from llmprism_tasks.methods import ordering, pauses, segments
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.stages import degrees, layout
+from llmprism_tasks.stages import degrees, layout, traffic
 from llmprism_tasks.stages.figures import LIKE_ONE
 from llmprism_tasks.stages.groups import nodes
 from llmprism_tasks.stages.layout import ENDS
@@ -75,7 +75,7 @@ def _messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame)
     )
     known = links.select("pair", "job_id").join(jobs, on="job_id")
     every, bytes_ = (flows[name].to_numpy() for name in ("pair", "bytes"))
-    runs = segments.bounds(every)
+    runs = traffic.starts_of_pairs(flows)
     of_run = pl.DataFrame({"pair": every[runs[:-1]]}).join(known, on="pair", how="left", maintain_order="left")
     most = LIKE_ONE[1] * segments.medians(bytes_, runs)
     rows = np.flatnonzero(bytes_ <= segments.spread(np.where(of_run["job"].is_null(), 0, most), runs))

@@ -129,7 +129,7 @@ def _step_ends(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
-    stepping = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns)
+    stepping = rhythm.steps_of_groups(bulk, grouped, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns)
     sent, bytes_ = stepping.sent, np.zeros(stepping.periods.size, np.int64)
     np.add.at(bytes_, sent.series, sent.total)
     pairs = (

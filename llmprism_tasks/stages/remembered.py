@@ -15,6 +15,7 @@ import polars as pl
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Function = Callable[Concatenate[pl.DataFrame, P], R]
 
 KEPT = 2
 """Results of a function that are kept: stages come one after another, and most want what the one before them did."""
@@ -22,26 +23,39 @@ KEPT = 2
 _kept_of_all: list[list[Any]] = []
 
 
-def remembered(function: Callable[Concatenate[pl.DataFrame, P], R]) -> Callable[Concatenate[pl.DataFrame, P], R]:
+def remembered(function: Function[P, R]) -> Function[P, R]:
     """Keep the latest results of a pure function of flows.
 
     Calls are alike when their flows are the same object, and all other arguments are equal.
     """
-    kept: list[tuple[weakref.ref[pl.DataFrame], tuple[object, ...], R]] = []
-    _kept_of_all.append(kept)
+    return remembered_by()(function)
 
-    @functools.wraps(function)
-    def call(flows: pl.DataFrame, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        others = (*args, *sorted(kwargs.items()))
-        for held, known, result in kept:
-            if held() is flows and _alike(known, others):
-                return result
-        result = function(flows, *args, **kwargs)
-        kept[KEPT - 1 :] = []
-        kept.insert(0, (weakref.ref(flows, lambda gone: _forget(kept, gone)), others, result))
-        return result
 
-    return call
+def remembered_by(*columns: str) -> Callable[[Function[P, R]], Function[P, R]]:
+    """Keep the latest results of a pure function that looks at these columns of flows alone, if any are named.
+
+    Then flows are the same, too, when they have these columns in the same memory, though not the same others: stages
+    know ever more of flows.
+    """
+
+    def kept_of(function: Function[P, R]) -> Function[P, R]:
+        kept: list[tuple[weakref.ref[pl.DataFrame], tuple[object, ...], R]] = []
+        _kept_of_all.append(kept)
+
+        @functools.wraps(function)
+        def call(flows: pl.DataFrame, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            others = (*args, *sorted(kwargs.items()))
+            for held, known, result in kept:
+                if _same(held(), flows, columns) and _alike(known, others):
+                    return result
+            result = function(flows, *args, **kwargs)
+            kept[KEPT - 1 :] = []
+            kept.insert(0, (weakref.ref(flows, lambda gone: _forget(kept, gone)), others, result))
+            return result
+
+        return call
+
+    return kept_of
 
 
 def forget() -> None:
@@ -52,6 +66,23 @@ def forget() -> None:
 
 def _forget(kept: list[Any], gone: object) -> None:
     kept[:] = [entry for entry in kept if entry[0] is not gone]
+
+
+def _same(held: pl.DataFrame | None, flows: pl.DataFrame, columns: tuple[str, ...]) -> bool:
+    if held is flows:
+        return True
+    if held is None or held.height != flows.height or not columns or not flows.height:
+        return False
+    there = set(held.columns) & set(flows.columns)
+    return there.issuperset(columns) and all(_address(held[one]) == _address(flows[one]) is not None for one in columns)
+
+
+def _address(column: pl.Series) -> int | None:
+    """Return where a column of numbers or codes lies; None for text, and where it lies in pieces or some is NULL."""
+    numbers = column.to_physical() if isinstance(column.dtype, pl.Enum) else column
+    if not numbers.dtype.is_numeric() or numbers.n_chunks() > 1 or numbers.null_count():
+        return None
+    return int(numbers.to_numpy(allow_copy=False).ctypes.data)
 
 
 def _alike(one: object, other: object) -> bool:

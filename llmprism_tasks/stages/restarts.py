@@ -14,7 +14,7 @@ from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.one_way import ends_of_pairs, one_way
-from llmprism_tasks.stages.remembered import remembered
+from llmprism_tasks.stages.remembered import remembered, remembered_by
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 RESOLUTION = 10
@@ -55,7 +55,7 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
     return [present] if former.is_empty() else [former, present]
 
 
-@remembered
+@remembered_by("pair", *traffic.PAIR, *traffic.TIMES)
 def _pairs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair went on after a silence that began before the window, in ns; 0 without one."""
     pairs = np.arange(traffic.starts_of_pairs(bulk).size - 1)

@@ -102,7 +102,7 @@ def steps_of_jobs(
 ) -> Stepping:
     """Return the steps by which `of_jobs` numbers flows; parameters as for `steps_of_groups`."""
     flows = traffic.in_order(flows)
-    jobs = traffic.named(flows.select("pair", group="job_id")[traffic.starts_of_pairs(flows)[:-1]])
+    jobs = flows.select("pair", group="job_id")[traffic.starts_of_pairs(flows)[:-1]]
     found = stream_rhythms(flows, settings).join(jobs, on="pair", maintain_order="left")
     return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns, before_ns=before_ns)
 
@@ -139,6 +139,7 @@ def _in_step(
     flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the streams in their group's period, as `in_period` does, and the groups that need no other: `group`."""
+    found = traffic.as_coded(found, flows)  # of which there are so many that text would take most of the time
     periods = group_periods(flows, found, settings, until_ns=until_ns)
     turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
@@ -160,7 +161,7 @@ def _numbered(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     streams : STEPPING, a row each; of a pair one, or several of its sizes
     """
     streams = streams.sort("pair", "size_class")
-    taken = cut(flows, streams, settings, before_ns=before_ns)
+    taken = cut(flows, streams.select("pair", "size_class", "threshold_ns"), settings, before_ns=before_ns)
     described = streams.rename({"group_period_ns": "period_ns"})
     bursts = taken.table.drop("end_before_ns", "bytes_before").with_row_index("burst")
     lined_up = line_up(bursts.sort("stream", maintain_order=True), described, settings)
@@ -218,7 +219,7 @@ def _named_streams(found: pl.DataFrame, stepping: pl.DataFrame, pairs: pl.DataFr
     """Return the streams in their group's period, or those of given pairs whether they show it or not."""
     if pairs is None:
         return stepping
-    fitting = stepping.join(pairs, on=PAIR, how="semi")
+    fitting = stepping.with_columns(traffic.named(stepping.select(PAIR))).join(pairs, on=PAIR, how="semi")
     # No gap is typical of a group whose pairs are cut at their turns: what does not turn cannot be cut.
     typical = (
         fitting.filter(pl.col("size_class") > PORTIONS)

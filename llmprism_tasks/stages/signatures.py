@@ -78,7 +78,7 @@ def _by_step(steps: pl.DataFrame, piped: pl.DataFrame, settings: Settings) -> pl
     """Judge each pair in each of its steps: `pair`, `expert`, `filling`, `distinct`, `step_bytes`, `job_steps`, and of
     the size that carries most `size`, of those in a burst `burst_size`, of those that fill the step `filling_size`
     (NaN where there is none)."""
-    whole = steps.filter(pl.col("size_class") == streams.WHOLE)
+    whole = steps.head(int((steps["size_class"] == streams.WHOLE).sum()))
     starts = segments.bounds(*(steps[key].to_numpy() for key in STREAM))
     told = steps.select(STREAM)[starts[:-1]].join(piped, on=STREAM, how="left", maintain_order="left")["pipeline"]
     other = np.repeat(told.is_null().to_numpy(), np.diff(starts))

@@ -16,7 +16,7 @@ def classes(flows: pl.DataFrame, tolerance: float) -> Integers:
     ----------
     flows : `pair` and `bytes`, those of a pair one after another
     """
-    return alike.classes(flows["bytes"].cast(pl.Float64).to_numpy(), traffic.starts_of_pairs(flows), tolerance)
+    return alike.classes(flows["bytes"].to_numpy(), traffic.starts_of_pairs(flows), tolerance)
 
 
 def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:

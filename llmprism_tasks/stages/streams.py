@@ -11,7 +11,7 @@ from llmprism_tasks.methods.steadiness import Rhythms
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic, transfers
 from llmprism_tasks.stages.known_pairs import known_pair_by_pair
-from llmprism_tasks.stages.remembered import remembered
+from llmprism_tasks.stages.remembered import remembered_by
 from llmprism_tasks.stages.transfers import Sizes, Transfers
 
 PAIR = traffic.PAIR
@@ -29,7 +29,7 @@ From its size k: PORTIONS - k."""
 RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
 
-@remembered
+@remembered_by("pair", *traffic.PAIR, *traffic.TIMES)
 @known_pair_by_pair
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the period of each pair's bursts, and of those of its records that have one size.

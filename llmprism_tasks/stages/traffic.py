@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.methods import messages, numbering, ordering, segments, tallies
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.remembered import remembered
+from llmprism_tasks.stages.remembered import remembered, remembered_by
 from llmprism_tasks.windows import Window
 
 PAIR = ["src_addr", "dst_addr"]
@@ -38,9 +38,10 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     """
     number, pairs = pairs_met(flows)
-    order = ordering.grouped(number, pairs.height, *_times(flows))
+    numbers = {name: flows[name].to_numpy() for name in NEEDED if name not in PAIR}
+    order = ordering.grouped(number, pairs.height, *(numbers[name] for name in TIMES))
     pair = np.repeat(pairs["pair"].to_numpy(), np.bincount(number, minlength=pairs.height))
-    numbers = {name: ordering.taken(flows[name].to_numpy(), order) for name in NEEDED if name not in PAIR}
+    numbers = {name: ordering.taken(values, order) for name, values in numbers.items()}
     coded = pairs.with_columns(pl.col(PAIR).cast(pl.Enum(pl.concat([pairs[end] for end in PAIR]).unique().sort())))
     return coded[pair].with_columns(row=order, **numbers).select(*NUMBERED), pairs
 
@@ -78,7 +79,7 @@ def between_gpus(flows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     for end in ("src", "dst"):
         renamed = nics.rename({"addr": f"{end}_addr"} | {column: f"{end}_{column}" for column in described})
         pairs = pairs.join(renamed, on=f"{end}_addr")
-    return of_pairs(flows, pairs.drop(PAIR))
+    return _described(flows, pairs.drop(PAIR))
 
 
 def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
@@ -93,7 +94,17 @@ def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
         pairs = pairs.join(jobs.rename({"addr": end, "job_id": f"{end}_job"}), on=end)
     same = pairs.filter(pl.col(f"{PAIR[0]}_job") == pl.col(f"{PAIR[1]}_job"))
     code = pl.Enum(jobs["job_id"].unique().sort())
-    return of_pairs(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)))
+    return _described(flows, same.select("pair", job_id=pl.col(f"{PAIR[0]}_job").cast(code)).sort("pair"))
+
+
+def _described(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Do what `of_pairs` does, for whom ever asks for these pairs in the same memory."""
+    return of_pairs(_chosen(flows, pairs.select("pair")), pairs)
+
+
+@remembered
+def _chosen(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    return of_pairs(flows, pairs)
 
 
 def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
@@ -140,7 +151,8 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
         return flows.filter(pl.Series(kept))
     kept[kept] = begins
     ends, sizes = messages.put_together(ends, sizes, begins)
-    return flows.filter(pl.Series(kept)).with_columns(flow_end_ns=ends, bytes=sizes)
+    others = flows.drop("flow_end_ns", "bytes").filter(pl.Series(kept))
+    return others.with_columns(flow_end_ns=ends, bytes=sizes).select(flows.columns)
 
 
 def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
@@ -162,7 +174,7 @@ def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[ordering.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows))]
 
 
-@remembered
+@remembered_by("pair", *TIMES)
 def _is_in_order(flows: pl.DataFrame) -> bool:
     return ordering.ascending(flows["pair"].to_numpy(), *_times(flows))
 
@@ -181,7 +193,7 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[np.lexsort((step, pair))] if back.any() else flows
 
 
-@remembered
+@remembered_by("pair")
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
     return segments.of_ascending(flows["pair"].to_numpy())
@@ -221,7 +233,8 @@ def _with_pairs(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return flows and their pairs, as `numbered` does, though they are a part of such flows."""
     if "pair" not in flows.columns:
         return numbered(flows)
-    return flows.select(NUMBERED), pairs_of(flows, PAIR).unique("pair").sort("pair")
+    pairs = pairs_of(flows, PAIR).unique("pair").sort("pair")
+    return flows if flows.columns == NUMBERED else flows.select(NUMBERED), pairs
 
 
 def pairs_met(flows: pl.DataFrame) -> tuple[Numbers, pl.DataFrame]:
@@ -239,5 +252,4 @@ def _halves(flows: pl.DataFrame) -> list[pl.Series]:
     ends = flows.select(PAIR)
     if pl.String not in ends.dtypes:
         return ends.select(pl.col(PAIR).to_physical().cast(pl.UInt32)).get_columns()
-    seeds = [(pl.col(PAIR[0]).hash(seed) + pl.col(PAIR[1]).hash(seed + 2)).alias(str(seed)) for seed in (0, 1)]
-    return ends.cast(pl.String).select(seeds).get_columns()
+    return ends.cast(pl.String).select(pl.col(PAIR).hash()).get_columns()

@@ -10,7 +10,7 @@ import polars as pl
 from llmprism_tasks.methods import alike, ordering, pieces
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.remembered import remembered
+from llmprism_tasks.stages.remembered import remembered_by
 
 
 class Transfers(NamedTuple):
@@ -46,7 +46,7 @@ class Transfers(NamedTuple):
         return np.add.reduceat(self.sizes, self.offsets[:-1])
 
 
-@remembered
+@remembered_by("pair", *traffic.TIMES)
 def of_pairs(flows: pl.DataFrame, size_class: int) -> Transfers:
     """Return the transfers of each pair as a whole.
 
@@ -93,7 +93,7 @@ class Sizes(NamedTuple):
         return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen], self.size_class[chosen])
 
 
-@remembered
+@remembered_by("pair", *traffic.TIMES)
 def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     """Return the transfers of each pair that have one size; what was sent early counts with the rest (`pieces`)."""
     starts, ends, sizes = _times(flows)

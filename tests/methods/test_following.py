@@ -22,3 +22,7 @@ def test_each_time_finds_the_first_moment_from_it_on(series: list[tuple[list[int
         for time in asked
     ]
     assert found.tolist() == wanted
+    stands = following.values_from(
+        times, offsets, moments, 10 * np.arange(moments.size), bounds[:-1], bounds[1:], otherwise=-10
+    )
+    assert stands.tolist() == [10 * place for place in wanted]

@@ -6,7 +6,7 @@ import gc
 
 import polars as pl
 
-from llmprism_tasks.stages.remembered import KEPT, forget, remembered
+from llmprism_tasks.stages.remembered import KEPT, forget, remembered, remembered_by
 
 CALLS: list[int] = []
 
@@ -63,3 +63,35 @@ def test_what_is_forgotten_is_worked_out_again() -> None:
     calls_of((flows, None, 1))
     forget()
     assert calls_of((flows, None, 1)) == 1
+
+
+@remembered_by("bytes", "addr")
+def counted(flows: pl.DataFrame) -> dict[object, object]:
+    CALLS.append(1)
+    return dict(flows.group_by("addr").agg(pl.col("bytes").sum()).cast({"addr": pl.String}).rows())
+
+
+def test_flows_are_the_same_that_have_what_is_looked_at_in_the_same_memory() -> None:
+    flows = frame(1, 2, 3).with_columns(addr=pl.Series(["a", "b", "a"], dtype=pl.Enum(["a", "b"])))
+    named = flows.with_columns(job_id=pl.lit("j")).select("job_id", "addr", "bytes")
+    CALLS.clear()
+    assert counted(flows) == counted(named) == {"a": 4, "b": 2}
+    assert len(CALLS) == 1
+
+
+def test_flows_with_other_values_in_other_memory_are_others() -> None:
+    flows = frame(1, 2, 3).with_columns(addr=pl.Series(["a", "b", "a"], dtype=pl.Enum(["a", "b"])))
+    CALLS.clear()
+    assert counted(flows) == {"a": 4, "b": 2}
+    assert counted(flows.with_columns(pl.col("bytes") * 2)) == {"a": 8, "b": 4}
+    assert counted(flows.head(2)) == {"a": 1, "b": 2}
+    assert counted(pl.concat([flows, flows])) == {"a": 8, "b": 4}
+    assert counted(flows.clear()) == counted(flows.clear()) == {}
+    assert len(CALLS) == 6
+
+
+def test_text_may_lie_anywhere() -> None:
+    flows = frame(1, 2).with_columns(addr=pl.Series(["a", "b"]))
+    CALLS.clear()
+    assert counted(flows) == counted(flows) == counted(flows.select("addr", "bytes")) == {"a": 1, "b": 2}
+    assert len(CALLS) == 2

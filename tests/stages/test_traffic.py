@@ -127,3 +127,20 @@ def test_what_is_in_order_stays_as_it_is_and_the_rest_is_brought_into_it() -> No
     assert traffic.in_order(ordered.reverse()).equals(ordered)
     assert traffic.starts_of_pairs(ordered).tolist() == [0, 2, 4]
     assert traffic.starts_of_pairs(ordered.clear()).tolist() == [0]
+
+
+def test_codes_are_named_and_names_coded() -> None:
+    nics = members({"j": {"a": "h", "b": "g"}})
+    inside = traffic.inside_jobs(SOME, nics)
+    named = traffic.named(inside)
+    assert named.select("src_addr", "dst_addr", "job_id").dtypes == [pl.String] * 3
+    assert named["job_id"].unique().to_list() == ["j"]
+    told = pl.DataFrame({"job_id": ["j", "j"], "flow_start_ns": [1, 2]})
+    assert inside.join(traffic.as_coded(told, inside), on="job_id", how="semi").height == inside.height
+    assert traffic.as_coded(told, named).equals(told)
+
+
+def test_pairs_that_are_all_there_keep_the_memory_of_their_flows() -> None:
+    flows_, _ = traffic.numbered(SOME)
+    nics = pl.concat([SOME["src_addr"], SOME["dst_addr"]]).unique().alias("addr").to_frame()
+    assert traffic.between_gpus(flows_, nics) is flows_
