@@ -57,31 +57,35 @@ def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers,
 
 
 class Summaries(NamedTuple):
-    """What the rows of each key come to; keys without rows are absent.
+    """What the gatherings of a member come to; arrays of shape (n,).
 
     Attributes
     ----------
-    first, last, most : shape (keys,), rows: the first and the last of the key, and the first with the largest value
-    ends : shape (keys,), the largest
+    first, last : rows of the attendances, the first and the last of them
+    of_last, of_most : gatherings, the last of them and the first to which the member came earliest before the last one
+    leads : ns, by how much that was
+    ends : ns, the latest
     """
 
     first: Integers
     last: Integers
-    most: Integers
+    of_last: Integers
+    of_most: Integers
+    leads: Integers
     ends: Integers
 
 
-def summaries(keys: Integers, values: Integers, ends: Integers) -> Summaries:
-    """Sum up the rows of each key, in the order of the keys.
+def summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> Summaries:
+    """Sum up the gatherings of each member, those of either kind together, in order of members and kinds; and after
+    them, each by itself, the gatherings of the members that are apart.
 
     Parameters
     ----------
-    keys : shape (n,), >= 0
-    values, ends : shape (n,)
+    kinds : shape (gatherings,)
+    apart : shape (members,)
     """
-    first, last, most, ends = _summaries(keys, values, ends, int(keys.max(initial=-1)) + 1)
-    there = first >= 0
-    return Summaries(first[there], last[there], most[there], ends[there])
+    columns, n = _summaries(met.offsets, met.latest, met.members, met.starts, met.ends, kinds, apart)
+    return Summaries(*(column[:n] for column in columns))
 
 
 @compiled
@@ -266,15 +270,34 @@ def _attendances(
 
 @compiled
 def _summaries(
-    keys: Integers, values: Integers, ends: Integers, number: int
-) -> tuple[Integers, Integers, Integers, Integers]:
-    first, last, most = np.full(number, -1, np.int64), np.full(number, -1, np.int64), np.full(number, -1, np.int64)
-    latest = np.zeros(number, np.int64)
-    for row in range(len(keys)):
-        key = keys[row]
-        if first[key] < 0:
-            first[key], most[key], latest[key] = row, row, ends[row]
-        if values[row] > values[most[key]]:
-            most[key] = row
-        last[key], latest[key] = row, max(latest[key], ends[row])
-    return first, last, most, latest
+    offsets: Integers,
+    latest: Integers,
+    members: Integers,
+    starts: Integers,
+    ends: Integers,
+    kinds: Booleans,
+    apart: Booleans,
+) -> tuple[tuple[Integers, ...], int]:
+    keys, most = 2 * len(apart), 2 * len(apart) + len(members)
+    first, last = np.full(most, -1, np.int64), np.empty(most, np.int64)
+    of_last, of_most = np.empty(most, np.int64), np.empty(most, np.int64)
+    leads, over = np.empty(most, np.int64), np.empty(most, np.int64)
+    n = keys
+    for gathering in range(len(kinds)):
+        for row in range(offsets[gathering], offsets[gathering + 1]):
+            lead, key = latest[gathering] - starts[row], 2 * members[row] + kinds[gathering]
+            if apart[members[row]]:
+                key = n
+                n += 1
+            if first[key] < 0:
+                first[key], leads[key], over[key] = row, NEVER, ends[row]
+            if lead > leads[key]:
+                leads[key], of_most[key] = lead, gathering
+            last[key], of_last[key], over[key] = row, gathering, max(over[key], ends[row])
+    columns, there = (first, last, of_last, of_most, leads, over), 0
+    for key in range(n):
+        if first[key] >= 0:
+            for column in columns:
+                column[there] = column[key]
+            there += 1
+    return columns, there

@@ -75,9 +75,9 @@ class Gaps(NamedTuple):
         return self.ends - self.starts
 
     @property
-    def segments(self) -> Integers:
+    def segments(self) -> Numbers:
         """Return the segment of each."""
-        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+        return np.repeat(np.arange(self.offsets.size - 1, dtype=np.int32), np.diff(self.offsets))
 
 
 def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, quick: int, at_once: float) -> Intervals:

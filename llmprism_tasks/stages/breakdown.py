@@ -91,7 +91,7 @@ class Account:
         """Return the gaps: `part`, `start_ns`, `end_ns`, `took` (bits of the exchange after it, 0 without one), and
         what it went to."""
         found = {
-            "part": self.between.segments,
+            "part": self.between.segments.astype(np.int64),
             "start_ns": self.between.starts,
             "end_ns": self.between.ends,
             "took": self.between.took,

@@ -135,16 +135,11 @@ def _exposed(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.Da
     -------
     the columns of `common`, `part`, `first_ns`, `lead_ns`, `end_ns`
     """
-    meeting = np.repeat(np.arange(common.height), np.diff(met.offsets))
-    lead_ns = common["begin_ns"].to_numpy()[meeting] - met.starts
-    each, few = np.flatnonzero(sharded[met.members]), np.flatnonzero(~sharded[met.members])
-    key = 2 * met.members[few] + common["gather"].to_numpy()[meeting[few]]
-    *chosen, ends = summaries(key, lead_ns[few], met.ends[few])
-    first, last, ahead = (np.append(few[one], each) for one in chosen)
-    return common[meeting[last]].with_columns(
-        part=met.members[last],
-        first_ns=met.starts[first],
-        lead_ns=lead_ns[ahead],
-        end_ns=np.append(ends, met.ends[each]),
-        last=common["last"].to_numpy()[meeting[ahead]],
+    found = summaries(met, common["gather"].to_numpy(), sharded)
+    return common[found.of_last].with_columns(
+        part=met.members[found.last],
+        first_ns=met.starts[found.first],
+        lead_ns=found.leads,
+        end_ns=found.ends,
+        last=common["last"].to_numpy()[found.of_most],
     )

@@ -135,12 +135,21 @@ def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(
     assert found.groups.size == len(expected)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(0, 9))))
-def test_a_key_is_summed_up_by_its_first_its_last_and_its_largest_row(rows: list[tuple[int, int, int]]) -> None:
-    keys, values, ends = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
-    mine = [[i for i, row in enumerate(rows) if row[0] == key] for key in sorted({row[0] for row in rows})]
-    found = summaries(keys, values, ends)
-    assert found.first.tolist() == [some[0] for some in mine]
-    assert found.last.tolist() == [some[-1] for some in mine]
-    assert found.most.tolist() == [max(some, key=lambda i: (rows[i][1], -i)) for some in mine]
-    assert found.ends.tolist() == [max(rows[i][2] for i in some) for some in mine]
+@given(MEMBERS, st.lists(st.booleans(), min_size=9, max_size=9), st.lists(st.booleans(), min_size=99, max_size=99))
+def test_members_are_summed_up_by_their_first_their_last_and_the_gathering_that_they_came_earliest_to(
+    drawn: list[tuple[int, list[list[Transfer]]]], apart: list[bool], kinds: list[bool]
+) -> None:
+    met = attended([*(member for _, member in drawn), [[(0, 1, 1)]]], [*(group for group, _ in drawn), -1])
+    flags = np.array(kinds[: met.groups.size], dtype=np.bool_), np.array(apart[: len(drawn) + 1], dtype=np.bool_)
+    rows: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for gathering, bounds in enumerate(pairwise(met.offsets.tolist())):
+        for row in range(*bounds):
+            member = int(met.members[row])
+            key = (1, row) if apart[member] else (0, member, int(kinds[gathering]))
+            rows.setdefault(key, []).append((row, gathering))
+    found = list(zip(*(column.tolist() for column in summaries(met, *flags)), strict=True))
+    for told, (_, mine) in zip(found, sorted(rows.items()), strict=True):
+        leads = [int(met.latest[gathering] - met.starts[row]) for row, gathering in mine]
+        most = leads.index(max(leads))
+        last = max(int(met.ends[row]) for row, _ in mine)
+        assert told == (mine[0][0], *mine[-1], mine[most][1], leads[most], last)
