@@ -1,6 +1,7 @@
 """Gatherings: a stream of bursts cut where everybody has come, for a collective moves when the last member is there.
 
-Series are laid end to end: series i holds the rows `offsets[i]` to `offsets[i + 1]`.
+A burst of a group ends when all transfers that began in it have ended. It is never cut, and a gathering is as many of
+them as it takes until all members have taken part. What comes after the last complete one belongs to it.
 """
 
 from __future__ import annotations
@@ -13,56 +14,7 @@ from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.ordering import collected
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.sorting import sort
-
-
-def gatherings(members: Integers, bursts: Integers, offsets: Integers) -> Integers:
-    """Number the gatherings of each series from 0: consecutive bursts until all members have taken part.
-
-    Parameters
-    ----------
-    members : shape (n,), >= 0, who takes part; many series laid end to end, each in order of time
-    bursts : shape (n,), never falling within a series: in which burst that is
-    offsets : shape (series + 1,): series i holds the rows `offsets[i]` to `offsets[i + 1]`
-
-    Returns
-    -------
-    int64, shape (n,). A burst is never cut. What comes after the last complete gathering belongs to it.
-    """
-    return _gatherings(members, bursts, offsets, int(members.max(initial=-1)) + 1)
-
-
-class Turns(NamedTuple):
-    """What members did, of many groups one after another, each in order of time; arrays of shape (n,).
-
-    Attributes
-    ----------
-    offsets : shape (groups + 1,): group i holds the rows `offsets[i]` to `offsets[i + 1]`
-    members : who it was
-    bursts : in which burst of the group: one ends when all that began in it has ended; counted through
-    starts, ends, sizes : of each
-    """
-
-    offsets: Integers
-    members: Integers
-    bursts: Integers
-    starts: Integers
-    ends: Integers
-    sizes: Integers
-
-
-def in_turn(
-    offsets: Integers, starts: Integers, ends: Integers, sizes: Integers, groups: Integers, number: int
-) -> Turns:
-    """Bring what members did into the order of their groups, and in these of time.
-
-    Parameters
-    ----------
-    offsets : shape (members + 1,): member i did the rows `offsets[i]` to `offsets[i + 1]`
-    starts, ends, sizes : shape (n,)
-    groups : shape (members,), the group of each, from 0 to `number` - 1; -1 for none, whose rows are left out
-    """
-    members, of_groups = collected(groups + 1, number + 1)
-    return Turns(*_in_turn(members[of_groups[1] :], of_groups[1:] - of_groups[1], offsets, starts, ends, sizes))
+from llmprism_tasks.methods.stretches import NEVER, Booleans, Numbers, Rows, most_rows
 
 
 class Attendances(NamedTuple):
@@ -70,14 +22,14 @@ class Attendances(NamedTuple):
 
     Attributes
     ----------
-    series, numbers : shape (gatherings,), which gathering of which series; in order
+    groups, numbers : shape (gatherings,), which gathering of which group, from 0; in order
     latest, last : shape (gatherings,), when the last member came, and who that was (of several the first in number)
     offsets : shape (gatherings + 1,): gathering i holds the rows `offsets[i]` to `offsets[i + 1]`
     members : shape (rows,)
     starts, ends, sizes : shape (rows,), from the member's first to its last in the gathering, and their sum
     """
 
-    series: Integers
+    groups: Integers
     numbers: Integers
     latest: Integers
     last: Integers
@@ -88,109 +40,146 @@ class Attendances(NamedTuple):
     sizes: Integers
 
 
-def attendances(
-    numbers: Integers, members: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers
-) -> Attendances:
-    """Sum up what each member did in each gathering.
+def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers, number: int) -> Attendances:
+    """Divide what the members of each group transfer into gatherings, and sum up what each did in them.
 
     Parameters
     ----------
-    numbers : as `gatherings` returns them for `members` and `offsets`
-    starts, ends, sizes : shape (n,), in order of the starts within each series
+    rows : of segments, the members; those that take no time are not looked at
+    chosen : shape (series,), those to look at
+    sizes : shape (transfers,)
+    groups : shape (members,), the group of each, from 0 to `number` - 1; -1 for none
     """
-    count = int(members.max(initial=-1)) + 1
-    columns, (gathered, rows) = _attendances(numbers, members, offsets, starts, ends, sizes, count)
-    kept = [gathered] * 4 + [gathered + 1] + [rows] * 4
-    return Attendances(*(column[:n].copy() for column, n in zip(columns, kept, strict=True)))
+    members, of_groups = collected(groups + 1, number + 1)
+    columns, (met, told) = _attendances(members[of_groups[1] :], of_groups[1:] - of_groups[1], *rows, chosen, sizes)
+    kept = [met] * 4 + [met + 1] + [told] * 4
+    return Attendances(*(column[:n] for column, n in zip(columns, kept, strict=True)))
 
 
 class Summaries(NamedTuple):
-    """What the rows of each key come to; keys without rows are absent.
+    """What the gatherings of a member come to; arrays of shape (n,).
 
     Attributes
     ----------
-    first, last, most : shape (keys,), rows: the first and the last of the key, and the first with the largest value
-    ends : shape (keys,), the largest
+    first, last : rows of the attendances, the first and the last of them
+    of_last, of_most : gatherings, the last of them and the first to which the member came earliest before the last one
+    leads : ns, by how much that was
+    ends : ns, the latest
     """
 
     first: Integers
     last: Integers
-    most: Integers
+    of_last: Integers
+    of_most: Integers
+    leads: Integers
     ends: Integers
 
 
-def summaries(keys: Integers, values: Integers, ends: Integers) -> Summaries:
-    """Sum up the rows of each key, in the order of the keys.
+def summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> Summaries:
+    """Sum up the gatherings of each member, those of either kind together, in order of members and kinds; and after
+    them, each by itself, the gatherings of the members that are apart.
 
     Parameters
     ----------
-    keys : shape (n,), >= 0
-    values, ends : shape (n,)
+    kinds : shape (gatherings,)
+    apart : shape (members,)
     """
-    first, last, most, ends = _summaries(keys, values, ends, int(keys.max(initial=-1)) + 1)
-    there = first >= 0
-    return Summaries(first[there], last[there], most[there], ends[there])
+    columns, n = _summaries(met.offsets, met.latest, met.members, met.starts, met.ends, kinds, apart)
+    return Summaries(*(column[:n] for column in columns))
 
 
 @compiled
-def _in_turn(
-    members: Integers, of_groups: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers
-) -> tuple[Integers, Integers, Integers, Integers, Integers, Integers]:
-    rows = 0
-    for member in members:
-        rows += offsets[member + 1] - offsets[member]
-    bounds, who, bursts = np.zeros(len(of_groups), np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
-    start, end, size = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
-    keys, order = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    source, owner = np.empty(rows, np.int64), np.empty(rows, np.int64)  # of one group, as the two before
-    n, burst = 0, -1
-    for group in range(len(of_groups) - 1):
-        count, over = 0, 0
-        for place in range(of_groups[group], of_groups[group + 1]):
-            for row in range(offsets[members[place]], offsets[members[place] + 1]):
-                keys[count], order[count], source[count], owner[count] = starts[row], count, row, members[place]
-                count += 1
-        sort(keys, order, count)
-        for place in range(count):
-            row = source[order[place]]
-            if place == 0 or keys[place] > over:
-                burst, over = burst + 1, ends[row]
-            over = max(over, ends[row])
-            who[n], bursts[n] = owner[order[place]], burst
-            start[n], end[n], size[n] = keys[place], ends[row], sizes[row]
+def _in_flight(
+    first: int,
+    last: int,
+    opens: int,
+    closes: int,
+    series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    starts: Integers,
+    ends: Integers,
+    chosen: Booleans,
+    sizes: Integers,
+    heads: Integers,
+    tails: Integers,
+    start: Integers,
+    end: Integers,
+    size: Integers,
+    n: int,
+) -> int:
+    """Write, from a row on, when a member that has the runs from the first to the last had chosen transfers in flight,
+    and how much these came to; return the row after.
+
+    Which transfer is next is looked up among the first ones of the runs, for these are few: in a ring two.
+
+    Parameters
+    ----------
+    heads, tails : room for as many runs
+    start, end, size : what is written
+    """
+    before, runs = n, 0
+    for run in range(first, last):
+        if chosen[series[run]]:
+            heads[runs], tails[runs] = begins[run], untils[run]
+            runs += 1
+    while runs:
+        run, begin = 0, starts[heads[0]]
+        for other in range(1, runs):
+            run = other if starts[heads[other]] < begin else run
+            begin = min(begin, starts[heads[other]])
+        i, begin = heads[run], max(begin, opens)
+        over = min(ends[i], closes)
+        heads[run] += 1
+        if heads[run] == tails[run]:
+            runs -= 1
+            heads[run], tails[run] = heads[runs], tails[runs]
+        if over <= begin:
+            continue
+        if n > before and begin <= end[n - 1]:
+            end[n - 1] = max(end[n - 1], over)
+            size[n - 1] += sizes[i]
+        else:
+            start[n], end[n], size[n] = begin, over, sizes[i]
             n += 1
-        bounds[group + 1] = n
-    return bounds, who, bursts, start, end, size
+    return n
 
 
 @compiled
-def _gatherings(members: Integers, bursts: Integers, offsets: Integers, count: int) -> Integers:
-    numbers = np.zeros(len(members), np.int64)
-    last_seen = np.full(count, -1, np.int64)
-    stamp = 0
-    for series in range(len(offsets) - 1):
-        begin, end = offsets[series], offsets[series + 1]
-        expected = 0
-        for i in range(begin, end):
-            if last_seen[members[i]] != stamp:
-                last_seen[members[i]] = stamp
-                expected += 1
-        stamp += 1
-        number, come, complete = 0, 0, -1
-        for i in range(begin, end):
-            if i > begin and bursts[i] != bursts[i - 1] and come == expected:
-                number, come = number + 1, 0
-                stamp += 1
-            if last_seen[members[i]] != stamp:
-                last_seen[members[i]] = stamp
-                come += 1
-            if come == expected:
-                complete = number
-            numbers[i] = number
-        stamp += 1
-        for i in range(begin, end):
-            numbers[i] = min(numbers[i], max(complete, 0))
-    return numbers
+def _cut(
+    keys: Integers,
+    order: Integers,
+    count: int,
+    owners: Integers,
+    ends: Integers,
+    expected: int,
+    seen: Integers,
+    cuts: Integers,
+) -> int:
+    """Write where in order each gathering of a group begins, and after them the count; return how many there are.
+
+    Parameters
+    ----------
+    keys, order : starts and rows, in order of the starts, the first so many of them
+    owners, ends : of rows
+    expected : how many members there are
+    seen : shape (members,): the gathering that each was in last, -1 for none
+    cuts : what is written
+    """
+    number, come, over = 0, expected, NEVER
+    for place in range(count):
+        row = order[place]
+        if keys[place] > over and come == expected:
+            cuts[number], come = place, 0
+            number += 1
+        over = max(over, ends[row])
+        if seen[owners[row]] != number - 1:
+            seen[owners[row]] = number - 1
+            come += 1
+    if come < expected and number > 1:
+        number -= 1
+    cuts[number] = count
+    return number
 
 
 @compiled
@@ -206,49 +195,109 @@ def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) 
 
 
 @compiled
-def _attendances(
-    numbers: Integers,
+def _largest(
     members: Integers,
+    of_groups: Integers,
     offsets: Integers,
+    series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    chosen: Booleans,
+) -> int:
+    """Return how many chosen transfers the group with most has."""
+    most = 0
+    for group in range(len(of_groups) - 1):
+        count = 0
+        for member in members[of_groups[group] : of_groups[group + 1]]:
+            for run in range(offsets[member], offsets[member + 1]):
+                count += untils[run] - begins[run] if chosen[series[run]] else 0
+        most = max(most, count)
+    return most
+
+
+@compiled
+def _attendances(
+    members: Integers,
+    of_groups: Integers,
+    offsets: Integers,
+    series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    opens: Integers,
+    closes: Integers,
     starts: Integers,
     ends: Integers,
+    chosen: Booleans,
     sizes: Integers,
-    count: int,
 ) -> tuple[tuple[Integers, ...], tuple[int, int]]:
-    n = len(members)
-    of_series, number, begins = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n + 1, np.int64)
-    who, start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    row_of = np.full(count, -1, np.int64)
+    most, _ = most_rows(offsets, series, begins, untils, chosen)
+    largest = _largest(members, of_groups, offsets, series, begins, untils, chosen)
+    keys, order, owner = np.empty(largest, np.int64), np.empty(largest, np.int64), np.empty(largest, np.int64)
+    begin, over, carried = np.empty(largest, np.int64), np.empty(largest, np.int64), np.empty(largest, np.int64)
+    cuts, seen, row_of = np.empty(largest + 1, np.int64), np.full(len(opens), -1), np.full(len(opens), -1)
+    of_group, number, bounds = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64)
+    who, start = np.empty(most, np.int64), np.empty(most, np.int64)
+    end, size = np.empty(most, np.int64), np.empty(most, np.int64)
     rows, met = 0, 0
-    for series in range(len(offsets) - 1):
-        for i in range(offsets[series], offsets[series + 1]):
-            if i == offsets[series] or numbers[i] != numbers[i - 1]:
-                of_series[met], number[met], begins[met] = series, numbers[i], rows
-                met += 1
-            row = row_of[members[i]]
-            if row < begins[met - 1]:
-                row_of[members[i]] = rows
-                who[rows], start[rows], end[rows], size[rows] = members[i], starts[i], ends[i], sizes[i]
-                rows += 1
-            else:
-                end[row] = max(end[row], ends[i])
-                size[row] += sizes[i]
-    begins[met] = rows
-    latest, last = _last_to_come(begins, met, who, start)
-    return (of_series, number, latest, last, begins, who, start, end, size), (met, rows)
+    for group in range(len(of_groups) - 1):
+        count, expected = 0, 0
+        for place in range(of_groups[group], of_groups[group + 1]):
+            member, before = members[place], count
+            given = (series, begins, untils, starts, ends, chosen, sizes, keys, order, begin, over, carried, count)
+            count = _in_flight(offsets[member], offsets[member + 1], opens[member], closes[member], *given)
+            owner[before:count] = member
+            expected += count > before
+        for row in range(count):
+            keys[row], order[row] = begin[row], row
+        sort(keys, order, count)
+        for gathering in range(_cut(keys, order, count, owner, over, expected, seen, cuts)):
+            of_group[met], number[met], bounds[met] = group, gathering, rows
+            for place in range(cuts[gathering], cuts[gathering + 1]):
+                one, member = order[place], owner[order[place]]
+                row = row_of[member]
+                if row < bounds[met]:
+                    row_of[member] = rows
+                    who[rows], start[rows], end[rows], size[rows] = member, begin[one], over[one], carried[one]
+                    rows += 1
+                else:
+                    end[row] = max(end[row], over[one])
+                    size[row] += carried[one]
+            met += 1
+    bounds[met] = rows
+    latest, last = _last_to_come(bounds, met, who, start)
+    return (of_group, number, latest, last, bounds, who, start, end, size), (met, rows)
 
 
 @compiled
 def _summaries(
-    keys: Integers, values: Integers, ends: Integers, number: int
-) -> tuple[Integers, Integers, Integers, Integers]:
-    first, last, most = np.full(number, -1, np.int64), np.full(number, -1, np.int64), np.full(number, -1, np.int64)
-    latest = np.zeros(number, np.int64)
-    for row in range(len(keys)):
-        key = keys[row]
-        if first[key] < 0:
-            first[key], most[key], latest[key] = row, row, ends[row]
-        if values[row] > values[most[key]]:
-            most[key] = row
-        last[key], latest[key] = row, max(latest[key], ends[row])
-    return first, last, most, latest
+    offsets: Integers,
+    latest: Integers,
+    members: Integers,
+    starts: Integers,
+    ends: Integers,
+    kinds: Booleans,
+    apart: Booleans,
+) -> tuple[tuple[Integers, ...], int]:
+    keys, most = 2 * len(apart), 2 * len(apart) + len(members)
+    first, last = np.full(most, -1, np.int64), np.empty(most, np.int64)
+    of_last, of_most = np.empty(most, np.int64), np.empty(most, np.int64)
+    leads, over = np.empty(most, np.int64), np.empty(most, np.int64)
+    n = keys
+    for gathering in range(len(kinds)):
+        for row in range(offsets[gathering], offsets[gathering + 1]):
+            lead, key = latest[gathering] - starts[row], 2 * members[row] + kinds[gathering]
+            if apart[members[row]]:
+                key = n
+                n += 1
+            if first[key] < 0:
+                first[key], leads[key], over[key] = row, NEVER, ends[row]
+            if lead > leads[key]:
+                leads[key], of_most[key] = lead, gathering
+            last[key], of_last[key], over[key] = row, gathering, max(over[key], ends[row])
+    columns, there = (first, last, of_last, of_most, leads, over), 0
+    for key in range(n):
+        if first[key] >= 0:
+            for column in columns:
+                column[there] = column[key]
+            there += 1
+    return columns, there

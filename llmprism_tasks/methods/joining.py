@@ -10,7 +10,7 @@ import numpy.typing as npt
 from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.sorting import first_from, sort_by
-from llmprism_tasks.methods.stretches import Numbers, Rows
+from llmprism_tasks.methods.stretches import Numbers, Rows, most_rows
 
 Bits = npt.NDArray[np.int32]
 
@@ -75,9 +75,9 @@ class Gaps(NamedTuple):
         return self.ends - self.starts
 
     @property
-    def segments(self) -> Integers:
+    def segments(self) -> Numbers:
         """Return the segment of each."""
-        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+        return np.repeat(np.arange(self.offsets.size - 1, dtype=np.int32), np.diff(self.offsets))
 
 
 def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, quick: int, at_once: float) -> Intervals:
@@ -86,7 +86,7 @@ def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, q
     Parameters
     ----------
     rows : those that take no time are left out
-    bits : shape (series,), what its rows are; 0 for those to be left out
+    bits : shape (series,), what its transfers are; 0 for those to be left out
     beside : more intervals of the same segments; they may take no time
     quick : bits: who has one of them is quick
     at_once : ratio of the length of a quick one, within which a quick one that comes next begins at once
@@ -143,8 +143,11 @@ def _counterpart(owner: int, number: int, numbers: Integers, offsets: Integers) 
 @compiled
 def _joined(
     offsets: Integers,
-    transfers: Numbers,
     series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    opens: Integers,
+    closes: Integers,
     starts: Integers,
     ends: Integers,
     bits: Bits,
@@ -159,37 +162,37 @@ def _joined(
     quick: int,
     at_once: float,
 ) -> tuple[Integers, Integers, Integers, Bits, Integers]:
-    most = len(starts) + len(beside_starts)
+    total, room = most_rows(offsets, series, begins, untils, bits != 0)
+    most, room = total + len(beside_starts), room + len(beside_starts)
     bounds, bit = np.zeros(len(offsets), np.int64), np.empty(most, np.int32)
     start, end, peer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    keys, order, until = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    with_, is_ = np.empty(most, np.int64), np.empty(most, np.int32)  # of one segment, as the three before
+    keys, order, until = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    with_, is_ = np.empty(room, np.int64), np.empty(room, np.int32)  # of one segment, as the three before
     n = 0
     for segment in range(len(offsets) - 1):
-        count, of = 0, -1
-        for row in range(offsets[segment], offsets[segment + 1]):
-            if not bits[series[row]] or ends[row] <= starts[row]:
+        count = 0
+        for run in range(offsets[segment], offsets[segment + 1]):
+            of = series[run]
+            if not bits[of]:
                 continue
-            same = series[row] == of
-            of = series[row]
-            other = with_[count - 1] if same else _counterpart(owners[of], numbers[segment], numbers, of_owners)
-            keys[count], until[count], is_[count], with_[count] = starts[row], ends[row], bits[of], other
-            count += 1
+            other = _counterpart(owners[of], numbers[segment], numbers, of_owners)
+            for i in range(begins[run], untils[run]):
+                keys[count], until[count] = max(starts[i], opens[segment]), min(ends[i], closes[segment])
+                order[count], is_[count], with_[count] = count, bits[of], other
+                count += until[count] > keys[count]
         for row in range(beside[segment], beside[segment + 1]):
             keys[count], until[count] = beside_starts[row], beside_ends[row]
-            is_[count], with_[count] = beside_bits[row], beside_peers[row]
+            order[count], is_[count], with_[count] = count, beside_bits[row], beside_peers[row]
             count += 1
-        for place in range(count):
-            order[place] = place
         sort_by(keys, order, count, until, with_)
         for place in range(count):
-            i, slack, begins = order[place], 0.0, place == 0
-            if not begins:
+            i, slack, apart = order[place], 0.0, place == 0
+            if not apart:
                 before = order[place - 1]
                 if is_[i] & quick and is_[before] & quick:
                     slack = (until[before] - keys[place - 1]) * at_once
-                begins = keys[place] > end[n - 1] + slack
-            if begins:
+                apart = keys[place] > end[n - 1] + slack
+            if apart:
                 start[n], end[n], bit[n], peer[n] = keys[place], until[i], is_[i], with_[i]
                 n += 1
             else:

@@ -44,21 +44,19 @@ Numbers = npt.NDArray[np.int32]
 
 
 class Placings(NamedTuple):
-    """Transfers in spans.
+    """Transfers in spans: in runs, for those that follow each other in their series are mostly in one span.
 
     Attributes
     ----------
-    offsets : shape (spans + 1,): span i has the rows `offsets[i]` to `offsets[i + 1]`
-    transfers, of_series : shape (rows,), the transfer and its series; within a span in order of the series, within
-        these of the transfers
-    starts, ends : ns, shape (rows,), those of the transfer as far as they lie in the span
+    offsets : shape (spans + 1,): span i has the runs `offsets[i]` to `offsets[i + 1]`
+    series, begins, untils : shape (runs,): run i holds the transfers `begins[i]` to `untils[i]` of a series, in order
+        of their starts; within a span in order of the series, within these of the transfers
     """
 
     offsets: Integers
-    transfers: Numbers
-    of_series: Numbers
-    starts: Integers
-    ends: Integers
+    series: Numbers
+    begins: Numbers
+    untils: Numbers
 
 
 def placed(starts: Integers, ends: Integers, series: Series, spans: Spans) -> Placings:
@@ -84,38 +82,38 @@ def _placed(
     span_ends: Integers,
     by_end: Integers,
     offsets: Integers,
-) -> tuple[Integers, Numbers, Numbers, Integers, Integers]:
-    following = np.zeros(span_starts.size + 1, np.int64)
-    transfers, of_series = np.empty(0, np.int32), np.empty(0, np.int32)
-    begun, ended = np.empty(0, np.int64), np.empty(0, np.int64)
-    bounds = following
-    for filling in (False, True):
-        for s in range(owners.size):
-            first, last = offsets[owners[s]], offsets[owners[s] + 1]
-            at, i = first, begins[s]
-            while i < untils[s]:
-                if i > begins[s] and starts[i] < starts[i - 1]:
-                    at = first
-                while at < last and span_ends[by_end[at]] < starts[i]:
-                    at += 1
-                if at == last:
-                    i += 1
-                    continue
-                span = by_end[at]
-                to, stays = span if filling else span + 1, True
-                row = following[to]
-                while stays:
-                    if ends[i] > span_starts[span]:
-                        if filling:
-                            transfers[row], of_series[row] = i, s
-                            begun[row], ended[row] = max(starts[i], span_starts[span]), min(ends[i], span_ends[span])
-                        row += 1
-                    i += 1
-                    stays = i < untils[s] and starts[i - 1] <= starts[i] <= span_ends[span]
-                following[to] = row
-        if not filling:
-            bounds = np.cumsum(following)
-            following = bounds.copy()
-            transfers, of_series = np.empty(bounds[-1], np.int32), np.empty(bounds[-1], np.int32)
-            begun, ended = np.empty(bounds[-1], np.int64), np.empty(bounds[-1], np.int64)
-    return bounds, transfers, of_series, begun, ended
+) -> tuple[Integers, Numbers, Numbers, Numbers]:
+    most = 0
+    for s in range(owners.size):
+        most += max(untils[s] - begins[s], 0)
+    spans, of_series = np.empty(most, np.int32), np.empty(most, np.int32)
+    firsts, lasts, runs = np.empty(most, np.int32), np.empty(most, np.int32), 0
+    bounds = np.zeros(span_starts.size + 1, np.int64)
+    for s in range(owners.size):
+        first, last = offsets[owners[s]], offsets[owners[s] + 1]
+        at, i = first, begins[s]
+        while i < untils[s]:
+            if i > begins[s] and starts[i] < starts[i - 1]:
+                at = first
+            while at < last and span_ends[by_end[at]] < starts[i]:
+                at += 1
+            if at == last or ends[i] <= span_starts[by_end[at]]:
+                i += 1
+                continue
+            span = by_end[at]
+            spans[runs], of_series[runs], firsts[runs] = span, s, i
+            stays = True
+            while stays:
+                i += 1
+                stays = i < untils[s] and starts[i - 1] <= starts[i] <= span_ends[span] and ends[i] > span_starts[span]
+            lasts[runs] = i
+            bounds[span + 1] += 1
+            runs += 1
+    bounds = np.cumsum(bounds)
+    following = bounds.copy()
+    series, begun, over = np.empty(runs, np.int32), np.empty(runs, np.int32), np.empty(runs, np.int32)
+    for run in range(runs):
+        place = following[spans[run]]
+        following[spans[run]] += 1
+        series[place], begun[place], over[place] = of_series[run], firsts[run], lasts[run]
+    return bounds, series, begun, over

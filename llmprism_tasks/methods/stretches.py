@@ -1,7 +1,4 @@
-"""Stretches: what overlaps in time made one, put in order, and what lies between.
-
-Many segments laid end to end: segment i of an array holds the rows `offsets[i]` to `offsets[i + 1]`.
-"""
+"""Stretches: what overlaps in time made one, put in order, and what lies between."""
 
 from __future__ import annotations
 
@@ -25,40 +22,25 @@ Numbers = npt.NDArray[np.int32]
 
 
 class Rows(NamedTuple):
-    """Intervals of many segments, that belong to series of transfers.
+    """Transfers of many segments, in runs of those that follow each other in a series.
 
     Attributes
     ----------
-    offsets : shape (segments + 1,)
-    transfers, series : shape (n,), which transfer of which series each is; those of a series lie together in a segment
-    starts, ends : ns, shape (n,); quickest where those of a series are in order of their starts
+    offsets : shape (segments + 1,): segment i has the runs `offsets[i]` to `offsets[i + 1]`
+    series, begins, untils : shape (runs,): run i holds the transfers `begins[i]` to `untils[i]` of a series, one at
+        least, in order of their starts; the runs of a series lie together in a segment
+    opens, closes : ns, shape (segments,): when segments begin and end; only what lies between is looked at
+    starts, ends : ns, shape (transfers,)
     """
 
     offsets: Integers
-    transfers: Numbers
     series: Numbers
+    begins: Numbers
+    untils: Numbers
+    opens: Integers
+    closes: Integers
     starts: Integers
     ends: Integers
-
-
-class Stretches(NamedTuple):
-    """What became of intervals of many segments.
-
-    Attributes
-    ----------
-    offsets : shape (segments + 1,)
-    kinds : shape (n,), of what kind each is
-    starts, ends : ns, shape (n,)
-    sizes : shape (n,), of all that each was made of
-    marked : shape (n,), whether any of that was
-    """
-
-    offsets: Integers
-    kinds: Numbers
-    starts: Integers
-    ends: Integers
-    sizes: Integers
-    marked: Booleans
 
 
 class Told(NamedTuple):
@@ -69,7 +51,7 @@ class Told(NamedTuple):
     segments : of which segment each is
     kinds : of what kind; for a gap `MARKED_GAP` or `GAP`
     starts, ends : ns
-    sizes : 0 for a gap
+    sizes : of all that each was made of; 0 for a gap
     """
 
     segments: Numbers
@@ -79,44 +61,25 @@ class Told(NamedTuple):
     sizes: Integers
 
 
-def merged(
-    rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans, *, shortest: int = 0
-) -> Stretches:
-    """Make one of intervals of one kind that overlap or touch.
-
-    Parameters
-    ----------
-    rows : those of one kind lie together within a segment
-    kinds, marked : shape (series,), of what kind each is, -1 for those to be left out, and whether it is marked
-    sizes : shape (transfers,)
-    whole : shape (kinds,), of which kinds all of a segment's are one, gaps or no gaps
-    shortest : ns, shorter ones are left out
-
-    Returns
-    -------
-    in the order of the rows: kind by kind, each in order of time
-    """
-    offsets, of, starts, ends, total, marks = _merged(*rows, kinds, marked, sizes, whole, shortest)
-    n = offsets[-1]
-    return Stretches(offsets, of[:n], starts[:n], ends[:n], total[:n], marks[:n])
-
-
-def with_gaps(rows: Stretches, opens: Integers) -> Told:
-    """Put stretches in order of start, kind and end, and gaps among them: from a segment's opening to its first one,
-    and wherever nothing goes on.
+def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Told:
+    """Make one of transfers of one kind that overlap or touch, and put them in order of start, kind and end; and gaps
+    among them: from a segment's opening to its first one, and wherever nothing goes on.
 
     A gap is marked if what begins at its end is; where several begin at once, one of them is enough.
 
     Parameters
     ----------
-    opens : shape (segments,), ns
+    rows : those of one kind lie together within a segment
+    kinds, marked : shape (series,), of what kind each is, from 0, and whether it is marked
+    sizes : shape (transfers,)
+    whole : shape (kinds,), of which kinds all of a segment's are one, gaps or no gaps
     """
-    segments, kinds, starts, ends, sizes, n = _with_gaps(*rows, opens)
-    return Told(segments[:n], kinds[:n], starts[:n], ends[:n], sizes[:n])
+    segments, of, starts, ends, total, n = _with_gaps(*rows, kinds, marked, sizes, whole)
+    return Told(segments[:n], of[:n], starts[:n], ends[:n], total[:n])
 
 
 def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
-    """Return for each moment the latest end of a row of the same segment that is no later, or `NEVER`.
+    """Return for each moment the latest end of a transfer of the same segment that is no later, or `NEVER`.
 
     Parameters
     ----------
@@ -128,88 +91,154 @@ def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Boo
 
 
 def lasting(rows: Rows, series: int) -> Booleans:
-    """Mark the series, numbered up to so many, that have rows that take time."""
-    return _lasting(rows.series, rows.starts, rows.ends, series)
+    """Mark the series, numbered up to so many, that have transfers that take time."""
+    return _lasting(*rows, series)
+
+
+@compiled
+def most_rows(offsets: Integers, series: Numbers, begins: Numbers, untils: Numbers, each: Booleans) -> tuple[int, int]:
+    """Return how many rows all segments have, and how many the one with most has: one for each transfer, or run.
+
+    Parameters
+    ----------
+    each : shape (series,), of which each transfer is one
+    """
+    total, most = 0, 0
+    for segment in range(len(offsets) - 1):
+        before = total
+        for run in range(offsets[segment], offsets[segment + 1]):
+            total += untils[run] - begins[run] if each[series[run]] else 1
+        most = max(most, total - before)
+    return total, most
+
+
+@compiled
+def _mixed(
+    first: int,
+    last: int,
+    series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    starts: Integers,
+    marked: Booleans,
+    keys: Integers,
+    order: Integers,
+) -> int:
+    """Put the transfers of some runs in order of their starts, twice the number of each and its mark; return how many
+    there are.
+
+    Parameters
+    ----------
+    keys, order : what is written
+    """
+    count = 0
+    for run in range(first, last):
+        for i in range(begins[run], untils[run]):
+            keys[count], order[count] = starts[i], 2 * i + marked[series[run]]
+            count += 1
+    sort(keys, order, count)
+    return count
 
 
 @compiled
 def _merged(
-    offsets: Integers,
-    transfers: Numbers,
+    first: int,
+    last: int,
+    opens: int,
+    closes: int,
     series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
     starts: Integers,
     ends: Integers,
     kinds: Integers,
     marked: Booleans,
     sizes: Integers,
     whole: Booleans,
-    shortest: int,
-) -> tuple[Integers, Numbers, Integers, Integers, Integers, Booleans]:
-    n = len(starts)
-    bounds, kind, mark = np.zeros(len(offsets), np.int64), np.empty(n, np.int32), np.empty(n, np.bool_)
-    start, end, size = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    keys, order = np.empty(n, np.int64), np.empty(n, np.int64)
-    n = 0
-    for segment in range(len(offsets) - 1):
-        row = offsets[segment]
-        while row < offsets[segment + 1]:
-            of, count, ordered = kinds[series[row]], 0, True
-            while row < offsets[segment + 1] and kinds[series[row]] == of:
-                if of >= 0 and ends[row] - starts[row] >= shortest:
-                    keys[count], order[count] = starts[row], row
-                    ordered &= count == 0 or keys[count] >= keys[count - 1]
-                    count += 1
-                row += 1
-            joined = of >= 0 and whole[of]
-            if not (ordered or joined):
-                sort(keys, order, count)
-            for place in range(count):
-                i = order[place]
-                if place == 0 or not (joined or starts[i] <= end[n - 1]):
-                    kind[n], start[n], end[n] = of, starts[i], ends[i]
-                    size[n], mark[n] = sizes[transfers[i]], marked[series[i]]
+    keys: Integers,
+    order: Integers,
+    kind: Numbers,
+    start: Integers,
+    end: Integers,
+    size: Integers,
+    mark: Booleans,
+) -> int:
+    """Write the stretches of a segment that has the runs from the first to the last, kind by kind, each in order of
+    time; and return how many there are.
+
+    Parameters
+    ----------
+    keys, order : room for as many transfers
+    kind, start, end, size, mark : what is written
+    """
+    n, run = 0, first
+    while run < last:
+        of, since, begun, ordered = kinds[series[run]], run, n, True
+        while run < last and kinds[series[run]] == of:
+            ordered &= whole[of] or run == since or starts[begins[run]] >= starts[untils[run - 1] - 1]
+            run += 1
+        mixed = 0 if ordered else _mixed(since, run, series, begins, untils, starts, marked, keys, order)
+        for place in range(mixed):
+            i = order[place] >> 1
+            begin, over = max(starts[i], opens), min(ends[i], closes)
+            if n == begun or begin > end[n - 1]:
+                kind[n], start[n], end[n], size[n], mark[n] = of, begin, over, 0, False
+                n += 1
+            end[n - 1] = max(end[n - 1], over)
+            size[n - 1] += sizes[i]
+            mark[n - 1] |= order[place] & 1
+        for one in range(since, since if mixed else run):
+            for i in range(begins[one], untils[one]):
+                begin, over = max(starts[i], opens), min(ends[i], closes)
+                if n == begun or not (whole[of] or begin <= end[n - 1]):
+                    kind[n], start[n], end[n], size[n], mark[n] = of, begin, over, sizes[i], marked[series[one]]
                     n += 1
-                    continue
-                start[n - 1], end[n - 1] = min(start[n - 1], starts[i]), max(end[n - 1], ends[i])
-                size[n - 1] += sizes[transfers[i]]
-                mark[n - 1] |= marked[series[i]]
-        bounds[segment + 1] = n
-    return bounds, kind, start, end, size, mark
+                else:
+                    start[n - 1], end[n - 1] = min(start[n - 1], begin), max(end[n - 1], over)
+                    size[n - 1] += sizes[i]
+                    mark[n - 1] |= marked[series[one]]
+    return n
 
 
 @compiled
 def _with_gaps(
     offsets: Integers,
-    kinds: Numbers,
+    series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    opens: Integers,
+    closes: Integers,
     starts: Integers,
     ends: Integers,
-    sizes: Integers,
+    kinds: Integers,
     marked: Booleans,
-    opens: Integers,
+    sizes: Integers,
+    whole: Booleans,
 ) -> tuple[Numbers, Numbers, Integers, Integers, Integers, int]:
-    most = 2 * len(starts)
-    segments, kind = np.empty(most, np.int32), np.empty(most, np.int32)
-    begin, end, size = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    keys, order = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+    total, most = most_rows(offsets, series, begins, untils, ~whole[kinds])
+    segments, kind = np.empty(2 * total, np.int32), np.empty(2 * total, np.int32)
+    begin, end, size = np.empty(2 * total, np.int64), np.empty(2 * total, np.int64), np.empty(2 * total, np.int64)
+    keys, order, mark = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_)
+    is_, at, until, sum_ = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.int64), order.copy()
     n = 0
     for segment in range(len(offsets) - 1):
-        first, free = offsets[segment], opens[segment]
-        count = offsets[segment + 1] - first
+        first, last, free = offsets[segment], offsets[segment + 1], opens[segment]
+        given = (series, begins, untils, starts, ends, kinds, marked, sizes, whole)
+        count = _merged(first, last, free, closes[segment], *given, keys, order, is_, at, until, sum_, mark)
+        for row in range(count):
+            keys[row], order[row] = at[row], row
+        sort_by(keys, order, count, is_, until)
         for place in range(count):
-            keys[place], order[place] = starts[first + place], first + place
-        sort_by(keys, order, count, kinds, ends)
-        for place in range(count):
-            row, other, mark = order[place], place, False
-            if free < starts[row]:
+            row, other, marks = order[place], place, False
+            if free < at[row]:
                 while other < count and keys[other] == keys[place]:
-                    mark |= marked[order[other]]
+                    marks |= mark[order[other]]
                     other += 1
-                segments[n], kind[n] = segment, MARKED_GAP if mark else GAP
-                begin[n], end[n], size[n] = free, starts[row], 0
+                segments[n], kind[n] = segment, MARKED_GAP if marks else GAP
+                begin[n], end[n], size[n] = free, at[row], 0
                 n += 1
-            segments[n], kind[n] = segment, kinds[row]
-            begin[n], end[n], size[n] = starts[row], ends[row], sizes[row]
-            free = max(free, ends[row])
+            segments[n], kind[n], begin[n], end[n], size[n] = segment, is_[row], at[row], until[row], sum_[row]
+            free = max(free, until[row])
             n += 1
     return segments, kind, begin, end, size, n
 
@@ -219,32 +248,52 @@ def _latest_before(
     offsets: Integers,
     moments: Integers,
     row_offsets: Integers,
-    transfers: Numbers,
     series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    opens: Integers,
+    closes: Integers,
     starts: Integers,
     ends: Integers,
     counted: Booleans,
 ) -> Integers:
     latest = np.full(len(moments), NEVER, np.int64)
     for segment in range(len(offsets) - 1):
-        begin, end = offsets[segment], offsets[segment + 1]
-        if begin == end:
+        begin, until = offsets[segment], offsets[segment + 1]
+        if begin == until:
             continue
-        for i in range(row_offsets[segment], row_offsets[segment + 1]):
-            if not counted[series[i]] or ends[i] <= starts[i]:
+        for run in range(row_offsets[segment], row_offsets[segment + 1]):
+            if not counted[series[run]]:
                 continue
-            row = first_from(moments, begin, end, ends[i])
-            if row < end:
-                latest[row] = max(latest[row], ends[i])
-        for row in range(begin + 1, end):
+            for i in range(begins[run], untils[run]):
+                over = min(ends[i], closes[segment])
+                if over <= max(starts[i], opens[segment]):
+                    continue
+                row = first_from(moments, begin, until, over)
+                if row < until:
+                    latest[row] = max(latest[row], over)
+        for row in range(begin + 1, until):
             latest[row] = max(latest[row], latest[row - 1])
     return latest
 
 
 @compiled
-def _lasting(series: Numbers, starts: Integers, ends: Integers, number: int) -> Booleans:
+def _lasting(
+    offsets: Integers,
+    series: Numbers,
+    begins: Numbers,
+    untils: Numbers,
+    opens: Integers,
+    closes: Integers,
+    starts: Integers,
+    ends: Integers,
+    number: int,
+) -> Booleans:
     found = np.zeros(number, np.bool_)
-    for row in range(len(series)):
-        if ends[row] > starts[row]:
-            found[series[row]] = True
+    for segment in range(len(offsets) - 1):
+        for run in range(offsets[segment], offsets[segment + 1]):
+            i = begins[run]
+            while i < untils[run] and not found[series[run]]:
+                found[series[run]] = min(ends[i], closes[segment]) > max(starts[i], opens[segment])
+                i += 1
     return found

@@ -91,7 +91,7 @@ class Account:
         """Return the gaps: `part`, `start_ns`, `end_ns`, `took` (bits of the exchange after it, 0 without one), and
         what it went to."""
         found = {
-            "part": self.between.segments,
+            "part": self.between.segments.astype(np.int64),
             "start_ns": self.between.starts,
             "end_ns": self.between.ends,
             "took": self.between.took,
@@ -102,16 +102,14 @@ class Account:
     def messages(self) -> pl.DataFrame:
         """Return the messages that take time, with what is known of their flows (numbered as `flow`) and sides."""
         every, flows = self.placed.messages, self.placed.flows
-        some = np.flatnonzero(every.end_ns > every.start_ns)
-        part, flow, side = every.part[some], every.flow[some], every.side[some]
+        some = every.filter(pl.col("end_ns") > pl.col("start_ns"))
         kept = flows.select(name for name in ("bytes", "switch_path") if name in flows.columns)
         return pl.concat(
             [
-                pl.DataFrame({"part": part, "flow": flow}),
-                pl.DataFrame({"start_ns": every.start_ns[some], "end_ns": every.end_ns[some]}),
-                kept[flow],
-                self.parts.select("step_index")[part],
-                self.sides[side],
+                some.drop("side"),
+                kept[some["flow"]],
+                self.parts.select("step_index")[some["part"]],
+                self.sides[some["side"]],
             ],
             how="horizontal",
         )
@@ -128,7 +126,7 @@ def accounted(found: Placed, jobs: pl.DataFrame, job_members: pl.DataFrame) -> A
     parts = found.parts.hstack(nics.drop("nic", *NIC)[found.parts["nic"].to_numpy()]).with_columns(
         job_step=pl.struct("job_id", "step_index").rank("dense")
     )
-    messages, gradient = found.messages.rows, (found.sides["kind"] == "dp").to_numpy()
+    messages, gradient = found.rows, (found.sides["kind"] == "dp").to_numpy()
     moved = lasting(messages, found.sides.height)
     sides = _does(found.sides, nics, moved & ~gradient)
     blocks = synchronisation.blocks(found, parts, moved & gradient)

@@ -1,19 +1,19 @@
 """Placement: each flow in the steps of both its ends.
 
-Steps of NICs are numbered as `part`, and flows are placed as arrays of numbers, part by part: there are millions of
-them, and what is worked out of them is small.
+Steps of NICs are numbered as `part`, and flows are placed in them as runs: there are millions of them, and those of a
+pair follow each other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods import placing
-from llmprism_tasks.methods.placing import Numbers, Spans
-from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.methods.placing import Spans
 from llmprism_tasks.methods.stretches import Rows
 from llmprism_tasks.stages import traffic
 
@@ -23,34 +23,6 @@ ENDS = traffic.PAIR
 
 PHASES = {"pp": ("pp_send", "pp_recv"), "dp": ("dp_sync", "dp_sync")}
 """What a pair's kind is called in the timeline of its sender and of its receiver; `other` for all other kinds."""
-
-
-@dataclass(frozen=True)
-class Messages:
-    """Flows once for each of their ends, cut to the end's step in which they start, sorted by part and side.
-
-    Attributes
-    ----------
-    offsets : shape (parts + 1,): part i has the rows `offsets[i]` to `offsets[i + 1]`
-    flow, side : shape (rows,), row numbers in a `Placed` one's `flows` and `sides`
-    start_ns, end_ns : shape (rows,), those of the flow as far as they lie in the part
-    """
-
-    offsets: Integers
-    flow: Numbers
-    side: Numbers
-    start_ns: Integers
-    end_ns: Integers
-
-    @property
-    def part(self) -> Integers:
-        """Return the part of each row."""
-        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
-
-    @property
-    def rows(self) -> Rows:
-        """Return them as intervals: of segments, the parts, and of series, the sides."""
-        return Rows(self.offsets, self.flow, self.side, self.start_ns, self.end_ns)
 
 
 @dataclass(frozen=True)
@@ -65,14 +37,30 @@ class Placed:
     nics : of parts: `nic`, `job_id`, `addr`
     sides : the pairs, once for each end that has parts: `nic`, `job_id`, `addr`, `kind`, `sends`, `phase`, `peer`,
         `peer_nic` (NULL where it has no parts); sorted by `nic`, `phase`, `peer`
-    messages : of these sides in these parts
+    rows : flows of these sides, as series, in these parts, as segments: those that start in the part, or before it but
+        in no other
     """
 
     flows: pl.DataFrame
     parts: pl.DataFrame
     nics: pl.DataFrame
     sides: pl.DataFrame
-    messages: Messages
+    rows: Rows
+
+    @cached_property
+    def messages(self) -> pl.DataFrame:
+        """Return each flow once for each of its ends, sorted by part and side: `part`, `flow` and `side` (row numbers),
+        `start_ns` and `end_ns`, as far as they lie in the part."""
+        rows = self.rows
+        counts = rows.untils - rows.begins
+        run = np.repeat(np.arange(counts.size), counts)
+        flow = np.arange(run.size) + (rows.begins - (np.cumsum(counts) - counts))[run]
+        part = np.repeat(np.arange(self.parts.height), np.diff(rows.offsets))[run]
+        times = {
+            "start_ns": np.maximum(rows.starts[flow], rows.opens[part]),
+            "end_ns": np.minimum(rows.ends[flow], rows.closes[part]),
+        }
+        return pl.DataFrame({"part": part, "flow": flow, "side": rows.series[run]} | times)
 
 
 def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None = None) -> Placed:
@@ -88,16 +76,12 @@ def placed(flows: pl.DataFrame, steps: pl.DataFrame, kinds: pl.DataFrame | None 
     parts, nics = _numbered(steps)
     sides = _sides(flows, nics, kinds)
     starts, ends = (flows[time].to_numpy() for time in ("flow_start_ns", "flow_end_ns"))
-    begins, untils = (parts[f"step_{time}_ns"].to_numpy() for time in ("start", "end"))
+    opens, closes = (parts[f"step_{time}_ns"].to_numpy() for time in ("start", "end"))
     by_end = parts.select(pl.arg_sort_by("nic", "step_end_ns", "step_index").cast(pl.Int64)).to_series()
     offsets = np.searchsorted(parts["nic"].to_numpy(), np.arange(nics.height + 1))
-    found = placing.placed(
-        starts,
-        ends,
-        placing.Series(*(sides[name].to_numpy() for name in ("begin", "until", "nic"))),
-        Spans(begins, untils, by_end.to_numpy(), offsets),
-    )
-    return Placed(flows, parts, nics, sides, Messages(*found))
+    series = placing.Series(*(sides[name].to_numpy() for name in ("begin", "until", "nic")))
+    found = placing.placed(starts, ends, series, Spans(opens, closes, by_end.to_numpy(), offsets))
+    return Placed(flows, parts, nics, sides, Rows(*found, opens, closes, starts, ends))
 
 
 def _numbered(steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

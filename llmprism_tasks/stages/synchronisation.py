@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.gatherings import Attendances, attendances, gatherings, in_turn, summaries
+from llmprism_tasks.methods.gatherings import Attendances, attendances, summaries
 from llmprism_tasks.methods.segments import sums
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import Booleans, Stretches, latest_before, merged
+from llmprism_tasks.methods.stretches import Booleans, latest_before
 from llmprism_tasks.stages import activity, layout
 from llmprism_tasks.stages.placement import NIC, Placed
 
@@ -27,12 +27,12 @@ SAME_BYTES = 0.03
 """Ratio by which they may differ: headers, and tensors that are padded to be divided among the ranks."""
 
 
-def rounds(gradients: Stretches, groups: Integers) -> tuple[Attendances, pl.DataFrame]:
+def rounds(found: Placed, gradient: Booleans, groups: Integers) -> tuple[Attendances, pl.DataFrame]:
     """Divide gradient traffic into the rounds in which all members of a group take part.
 
     Parameters
     ----------
-    gradients : when each part (a NIC's step) had gradients in flight, and how many bytes
+    gradient : shape (sides,), those that carry gradients
     groups : shape (parts,), a number for each group and step, -1 where there is none
 
     Returns
@@ -40,12 +40,8 @@ def rounds(gradients: Stretches, groups: Integers) -> tuple[Attendances, pl.Data
     what each part did in each round, and of these rounds: `group`, `round`, `begin_ns` (when the last member came),
     `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
-    offsets, part, bursts, *taken = in_turn(
-        *(gradients.offsets, gradients.starts, gradients.ends, gradients.sizes, groups),
-        int(groups.max(initial=-1)) + 1,
-    )
-    met = attendances(gatherings(part, bursts, offsets), part, offsets, *taken)
-    of_rounds = {"group": met.series, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
+    met = attendances(found.rows, gradient, found.flows["bytes"].to_numpy(), groups, int(groups.max(initial=-1)) + 1)
+    of_rounds = {"group": met.groups, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
     common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)})
     return met, common.with_columns(gather=_gathers()).drop("bytes")
 
@@ -98,13 +94,13 @@ def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFra
     parameters are sharded, each round is one.
     """
     links = found.sides.filter(pl.Series(gradient))
-    met, common = rounds(_in_flight(found, gradient), groups_of(parts, found.nics, links))
+    met, common = rounds(found, gradient, groups_of(parts, found.nics, links))
     rows = _exposed(met, common, parts["sharded"].to_numpy()).sort("part", "begin_ns", "round")
     rows = rows.hstack(parts.select("step_start_ns", "step_end_ns")[rows["part"].to_numpy()])
     done = latest_before(
         np.searchsorted(rows["part"].to_numpy(), np.arange(parts.height + 1)),
         rows["begin_ns"].to_numpy(),
-        found.messages.rows,
+        found.rows,
         (found.sides["kind"] != "dp").to_numpy(),
     )
     start = pl.max_horizontal(pl.col("begin_ns") - pl.col("lead_ns"), pl.lit(pl.Series(done)), "step_start_ns")
@@ -124,12 +120,6 @@ def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFra
     )
 
 
-def _in_flight(found: Placed, gradient: Booleans) -> Stretches:
-    """Return when each part had gradients in flight, to whomever."""
-    kinds, sizes = np.where(gradient, 0, -1), found.flows["bytes"].to_numpy()
-    return merged(found.messages.rows, kinds, gradient, sizes, np.zeros(1, np.bool_), shortest=1)
-
-
 def _exposed(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.DataFrame:
     """Return what of the gradients' rounds, and of the parameters' gather, costs a member time of its own.
 
@@ -145,16 +135,11 @@ def _exposed(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.Da
     -------
     the columns of `common`, `part`, `first_ns`, `lead_ns`, `end_ns`
     """
-    meeting = np.repeat(np.arange(common.height), np.diff(met.offsets))
-    lead_ns = common["begin_ns"].to_numpy()[meeting] - met.starts
-    each, few = np.flatnonzero(sharded[met.members]), np.flatnonzero(~sharded[met.members])
-    key = 2 * met.members[few] + common["gather"].to_numpy()[meeting[few]]
-    *chosen, ends = summaries(key, lead_ns[few], met.ends[few])
-    first, last, ahead = (np.append(few[one], each) for one in chosen)
-    return common[meeting[last]].with_columns(
-        part=met.members[last],
-        first_ns=met.starts[first],
-        lead_ns=lead_ns[ahead],
-        end_ns=np.append(ends, met.ends[each]),
-        last=common["last"].to_numpy()[meeting[ahead]],
+    found = summaries(met, common["gather"].to_numpy(), sharded)
+    return common[found.of_last].with_columns(
+        part=met.members[found.last],
+        first_ns=met.starts[found.first],
+        lead_ns=found.leads,
+        end_ns=found.ends,
+        last=common["last"].to_numpy()[found.of_most],
     )

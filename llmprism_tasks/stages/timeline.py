@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks import frames
 from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Numbers, Told, merged, with_gaps
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, Numbers, Told, with_gaps
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
@@ -193,11 +193,11 @@ def _told(found: Placed) -> tuple[Told, pl.DataFrame]:
     """
     named = found.sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
     channels = named.filter(pl.col("kind").is_first_distinct()).drop("kind")
-    moved = merged(
-        found.messages.rows,
+    rows = with_gaps(
+        found.rows,
         named["kind"].to_numpy(),
         found.sides.select(pl.col("sends") | (pl.col("kind") == "dp")).to_series().to_numpy(),
         found.flows["bytes"].to_numpy(),
         (channels["phase"] == "dp_sync").to_numpy(),
     )
-    return with_gaps(moved, found.parts["step_start_ns"].to_numpy()), channels
+    return rows, channels

@@ -2,108 +2,154 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.gatherings import attendances, gatherings, in_turn, summaries
+from llmprism_tasks.methods.gatherings import Attendances, attendances, summaries
+from llmprism_tasks.methods.stretches import Rows
+
+Transfer = tuple[int, int, int]
+"""Start, length, size."""
 
 
-def numbered(*series: list[list[int]]) -> list[int]:
-    """Return the gathering of each burst; a series is a list of bursts, a burst of members."""
-    rows = [(member, burst) for one in series for burst, members in enumerate(one) for member in members]
-    members, bursts = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
-    offsets = np.cumsum([0, *(sum(map(len, one)) for one in series)]).astype(np.int64)
-    numbers = gatherings(members, bursts, offsets).tolist()
-    return [numbers[i] for i in range(len(rows)) if i == 0 or i in offsets or bursts[i] != bursts[i - 1]]
+def attended(members: list[list[list[Transfer]]], groups: list[int]) -> Attendances:
+    """Return who took part in which gathering; a member is a list of runs, each a series of its own, of transfers.
+
+    The last series of all is not looked at.
+    """
+    runs = [sorted(run) for member in members for run in member if run]
+    offsets = np.cumsum([0, *(sum(map(bool, member)) for member in members)]).astype(np.int64)
+    starts, lengths, sizes = (np.array([row[i] for run in runs for row in run], dtype=np.int64) for i in range(3))
+    bounds = np.cumsum([0, *map(len, runs)]).astype(np.int32)
+    spans = np.zeros(len(members), np.int64), np.full(len(members), 999)
+    series = np.arange(len(runs), dtype=np.int32)
+    rows = Rows(offsets, series, bounds[:-1], bounds[1:], *spans, starts, starts + lengths)
+    chosen = series < max(len(runs) - 1, 1)
+    return attendances(rows, chosen, sizes, np.array(groups, dtype=np.int64), max(groups, default=-1) + 1)
+
+
+def gathered(*groups: list[list[int]]) -> list[list[tuple[int, int]]]:
+    """Return of each gathering who was there, and how often; a group is a list of bursts, a burst of members."""
+    members: dict[int, list[Transfer]] = {}
+    of: dict[int, int] = {}
+    for group, bursts in enumerate(groups):
+        for burst, names in enumerate(bursts):
+            for turn, name in enumerate(names):
+                start = 100 * burst + 2 * turn
+                members.setdefault(10 * group + name, []).append((start, 1, 1))
+                members[10 * group + name].append((start, 100 * burst + 50 - start, 0))
+                of[10 * group + name] = group
+    names = sorted(members)
+    left_out = [[[(0, 1, 1)]]]
+    found = attended([[members[name]] for name in names] + left_out, [*(of[name] for name in names), -1])
+    told = list(zip((names[member] for member in found.members), found.sizes.tolist(), strict=True))
+    return [sorted(told[begin:end]) for begin, end in pairwise(found.offsets.tolist())]
 
 
 @pytest.mark.parametrize(
     ("bursts", "found"),
     [
-        ([[1, 2, 3], [3, 2, 1]], [0, 1]),
-        ([[1], [2], [3, 1, 2]], [0, 0, 0]),
-        ([[1, 2], [3], [1, 2, 3]], [0, 0, 1]),
-        ([[1, 2, 3, 1, 2, 3]], [0]),
-        ([[1, 2], [1, 2], [3]], [0, 0, 0]),
+        ([[1, 2, 3], [3, 2, 1]], [[1, 2, 3], [1, 2, 3]]),
+        ([[1], [2], [3, 1, 2]], [[1, 1, 2, 2, 3]]),
+        ([[1, 2], [3], [1, 2, 3]], [[1, 2, 3], [1, 2, 3]]),
+        ([[1, 2, 3, 1, 2, 3]], [[1, 1, 2, 2, 3, 3]]),
+        ([[1, 2], [1, 2], [3]], [[1, 1, 2, 2, 3]]),
     ],
 )
-def test_bursts_gather_until_all_have_come(bursts: list[list[int]], found: list[int]) -> None:
-    assert numbered(bursts) == found
+def test_bursts_gather_until_all_have_come(bursts: list[list[int]], found: list[list[int]]) -> None:
+    assert gathered(bursts) == [sorted((one, names.count(one)) for one in set(names)) for names in found]
 
 
 def test_what_comes_after_the_last_complete_gathering_belongs_to_it() -> None:
-    assert numbered([[1, 2], [2, 1], [2]]) == [0, 1, 1]
+    assert gathered([[1, 2], [2, 1], [2]]) == [[(1, 1), (2, 1)], [(1, 1), (2, 2)]]
 
 
-def test_each_series_begins_anew_and_expects_its_own_members() -> None:
-    assert numbered([[1, 2], [1]], [[1], [1]]) == [0, 0, 0, 1]
+def test_each_group_begins_anew_and_expects_its_own_members() -> None:
+    assert gathered([[1, 2], [1]], [[1], [1]]) == [[(1, 2), (2, 1)], [(11, 1)], [(11, 1)]]
 
 
-@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=12))
-def test_all_take_part_in_each_gathering(bursts: list[list[int]]) -> None:
-    found = numbered(bursts)
-    expected = {member for burst in bursts for member in burst}
-    for number in set(found):
-        assert {m for burst, of in zip(bursts, found, strict=True) if of == number for m in burst} == expected
+def stretches(member: list[list[Transfer]]) -> list[tuple[int, int, int]]:
+    """Return start, end and size of what overlaps or touches, plainly."""
+    found: list[tuple[int, int, int]] = []
+    for start, length, size in sorted(row for run in member for row in run if row[1]):
+        if found and start <= found[-1][1]:
+            before = found.pop()
+            found.append((before[0], max(before[1], start + length), before[2] + size))
+        else:
+            found.append((start, start + length, size))
+    return found
 
 
-RECORDS = st.lists(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20), st.integers(0, 9)), min_size=1), max_size=4
-)
-
-
-@given(RECORDS)
-def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(series: list[list[tuple[int, int, int]]]) -> None:
-    rows = [(number, *row) for number, some in enumerate(series) for row in sorted(some, key=lambda row: row[1])]
-    who, start, size = (np.array([row[i] for row in rows], dtype=np.int64) for i in (1, 2, 3))
-    offsets = np.cumsum([0, *map(len, series)]).astype(np.int64)
-    found = gatherings(who, start, offsets)
-    met = attendances(found, who, offsets, start, start + size, size)
-    told = [
-        (series, number, *(int(column[row]) for column in (met.members, met.starts, met.ends, met.sizes)))
-        for i, (series, number) in enumerate(zip(met.series.tolist(), met.numbers.tolist(), strict=True))
-        for row in range(met.offsets[i], met.offsets[i + 1])
+def plainly(members: dict[int, list[tuple[int, int, int]]]) -> list[dict[int, tuple[int, int, int]]]:
+    """Return the gatherings of a group: of each member the first start, the last end and the sum of sizes."""
+    rows = sorted((*row, name) for name, mine in members.items() for row in mine)
+    gatherings: list[list[tuple[int, int, int, int]]] = []
+    over = -1
+    for row in rows:
+        if row[0] > over and (not gatherings or len({one[3] for one in gatherings[-1]}) == len(members)):
+            gatherings.append([])
+        over = max(over, row[1])
+        gatherings[-1].append(row)
+    if len(gatherings) > 1 and len({one[3] for one in gatherings[-1]}) < len(members):
+        gatherings[-2:] = [gatherings[-2] + gatherings[-1]]
+    return [
+        {
+            name: (
+                min(row[0] for row in rows if row[3] == name),
+                max(row[1] for row in rows if row[3] == name),
+                sum(row[2] for row in rows if row[3] == name),
+            )
+            for name in {row[3] for row in rows}
+        }
+        for rows in gatherings
     ]
-    expected: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-    for (of, member, begin, length), number in zip(rows, found.tolist(), strict=True):
-        expected.setdefault((of, number, member), []).append((begin, length))
-    assert sorted(told) == sorted(
-        (*key, min(b for b, _ in some), max(b + n for b, n in some), sum(n for _, n in some))
-        for key, some in expected.items()
-    )
-    for i in range(met.numbers.size):
-        came = [(-row[3], row[2]) for row in told if row[:2] == (met.series[i], met.numbers[i])]
-        assert (-met.latest[i], met.last[i]) == min(came)
-    assert list(zip(met.series.tolist(), met.numbers.tolist(), strict=True)) == sorted({key[:2] for key in expected})
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(0, 9))))
-def test_a_key_is_summed_up_by_its_first_its_last_and_its_largest_row(rows: list[tuple[int, int, int]]) -> None:
-    keys, values, ends = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
-    mine = [[i for i, row in enumerate(rows) if row[0] == key] for key in sorted({row[0] for row in rows})]
-    found = summaries(keys, values, ends)
-    assert found.first.tolist() == [some[0] for some in mine]
-    assert found.last.tolist() == [some[-1] for some in mine]
-    assert found.most.tolist() == [max(some, key=lambda i: (rows[i][1], -i)) for some in mine]
-    assert found.ends.tolist() == [max(rows[i][2] for i in some) for some in mine]
+TRANSFERS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6), st.integers(1, 9)), max_size=8)
+MEMBERS = st.lists(st.tuples(st.integers(-1, 2), st.lists(TRANSFERS, max_size=3)), max_size=8)
 
 
-@given(st.lists(st.tuples(st.integers(-1, 2), st.lists(st.tuples(*[st.integers(0, 9)] * 3))), max_size=5))
-def test_each_groups_members_take_turns_and_a_burst_ends_when_all_in_it_has(
-    drawn: list[tuple[int, list[tuple[int, int, int]]]],
+@given(MEMBERS)
+def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(
+    drawn: list[tuple[int, list[list[Transfer]]]],
 ) -> None:
-    offsets = np.cumsum([0, *(len(rows) for _, rows in drawn)])
-    starts, lengths, sizes = (np.array([row[i] for _, rows in drawn for row in rows], dtype=np.int64) for i in range(3))
-    found = in_turn(offsets, starts, starts + lengths, sizes, np.array([group for group, _ in drawn], np.int64), 3)
-    told = list(zip(*(column.tolist() for column in found[1:]), strict=True))
-    bursts = 0
+    found = attended([*(member for _, member in drawn), [[(0, 1, 1)]]], [*(group for group, _ in drawn), -1])
+    expected = []
     for group in range(3):
-        mine = told[found.offsets[group] : found.offsets[group + 1]]
-        members = [(number, rows) for number, (of, rows) in enumerate(drawn) if of == group]
-        rows = [(number, start, start + length, size) for number, some in members for start, length, size in some]
-        assert [(who, *row) for who, _, *row in mine] == sorted(rows, key=lambda row: row[1])
-        for i, (_, burst, start, *_) in enumerate(mine):
-            bursts += i == 0 or start > max(row[3] for row in mine[:i])
-            assert burst == bursts - 1
+        mine = {i: stretches(member) for i, (of, member) in enumerate(drawn) if of == group}
+        gatherings = plainly({name: rows for name, rows in mine.items() if rows})
+        expected += [(group, number, one) for number, one in enumerate(gatherings)]
+    rows = zip(*(column.tolist() for column in found[6:]), strict=True)
+    told = dict(zip(range(found.members.size), rows, strict=True))
+    for i, (begin, end) in enumerate(pairwise(found.offsets.tolist())):
+        group, number, one = expected[i]
+        assert (found.groups[i], found.numbers[i]) == (group, number)
+        assert {int(found.members[row]): told[row] for row in range(begin, end)} == one
+        latest = max(start for start, _, _ in one.values())
+        assert found.latest[i] == latest
+        assert found.last[i] == min(name for name, row in one.items() if row[0] == latest)
+    assert found.groups.size == len(expected)
+
+
+@given(MEMBERS, st.lists(st.booleans(), min_size=9, max_size=9), st.lists(st.booleans(), min_size=99, max_size=99))
+def test_members_are_summed_up_by_their_first_their_last_and_the_gathering_that_they_came_earliest_to(
+    drawn: list[tuple[int, list[list[Transfer]]]], apart: list[bool], kinds: list[bool]
+) -> None:
+    met = attended([*(member for _, member in drawn), [[(0, 1, 1)]]], [*(group for group, _ in drawn), -1])
+    flags = np.array(kinds[: met.groups.size], dtype=np.bool_), np.array(apart[: len(drawn) + 1], dtype=np.bool_)
+    rows: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for gathering, bounds in enumerate(pairwise(met.offsets.tolist())):
+        for row in range(*bounds):
+            member = int(met.members[row])
+            key = (1, row) if apart[member] else (0, member, int(kinds[gathering]))
+            rows.setdefault(key, []).append((row, gathering))
+    found = list(zip(*(column.tolist() for column in summaries(met, *flags)), strict=True))
+    for told, (_, mine) in zip(found, sorted(rows.items()), strict=True):
+        leads = [int(met.latest[gathering] - met.starts[row]) for row, gathering in mine]
+        most = leads.index(max(leads))
+        last = max(int(met.ends[row]) for row, _ in mine)
+        assert told == (mine[0][0], *mine[-1], mine[most][1], leads[most], last)

@@ -34,7 +34,8 @@ def exchanges(*segments: list[Row], beside: list[list[Row]] | None = None) -> li
     number = np.arange(each.starts.size)
     series = number.astype(np.int32)
     others = Counterparts(number, np.zeros(max(number.size, len(segments)), np.int64), np.arange(number.size + 1))
-    rows = Rows(each.offsets, series, series, each.starts, each.ends)
+    opens, closes = np.zeros(len(segments), np.int64), np.full(len(segments), 999)
+    rows = Rows(each.offsets, series, series, series + np.int32(1), opens, closes, each.starts, each.ends)
     more = intervals(beside or [[] for _ in segments])
     found = joined(rows, each.bits, others, more, quick=QUICK, at_once=0.1)
     told = list(zip(*(column.tolist() for column in found[1:]), strict=True))
@@ -83,7 +84,8 @@ def test_a_peer_is_the_other_ends_segment_of_the_same_number(owner: int, segment
     """Owner 0 has the steps 0, 1 and 2, owner 1 the step 0, and owner 2 the steps 1 and 2."""
     numbers, offsets = np.array([0, 1, 2, 0, 1, 2]), np.array([0, 3, 4, 6])
     one = np.zeros(1, np.int32)
-    rows = Rows(np.array([0, 0, 1, 1, 1, 1, 1]), one, one, np.array([3]), np.array([5]))
+    offsets_of_runs, spans = np.array([0, 0, 1, 1, 1, 1, 1]), (np.zeros(6, np.int64), np.full(6, 9))
+    rows = Rows(offsets_of_runs, one, one, one + np.int32(1), *spans, np.array([3]), np.array([5]))
     others = Counterparts(np.array([owner]), numbers, offsets)
     found = joined(rows, one + OTHER, others, intervals([[]] * 6), quick=QUICK, at_once=0.1)
     assert found.peers.tolist() == [segment]

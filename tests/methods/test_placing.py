@@ -29,10 +29,10 @@ def found(
     columns = (np.array([one[i] for one in series], dtype=np.int64) for i in range(3))
     spans = spans_of(owners)
     rows = placed(starts, ends, Series(*columns), spans)
-    span = np.repeat(np.arange(rows.offsets.size - 1), np.diff(rows.offsets))
-    assert rows.starts.tolist() == np.maximum(starts[rows.transfers], spans.starts[span]).tolist()
-    assert rows.ends.tolist() == np.minimum(ends[rows.transfers], spans.ends[span]).tolist()
-    return list(zip(span.tolist(), rows.transfers.tolist(), rows.of_series.tolist(), strict=True))
+    span = np.repeat(np.arange(rows.offsets.size - 1), np.diff(rows.offsets)).tolist()
+    runs = zip(span, *(column.tolist() for column in rows[1:]), strict=True)
+    assert all(np.diff(starts[begin:until]).min(initial=0) >= 0 for begin, until in zip(*rows[2:], strict=True))
+    return [(of, i, of_series) for of, of_series, begin, until in runs for i in range(begin, until)]
 
 
 def test_a_transfer_is_placed_where_it_starts_and_once_for_each_of_its_owners() -> None:

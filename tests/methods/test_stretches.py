@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.methods.stretches import (
-    GAP,
-    MARKED_GAP,
-    NEVER,
-    Rows,
-    Stretches,
-    lasting,
-    latest_before,
-    merged,
-    with_gaps,
-)
+from llmprism_tasks.methods.stretches import GAP, MARKED_GAP, NEVER, Rows, Told, lasting, latest_before, with_gaps
 
 Row = tuple[int, int, int, int, bool]
 """Kind, start, end, size, mark."""
@@ -41,26 +31,26 @@ def columns_of(segments: list[list[Row]]) -> list[np.ndarray]:
     return [np.array([row[i] for rows in segments for row in rows], dtype=kind) for i, kind in enumerate(types)]
 
 
-def stretches(segments: list[list[Row]]) -> Stretches:
-    return Stretches(offsets_of(segments), *columns_of(segments))
+def rows_of(segments: list[list[Row]], series: np.ndarray) -> Rows:
+    """Return transfers each of which is a run of its own."""
+    _, starts, ends, *_ = columns_of(segments)
+    each = np.arange(starts.size, dtype=np.int32)
+    opens, closes = np.zeros(len(segments), dtype=np.int64), np.full(len(segments), 99)
+    return Rows(offsets_of(segments), series, each, each + np.int32(1), opens, closes, starts, ends)
 
 
-def merging(segments: list[list[Row]], whole: list[bool], *, shortest: int = 0, left_out: int = -1) -> Stretches:
-    """Merge rows, each a transfer and a series of its own."""
-    kinds, starts, ends, sizes, marks = columns_of(segments)
-    each = np.arange(kinds.size, dtype=np.int32)
-    kinds = np.where(kinds == left_out, -1, kinds).astype(np.int64)
-    rows = Rows(offsets_of(segments), each, each, starts, ends)
-    return merged(rows, kinds, marks, sizes, np.array(whole), shortest=shortest)
+def telling(segments: list[list[Row]], whole: list[bool], opens: int = 0) -> Told:
+    """Tell of rows, each a transfer of a series of its own."""
+    kinds, _, _, sizes, marks = columns_of(segments)
+    rows = rows_of(segments, np.arange(kinds.size, dtype=np.int32))
+    rows = rows._replace(opens=rows.opens + opens)
+    return with_gaps(rows, kinds.astype(np.int64), marks, sizes, np.array(whole, dtype=np.bool_))
 
 
-def rows_of(found: Stretches) -> list[list[Row]]:
-    rows = list(zip(*(column.tolist() for column in found[1:]), strict=True))
-    return [rows[begin:end] for begin, end in pairwise(found.offsets.tolist())]
-
-
-def one(*rows: tuple[int, int]) -> list[list[Row]]:
-    return [[(0, start, end, 1, False) for start, end in rows]]
+def stretches(found: Told, segment: int = 0) -> list[Row]:
+    """Return kind, start, end and size of what is no gap."""
+    told = list(zip(*(column.tolist() for column in found), strict=True))
+    return [row[1:] for row in told if row[0] == segment and row[1] >= 0]
 
 
 @pytest.mark.parametrize(
@@ -76,38 +66,30 @@ def one(*rows: tuple[int, int]) -> list[list[Row]]:
     ],
 )
 def test_what_overlaps_or_touches_is_one(rows: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
-    assert [row[1:3] for row in rows_of(merging(one(*rows), NONE_WHOLE))[0]] == found
+    one = [[(0, start, end, 1, False) for start, end in rows]]
+    assert [row[1:3] for row in stretches(telling(one, NONE_WHOLE))] == found
 
 
 @given(SEGMENTS)
 def test_stretches_cover_what_their_rows_did_kind_by_kind(segments: list[list[Row]]) -> None:
     segments = [sorted(rows, key=lambda row: row[0]) for rows in segments]
-    found = rows_of(merging(segments, LAST_WHOLE))
-    for rows, mine in zip(segments, found, strict=True):
-        assert [row[0] for row in mine] == sorted(row[0] for row in mine)
+    found = telling(segments, LAST_WHOLE)
+    for segment, rows in enumerate(segments):
+        mine = stretches(found, segment)
+        assert mine == sorted(mine, key=lambda row: (row[1], row[0], row[2]))
         for kind in range(3):
             of_kind, told = ([row for row in some if row[0] == kind] for some in (rows, mine))
             if kind == 2 and of_kind:
                 assert [row[1:3] for row in told] == [(min(r[1] for r in of_kind), max(r[2] for r in of_kind))]
             assert all(before[2] < after[1] for before, after in pairwise(told))
-            for _, start, end, size, mark in told:
-                inside = [row for row in of_kind if start <= row[1] <= row[2] <= end]
-                assert size == sum(row[3] for row in inside)
-                assert mark == any(row[4] for row in inside)
+            for _, start, end, size in told:
+                assert size == sum(row[3] for row in of_kind if start <= row[1] <= row[2] <= end)
             assert sum(row[3] for row in told) == sum(row[3] for row in of_kind)
-
-
-@given(SEGMENTS)
-def test_what_is_left_out_or_too_short_is_as_if_it_were_not_there(segments: list[list[Row]]) -> None:
-    segments = [sorted(rows, key=lambda row: row[0]) for rows in segments]
-    kept = [[row for row in rows if row[0] != 1 and row[2] > row[1]] for rows in segments]
-    assert rows_of(merging(segments, LAST_WHOLE, shortest=1, left_out=1)) == rows_of(merging(kept, LAST_WHOLE))
 
 
 def told(opens: int, *rows: tuple[int, int, bool]) -> list[tuple[int, int, int]]:
     """Return what is told of a segment: the kind, which is the number of the row, or the sort of gap; start and end."""
-    table = stretches([[(number, start, end, 1, mark) for number, (start, end, mark) in enumerate(rows)]])
-    found = with_gaps(table, np.array([opens]))
+    found = telling([[(kind, *row[:2], 1, row[2]) for kind, row in enumerate(rows)]], [False] * len(rows), opens)
     return list(zip(found.kinds.tolist(), found.starts.tolist(), found.ends.tolist(), strict=True))
 
 
@@ -126,16 +108,27 @@ def test_of_rows_that_begin_at_once_one_marked_one_is_enough() -> None:
     assert told(0, (3, 5, False), (4, 5, True))[0] == (GAP, 0, 3)
 
 
+def test_a_stretch_is_marked_if_any_of_it_is() -> None:
+    for marks in ([True, False], [False, True]):
+        for starts in ([3, 4], [4, 3]):
+            rows = [(0, start, 9, 1, mark) for start, mark in zip(starts, marks, strict=True)]
+            assert telling([rows], NONE_WHOLE).kinds.tolist() == [MARKED_GAP, 0]
+
+
+def test_what_lies_outside_of_the_segment_is_cut_off() -> None:
+    assert told(5, (3, 120, False), (7, 99, False)) == [(0, 5, 99), (1, 7, 99)]
+
+
 @given(SEGMENTS)
-def test_rows_are_told_in_order_of_start_kind_and_end_and_leave_nothing_open(segments: list[list[Row]]) -> None:
-    found = with_gaps(stretches(segments), np.zeros(len(segments), dtype=np.int64))
-    for number, rows in enumerate(segments):
-        mine = [row[1:] for row in zip(*(column.tolist() for column in found), strict=True) if row[0] == number]
-        assert [row for row in mine if row[0] >= 0] == sorted(
-            (row[:4] for row in rows), key=lambda row: (row[1], row[0], row[2])
-        )
+def test_gaps_leave_nothing_open(segments: list[list[Row]]) -> None:
+    segments = [sorted(rows, key=lambda row: row[0]) for rows in segments]
+    found = telling(segments, LAST_WHOLE)
+    for number in range(len(segments)):
         free = 0
-        for kind, start, end, size in mine:
+        for row in zip(*(column.tolist() for column in found), strict=True):
+            of, kind, start, end, size = row
+            if of != number:
+                continue
             if kind < 0:
                 assert free == start < end
                 assert size == 0
@@ -150,8 +143,7 @@ def test_the_latest_before_a_moment_is_the_largest_that_is_no_later(
     """Of kind 0, and of what takes time."""
     number = min(len(segments), len(moments))
     segments, times = segments[:number], [sorted(row[2] for row in rows) for rows in moments[:number]]
-    kinds, starts, ends, *_ = columns_of(segments)
-    rows = Rows(offsets_of(segments), kinds, kinds, starts, ends)
+    rows = rows_of(segments, columns_of(segments)[0])
     expected = [
         max((end for kind, start, end, *_ in some if kind == 0 and start < end <= moment), default=NEVER)
         for mine, some in zip(times, segments, strict=True)
@@ -163,6 +155,8 @@ def test_the_latest_before_a_moment_is_the_largest_that_is_no_later(
 
 
 def test_a_series_lasts_of_which_any_row_takes_time() -> None:
-    series = np.array([0, 1, 1], dtype=np.int32)
-    rows = Rows(np.array([0, 3]), series, series, np.array([3, 3, 5]), np.array([3, 3, 6]))
-    assert lasting(rows, 3).tolist() == [False, True, False]
+    rows = rows_of(
+        [[(0, 3, 3, 1, False), (1, 3, 3, 1, False), (1, 5, 6, 1, False), (2, 99, 120, 1, False)]], np.array([])
+    )
+    series = np.array([0, 1, 1, 2], dtype=np.int32)
+    assert lasting(rows._replace(series=series), 3).tolist() == [False, True, False]

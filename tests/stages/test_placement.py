@@ -40,9 +40,9 @@ def known() -> pl.DataFrame:
 def told(found: Placed) -> pl.DataFrame:
     """Return what was placed, in ms."""
     messages = found.messages
-    times = {name: (getattr(messages, name) - WINDOW.start_ns) // MS for name in ("start_ns", "end_ns")}
-    side = found.sides.select("phase", "peer", "sends")[messages.side]
-    return found.parts.select("addr", "step_index")[messages.part].hstack(side).hstack(pl.DataFrame(times))
+    times = messages.select(((pl.col("start_ns", "end_ns") - WINDOW.start_ns) / MS).cast(pl.Int64))
+    side = found.sides.select("phase", "peer", "sends")[messages["side"]]
+    return found.parts.select("addr", "step_index")[messages["part"]].hstack(side).hstack(times)
 
 
 def test_each_end_has_the_flow_as_far_as_it_lies_in_its_own_step() -> None:
@@ -73,5 +73,5 @@ def test_kinds_may_be_told_of_pairs_and_flows_of_others_are_left_out() -> None:
 
 def test_without_flows_or_steps_nothing_is_placed() -> None:
     for found in (placed(known().clear(), STEPS), placed(known(), steps(a=[]))):
-        assert found.messages.flow.size == 0
-        assert found.messages.offsets.size == found.parts.height + 1
+        assert found.messages.is_empty()
+        assert found.rows.offsets.size == found.parts.height + 1

@@ -12,7 +12,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.noise import spread
 from llmprism_tasks.stages.diagnosis.own_past import against_past, quick_steps
-from llmprism_tasks.stages.diagnosis.passes import answers
+from llmprism_tasks.stages.diagnosis.passes import answered, answers
 from llmprism_tasks.stages.own_work import SAME, usual
 from llmprism_tasks.stages.placement import NIC, STEP
 
@@ -35,7 +35,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     the answer to the first gradient, elsewhere all other silences), and `later_excess` (NULL outside pipelines: there
     all members wait for the slowest from one exchange to the next, so that silences are alike)
     """
-    work = evidence.work.filter("current").drop_nulls("excess")
+    work = evidence.once(answered, settings).drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     past = _past(evidence, stages, settings)
     # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
@@ -45,8 +45,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     # What a first stage sends may wait for a slow one that takes it, so of the middle ones the quicker counts.
     least_later = pl.col("later_ns").quantile(0.5, "lower").over(SAME)
     return (
-        work.with_columns(answers(evidence.flows, work, stages))
-        .join(past, on=STEP, how="left", maintain_order="left")
+        work.join(past, on=STEP, how="left", maintain_order="left")
         .with_columns(
             first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0.0),
             later_ns=pl.when(piped_here).then(answer).otherwise(silent),
@@ -72,8 +71,8 @@ def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings)
     """
     work = evidence.once(against_past, settings).filter(pl.col("last_stage").is_not_null())
     quick = evidence.once(quick_steps, settings).join(work, on="job_id", how="semi")
-    answered = quick.with_columns(answers(evidence.flows, quick, stages)).drop_nulls("answer_ns")
-    before = answered.group_by(NIC).agg(usual_later_ns=pl.col("answer_ns").median())
+    timed = quick.with_columns(answers(evidence.flows, quick, stages)).drop_nulls("answer_ns")
+    before = timed.group_by(NIC).agg(usual_later_ns=pl.col("answer_ns").median())
     return work.select(*STEP, usual_ns=pl.col("own_ns") / (1 + pl.col("excess"))).join(before, on=NIC, how="left")
 
 

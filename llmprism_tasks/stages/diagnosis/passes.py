@@ -12,8 +12,16 @@ import polars as pl
 
 from llmprism_tasks.methods import replies
 from llmprism_tasks.methods.placing import Series
+from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.placement import NIC
+
+
+def answered(evidence: Evidence, _: DiagnosisSettings) -> pl.DataFrame:
+    """Return the NICs' own work in the steps of the window, with `answer_ns` as `answers` returns it."""
+    work = evidence.work.filter("current")
+    return work.with_columns(answers(evidence.flows, work, evidence.members.drop_nulls("pp_stage")))
 
 
 def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:

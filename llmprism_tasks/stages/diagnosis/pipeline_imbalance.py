@@ -12,7 +12,7 @@ import polars as pl
 from llmprism_tasks.methods.series import SIGMA_PER_MAD
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.diagnosis.passes import answers
+from llmprism_tasks.stages.diagnosis.passes import answered
 from llmprism_tasks.stages.diagnosis.slow_compute import slow_nics
 from llmprism_tasks.stages.entries import FORWARD_AND_BACKWARD
 from llmprism_tasks.stages.placement import NIC
@@ -87,10 +87,10 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     stages = stages.with_columns(last=pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id"))
-    work = evidence.work.drop_nulls("last_stage").filter("current").join(stages, on=["job_id", "addr"])
+    work = evidence.once(answered, settings).drop_nulls("last_stage").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("last")
     whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
-    timed = work.with_columns(answers(evidence.flows, work, stages)).filter(whole, ~_may_wait(work))
+    timed = work.filter(whole, ~_may_wait(work))
     seen = (pl.col("answer_ns").is_not_null() | first | last).mean().over(STAGE).min().over(
         "job_id"
     ) >= settings.persistence

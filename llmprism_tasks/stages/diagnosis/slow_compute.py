@@ -84,7 +84,10 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
     if work.is_empty():
         return work
-    found = _outstanding(_persistent(work, settings), work)
+    persistent = _persistent(work, settings)
+    if persistent.is_empty():
+        return persistent
+    found = _outstanding(persistent, work)
     # Beside several slow ones all others wait, and are excused before they are counted.
     crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
     few = found.join(crowded, on="job_id", how="anti")
@@ -123,7 +126,8 @@ def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
 def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Find for each NIC the run of steps in which it is slow, and keep those that are long and slow enough.
 
-    What differs by chance, as samples of uneven length do, does so less and less over more steps.
+    What differs by chance, as samples of uneven length do, does so less and less over more steps. Where none are long
+    enough, there are no columns but theirs to compare.
     """
     work = work.sort(*NIC, "step_index").with_columns(
         above=pl.col("excess")
@@ -135,6 +139,8 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     first, last, _ = runs.best_runs(work["above"].to_numpy(), offsets)
     bounds = series.select(NIC).with_columns(first=pl.Series(first), last=pl.Series(last))
     bounds = bounds.filter(pl.col("last") - pl.col("first") + 1 >= settings.least_steps)
+    if bounds.is_empty():
+        return bounds
     marked = (
         work.with_row_index("row")
         .join(bounds, on=NIC)
