@@ -55,7 +55,12 @@ def numbered_lists(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt
     items : the numbers of all lists one after another
     offsets : shape (n + 1,): list i holds the items `offsets[i]` to `offsets[i + 1]`
     """
-    return numbered(*_hashes(items, offsets))
+    bits = BITS
+    while True:
+        numbers, rows = _numbered_lists(items, offsets, bits)
+        if ROOM * rows.size <= 1 << bits:
+            return numbers, rows
+        bits += MORE
 
 
 def codes_met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -75,40 +80,56 @@ def _met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
 
 
 @compiled
-def _hashes(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Return two independent hashes of each list."""
-    lists = offsets.size - 1
-    one, other = np.empty(lists, np.uint64), np.empty(lists, np.uint64)
-    for i in range(lists):
-        one[i], other[i] = ODD, TOGETHER
-        for at in range(offsets[i], offsets[i + 1]):
-            item = np.uint64(items[at]) + np.uint64(1)
-            one[i] = (one[i] ^ item) * ODD
-            one[i] ^= one[i] >> np.uint64(32)
-            other[i] = (other[i] ^ item) * TOGETHER
-            other[i] ^= other[i] >> np.uint64(29)
-    return one, other
-
-
-@compiled
 def _numbered(first: Halves, second: Halves, bits: int) -> tuple[npt.NDArray[np.int32], Integers]:
     """Number values as far as a table of so many bits has room for them."""
     most = 1 << bits
     numbers, rows, count = np.empty(first.size, np.int32), np.empty(most, np.int64), 0
     table, keys = np.full(most, -1, np.int32), np.empty((most, 2), np.uint64)
-    shift, mask, one = np.uint64(64 - bits), np.uint64(most - 1), np.uint64(1)
     for i in range(first.size):
         key, other = np.uint64(first[i]), np.uint64(second[i])
-        place = ((key + other * TOGETHER) * SPREADING) >> shift
-        number = table[place]
-        while number >= 0 and (keys[number, 0] != key or keys[number, 1] != other):
-            place = (place + one) & mask
-            number = table[place]
-        if number < 0:
+        place = _place(key, other, table, keys, bits)
+        if table[place] < 0:
             if ROOM * count > most:
                 break
-            keys[count, 0], keys[count, 1], rows[count] = key, other, i
-            table[place] = number = count
+            keys[count, 0], keys[count, 1], rows[count], table[place] = key, other, i, count
             count += 1
-        numbers[i] = number
+        numbers[i] = table[place]
     return numbers, rows[:count].copy()
+
+
+@compiled
+def _numbered_lists(
+    items: npt.NDArray[np.int32], offsets: Integers, bits: int
+) -> tuple[npt.NDArray[np.int32], Integers]:
+    """Do what `_numbered` does with two independent hashes of each list."""
+    most, lists = 1 << bits, offsets.size - 1
+    numbers, rows, count = np.empty(lists, np.int32), np.empty(most, np.int64), 0
+    table, keys = np.full(most, -1, np.int32), np.empty((most, 2), np.uint64)
+    for i in range(lists):
+        key, other = ODD, TOGETHER
+        for at in range(offsets[i], offsets[i + 1]):
+            item = np.uint64(items[at]) + np.uint64(1)
+            key = (key ^ item) * ODD
+            key ^= key >> np.uint64(32)
+            other = (other ^ item) * TOGETHER
+            other ^= other >> np.uint64(29)
+        place = _place(key, other, table, keys, bits)
+        if table[place] < 0:
+            if ROOM * count > most:
+                break
+            keys[count, 0], keys[count, 1], rows[count], table[place] = key, other, i, count
+            count += 1
+        numbers[i] = table[place]
+    return numbers, rows[:count].copy()
+
+
+@compiled
+def _place(
+    key: np.uint64, other: np.uint64, table: npt.NDArray[np.int32], keys: npt.NDArray[np.uint64], bits: int
+) -> np.uint64:
+    """Return the place of a table of numbers that has a value's, or that is free for it."""
+    mask, one = np.uint64((1 << bits) - 1), np.uint64(1)
+    place = ((key + other * TOGETHER) * SPREADING) >> np.uint64(64 - bits)
+    while table[place] >= 0 and (keys[table[place], 0] != key or keys[table[place], 1] != other):
+        place = (place + one) & mask
+    return place

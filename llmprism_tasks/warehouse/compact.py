@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from llmprism_tasks.frames import BETWEEN_SWITCHES, compact_schema
-from llmprism_tasks.methods import numbering
+from llmprism_tasks.methods import numbering, ordering
 from llmprism_tasks.tables import FLOW_COLUMNS
 
 TYPES = compact_schema(FLOW_COLUMNS)
@@ -174,6 +174,5 @@ def _paths(lists: pa.ListArray) -> pl.Series:
     numbers, first = numbering.numbered_lists(_series(switches.indices).cast(pl.Int32).to_numpy(), offsets)
     paths = _series(lists.take(_arrow(first))).cast(pl.List(pl.String)).list.join(BETWEEN_SWITCHES)
     codes = _codes(paths.fill_null(""))  # a row without a path may be first of those without a switch
-    if lists.null_count:
-        return codes.gather(pl.Series(numbers).set(pl.Series(lists.is_null()), None))
-    return codes.gather(numbers)
+    found = pl.Series(ordering.taken(codes.to_numpy(), numbers))
+    return found.set(_series(lists.is_null()), None) if lists.null_count else found

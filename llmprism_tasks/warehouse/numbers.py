@@ -90,7 +90,7 @@ def _numbered(connection: duckdb.DuckDBPyConnection, columns: pl.DataFrame, plac
         distinct, which = _lists(columns.to_series())
     else:
         return _of_words(connection, columns.to_series().cast(pl.Categorical), place)
-    return _numbers(connection, distinct, place).gather(which)
+    return _at(_numbers(connection, distinct, place), which)
 
 
 def _of_words(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: str) -> pl.Series:
@@ -103,7 +103,16 @@ def _of_words(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: s
     values = paths(words) if column.name == "switch_path" else words.cast(pl.String)
     numbers = np.zeros(met.max(initial=0) + 1, np.int32)
     numbers[met] = _numbers(connection, values, place)
-    return pl.Series(numbers).gather(codes)
+    return _at(pl.Series(numbers), codes)
+
+
+def _at(numbers: pl.Series, places: pl.Series) -> pl.Series:
+    """Return the numbers at places, all of which there are: Polars would look whether they are."""
+    from llmprism_tasks.methods import ordering  # noqa: PLC0415 - as above
+
+    if places.has_nulls():
+        return numbers.gather(places)
+    return pl.Series(ordering.taken(numbers.to_numpy(), places.to_numpy()))
 
 
 def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:

@@ -138,6 +138,19 @@ def test_files_of_many_row_groups_in_any_order_are_one(tmp_path: Path, monkeypat
     assert plain(found.frame(WINDOW)).equals(flow_order.in_order(conform(rows[WINDOW.start_ns], "flows")))
 
 
+@pytest.mark.parametrize("span", [None, WINDOW])
+def test_records_of_other_windows_leave_no_gap(tmp_path: Path, span: Window | None) -> None:
+    records = [
+        flow(second, bytes=second + 20, src_port=None if second % 3 else 1) for second in (-9, 1, 2, 61, 62, -8, 3, 63)
+    ]
+    path = write(tmp_path / "flows.parquet", records)
+    pl.read_parquet(path).write_parquet(path, row_group_size=3)
+    found, rows, _ = both(path, span=span, within=WINDOW)
+    assert found is not None
+    assert found.placed() == {WINDOW.start_ns}
+    assert plain(found.frame(WINDOW)).equals(conform(rows[WINDOW.start_ns], "flows"))
+
+
 @pytest.mark.parametrize(("most", "is_sound"), [(3, True), (2, False)])
 def test_more_than_memory_should_hold_are_staged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, *, is_sound: bool
