@@ -218,9 +218,9 @@ def _with_gaps(
     total, most = most_rows(offsets, series, begins, untils, ~whole[kinds])
     segments, kind = np.empty(2 * total, np.int32), np.empty(2 * total, np.int32)
     begin, end, size = np.empty(2 * total, np.int64), np.empty(2 * total, np.int64), np.empty(2 * total, np.int64)
-    keys, order, mark = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.bool_)
-    is_, at, until, sum_ = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.int64), order.copy()
-    n = 0
+    keys, order, at = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)  # of one segment
+    until, sum_, is_ = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int32)
+    mark, n = np.empty(most, np.bool_), 0
     for segment in range(len(offsets) - 1):
         first, last, free = offsets[segment], offsets[segment + 1], opens[segment]
         given = (series, begins, untils, starts, ends, kinds, marked, sizes, whole)

@@ -57,9 +57,10 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `beyond_at_first` (whether it is later than others ever are, in all it computes and at the beginning).
     """
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
+    together = pl.struct(JOB, "host", "pp_stage").rank("dense")
     work = (
         evidence.once(later_work, settings)
-        .join(evidence.members.select(*NIC, "host", "pp_stage"), on=NIC, maintain_order="left")
+        .join(evidence.members.select(*NIC, "host", together=together), on=NIC, maintain_order="left")
         .with_columns(late_ns=late.clip(lower_bound=0), whole=pl.col("last_stage").is_null())
     )
     latest = (
@@ -85,12 +86,12 @@ def _confirmed(work: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    work : with `late_ns`, sorted; of NICs that are equally late the first counts as later
+    work : with `late_ns` and `together`, a number for each job's stage in a host, sorted; of NICs that are equally late
+        the first counts as later
     """
-    together = [JOB, "step_index", "host", "pp_stage"]
     most = pl.col("component").n_unique() // 2
     place = pl.col("late_ns").rank("ordinal", descending=True) - 1
-    return work.filter((place == most).over(together))
+    return work.filter((place == most).over("together", "step_index"))
 
 
 def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
@@ -110,6 +111,8 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     later = pl.col("late_ns") - pl.lit(ordinary_ns)
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
+    if long.height < settings.least_steps:
+        return None
     others = steps.join(long, on="step_index", how="anti")
     explained = long.filter((later >= MOST * longer) & pl.col("beyond"))
     if explained.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
@@ -136,10 +139,13 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
     Where it is another one each time, samples of uneven length do as much, unless all others are alike. Of one host
     that is late by another amount each time, and whose later work nobody sees, the cause is not known.
     """
+    least = max(settings.least_steps, settings.persistence * steps.height)
     struck = steps.filter(pl.col("behind_ns") > settings.least_stall * pl.col("length_ns"))
-    host = _one_host(struck) if struck.height else None
+    if struck.height < least:
+        return None
+    host = _one_host(struck)
     struck = struck if host else struck.filter("beyond_at_first")
-    if struck.height < max(settings.least_steps, settings.persistence * steps.height):
+    if struck.height < least:
         return None
     if not _pays(steps, settings, one_host=host is not None):
         return None
