@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -27,35 +27,48 @@ def shared(
     settings: Settings,
     only: Collection[str] = deriving.ALL,
 ) -> Iterator[Iterator[Derived]]:
-    """Lend an iterator over what the stages make of each part, as they are done.
+    """Lend an iterator over what the stages make of each part, each as soon as it is done.
 
-    The worker begins at once, with the largest part. This process begins when the iterator is asked, with the smallest.
-    Each takes another when it is done.
+    The worker begins with the largest part, this process with the smallest, in a thread. Each takes another when it is
+    done.
 
     Parameters
     ----------
     parts : `stages.parts.Parts`
     only : as for `deriving.derive`
+
+    Raises
+    ------
+    whatever a stage raised, where the part's turn would be
     """
-    waiting, done = deque(range(parts.number)), SimpleQueue[Derived]()
+    waiting, done = deque(range(parts.number)), SimpleQueue[Derived | Exception]()
 
     def work(derive: Callable[..., Derived], take: Callable[[], int]) -> None:
-        while waiting:
-            done.put(derive(parts.part(take()), topology, window, settings, only))
-
-    def ours() -> Iterator[Derived]:
-        while waiting:
-            yield deriving.derive(parts.part(waiting.pop()), topology, window, settings, only)
-            while not done.empty():
-                yield done.get()
-        if theirs is not None:
-            theirs.result()
-        while not done.empty():
-            yield done.get()
-
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        theirs = None if worker is None else thread.submit(work, worker.derive, waiting.popleft)
         try:
-            yield ours()
+            for number in _until_none_is_left(take):
+                done.put(derive(parts.part(number), topology, window, settings, only))
+        except Exception as error:  # it is raised where results are asked for
+            done.put(error)
+
+    def each() -> Iterator[Derived]:
+        for _ in range(parts.number):
+            told = done.get()
+            if isinstance(told, Exception):
+                raise told
+            yield told
+
+    with ThreadPoolExecutor() as threads:
+        if worker is not None:
+            threads.submit(work, worker.derive, waiting.popleft)
+        threads.submit(work, deriving.derive, waiting.pop)
+        try:
+            yield each()
         finally:
             waiting.clear()
+
+
+def _until_none_is_left(take: Callable[[], int]) -> Iterator[int]:
+    """Yield what is taken: to ask first whether anything is left would be too early, where another takes as well."""
+    with suppress(IndexError):
+        while True:
+            yield take()

@@ -90,8 +90,15 @@ def test_both_take_parts_until_none_is_left(
     platform = Platform(Part(flows, NOBODY))
     with shared(platform, worker, topology, window, SETTINGS) as each:
         assert len(list(each)) == platform.number
-    assert platform.taken[2] == threading.get_ident()
     assert platform.taken[0] != platform.taken[2]
+
+
+def test_without_a_worker_all_parts_are_taken_here(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
+    flows, topology, window = captured
+    platform = Platform(Part(flows, NOBODY))
+    with shared(platform, None, topology, window, SETTINGS) as each:
+        assert len(list(each)) == platform.number
+    assert list(platform.taken) == [2, 1, 0]
 
 
 @pytest.mark.parametrize("broken", [0, 2])
