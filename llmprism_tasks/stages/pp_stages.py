@@ -84,7 +84,8 @@ def _messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame)
     begins = _begins(job, start, job_steps.join(jobs, on="job_id"))
     marks = _offsets(begins["job"].to_numpy(), jobs.height)
     step = pauses.latest(start, job, begins["begin_ns"].to_numpy(), marks)
-    return pair[step >= 0], step[step >= 0], start[step >= 0]
+    within = np.flatnonzero(step >= 0)
+    return pair[within], step[within], start[within]
 
 
 def _first(pair: Integers, step: Integers, start: Integers) -> pl.DataFrame:

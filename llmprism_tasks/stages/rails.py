@@ -11,6 +11,7 @@ import math
 import polars as pl
 
 from llmprism_tasks.stages.layout import AGREEMENT, ENDS
+from llmprism_tasks.stages.remembered import remembered
 
 LEAST_CROSSING = 0.1
 """Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""
@@ -171,6 +172,7 @@ def _crossing(between: pl.DataFrame) -> pl.DataFrame:
     return crossing.join(touched, on="job_id", how="semi")
 
 
+@remembered
 def _places(topology: pl.DataFrame) -> pl.DataFrame:
     """Return `addr`, `host`, `rank`: the GPU's index, or the NIC's place among its host's addresses."""
     rank = pl.col("gpu").fill_null(pl.col("addr").rank("ordinal").over("host").cast(pl.Int32) - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages.division import Division
+from llmprism_tasks.stages.remembered import remembered
 
 QUARTER = 0.25
 """Ratio of a job's steps that show how long one takes undisturbed, or that some are disturbed; fewer may by chance."""
@@ -27,14 +28,19 @@ def undisturbed(division: Division) -> tuple[pl.DataFrame, pl.DataFrame]:
     -------
     `job_id`, `step`, which may be empty; and `job_id`, `period_ns` of all jobs
     """
+    return _undisturbed(division.job_steps, division.periods)
+
+
+@remembered
+def _undisturbed(job_steps: pl.DataFrame, periods: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     length = (pl.col("end_ns") - pl.col("end_ns").shift().over("job_id")).cast(pl.Float64)
-    steps = division.job_steps.sort("job_id", "step").with_columns(length=length).drop_nulls("length")
+    steps = job_steps.sort("job_id", "step").with_columns(length=length).drop_nulls("length")
     longest = LONGER * pl.col("length").quantile(QUARTER, "lower").over("job_id")
     quick = pl.col("length") <= longest
     disturbed = pl.col("length").quantile(1 - QUARTER, "higher").over("job_id") > longest
     kept = steps.filter(disturbed & quick & (quick.sum().over("job_id") >= ENOUGH))
     own = kept.group_by("job_id").agg(own_ns=pl.col("length").median())
-    periods = division.periods.join(own, on="job_id", how="left")
+    periods = periods.join(own, on="job_id", how="left")
     return kept.select("job_id", "step"), periods.select("job_id", period_ns=pl.coalesce("own_ns", "period_ns"))
 
 
