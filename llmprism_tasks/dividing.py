@@ -27,8 +27,8 @@ from llmprism_tasks.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-LEAST_PARTS = 4
-"""Parts that two processes share at least: who has more else to do takes fewer."""
+LEAST_PARTS = 2
+"""Parts for two processes at least; each costs a third of a second, however few its flows."""
 
 WHOLE = ("jobs", "job_members", "pairs", "steps")
 """Tables of which a stage that must see the whole platform sees all rows."""
