@@ -185,15 +185,15 @@ class _Tables:
         self._parts.clear()
         self._write({}, clears=DERIVED)
 
-    def take(self, derived: Derived, jobs: Sequence[str] | None) -> None:
-        """Write what stages made, in the place of these jobs' rows."""
+    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int = 0) -> None:
+        """Write what stages made, in the place of these jobs' rows; parts together, as long as more come."""
         self._stage_ns.update(derived.stage_ns)
         if jobs is None or jobs:
             self._write_parts()
             self._write(derived.tables, jobs=jobs, ordered=True)
             return
         self._parts.append(derived)
-        if len(self._parts) == WRITTEN_TOGETHER:
+        if len(self._parts) == WRITTEN_TOGETHER or more < WRITTEN_TOGETHER:
             self._write_parts()
 
     def end(self) -> None:
