@@ -50,7 +50,7 @@ class Drafts:
         self.forget()
         self._new, self._pieces, self._stage_ns = Path(tempfile.mkdtemp(dir=_home())), 0, Counter()
 
-    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int = 0) -> None:  # noqa: ARG002 - of a sink
+    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int = 0) -> None:
         """Add what stages made, to be found once all is; what each stage made of which flows is kept apart."""
         for stage, tables in derived.made.items():
             for table, rows in tables.items():
