@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from llmprism_tasks import __version__
+from llmprism_tasks import __version__, memory
 from llmprism_tasks.configuration import Origin, load_with_origins
 from llmprism_tasks.errors import InputError, LlmprismError, TransientError
 from llmprism_tasks.postponed import hide
@@ -55,6 +55,7 @@ def leave(code: int) -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, after saying on standard error what went wrong."""
+    memory.keep(os.environ)
     hide("pandas")  # for which DuckDB and PyArrow look with the first value they are given, a fifth of a second
     arguments = _parser().parse_args(argv)
     _log_to_stderr(verbose=arguments.verbose)

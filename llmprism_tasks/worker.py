@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from llmprism_tasks import deriving
+from llmprism_tasks import deriving, memory
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.errors import TransientError
 from llmprism_tasks.frames import Part
@@ -78,7 +78,9 @@ def working(settings: Settings) -> Iterator[Worker]:
     ours, theirs = Pipe()
     with TemporaryDirectory(prefix="llmprism-") as folder, ours:
         words = [sys.executable, "-c", PROGRAM, str(theirs.fileno())]
-        process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=os.environ | {"POLARS_MAX_THREADS": "1"})
+        environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
+        memory.keep(environment)
+        process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
         try:
             ours.send((folder, settings.method.name))

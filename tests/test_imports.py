@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "plan": set(),
     "kinds": set(),
     "unlisted": set(),
+    "memory": set(),
     "postponed": set(),
     "resources": {"errors"},
     "settings": {"kinds", "windows"},
@@ -37,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},
     "deriving": FOUNDATION,
-    "worker": FOUNDATION | {"deriving"},
+    "worker": FOUNDATION | {"deriving", "memory"},
     "sharing": FOUNDATION | {"deriving", "worker"},
     "dividing": FOUNDATION | {"deriving", "sharing", "worker"},
     "drafts": FOUNDATION | {"deriving"},
@@ -58,7 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     "reports": FOUNDATION | {"unlisted", "warehouse"},
     "evaluation": FOUNDATION,
     "simulate": FOUNDATION,
-    "cli": FOUNDATION | {"configuration", "evaluation", "pipeline", "reports", "simulate", "sources", "warehouse"},
+    "cli": FOUNDATION
+    | {"configuration", "evaluation", "memory", "pipeline", "reports", "simulate", "sources", "warehouse"},
     "dags": FOUNDATION | {"configuration", "pipeline", "reports", "simulate", "sources", "warehouse"},
 }
 """Each part of the tree, and the parts it may import besides itself and the package's own version."""
