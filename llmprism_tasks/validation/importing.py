@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -38,17 +39,21 @@ CLASSES_OF_PANDAS = ("DataFrame", "Index", "Series")
 """What it names of pandas on its way in; as long as nobody imports pandas, nothing is an instance of them."""
 
 
+_one_at_a_time = threading.RLock()
+
+
 def ours() -> ModuleType:
     """Import what holds views against our own expectations; no other thread may import pandas meanwhile."""
-    if OURS in sys.modules:
-        return sys.modules[OURS]
-    if PACKAGE not in sys.modules:
-        for name in (PACKAGE, *(f"{PACKAGE}.{part}" for part in PARTS), *DRAWN):
-            postpone(name)
-        versions = importlib.import_module(f"{PACKAGE}._version").get_versions()
-        vars(sys.modules[PACKAGE])["__version__"] = versions["version"]
-    with _no_garbage(), _without_readers():
-        return importlib.import_module(OURS)
+    with _one_at_a_time:  # a module can be found before it is whole
+        if OURS in sys.modules:
+            return sys.modules[OURS]
+        if PACKAGE not in sys.modules:
+            for name in (PACKAGE, *(f"{PACKAGE}.{part}" for part in PARTS), *DRAWN):
+                postpone(name)
+            versions = importlib.import_module(f"{PACKAGE}._version").get_versions()
+            vars(sys.modules[PACKAGE])["__version__"] = versions["version"]
+        with _no_garbage(), _without_readers():
+            return importlib.import_module(OURS)
 
 
 def brought() -> ModuleType:
@@ -56,12 +61,13 @@ def brought() -> ModuleType:
 
     What was imported of it before does not know SQLAlchemy, and is forgotten.
     """
-    if is_postponed(PACKAGE):
-        for name in [name for name in sys.modules if f"{name}.".startswith(FORGOTTEN)]:
-            del sys.modules[name]
-    show("pandas")
-    with _no_garbage():
-        return importlib.import_module(BROUGHT)
+    with _one_at_a_time:
+        if is_postponed(PACKAGE):
+            for name in [name for name in sys.modules if f"{name}.".startswith(FORGOTTEN)]:
+                del sys.modules[name]
+        show("pandas")
+        with _no_garbage():
+            return importlib.import_module(BROUGHT)
 
 
 @contextmanager
