@@ -18,7 +18,7 @@ import polars as pl
 from llmprism_tasks import deriving
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.frames import Part
-from llmprism_tasks.plan import PARTS, UNLISTED, Stage
+from llmprism_tasks.plan import BATCHES, PARTS, UNLISTED, Stage
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
 from llmprism_tasks.tables import table_named
@@ -127,28 +127,12 @@ def by_jobs(
     for per_job, neighbours in itertools.groupby(stages, key=lambda stage: stage.per_job):
         group = list(neighbours)
         wanted, most = read_first(group), math.ceil(flows / settings.batches.at_once)
-        for jobs in dealt(read(["jobs"])["jobs"], most) if per_job else [None]:
+        known = read(["jobs", "job_members"])
+        for jobs in deriving.named(BATCHES)(known["jobs"], known["job_members"], most) if per_job else [None]:
             held = read(wanted, jobs)
             way = "of some jobs" if per_job else "at once"
             logger.info("window %s, %s: %d flows %s", window, _named(group), held["flows"].height, way)
             sink.take(_derived(group, held, window, settings), jobs)
-
-
-def dealt(jobs: pl.DataFrame, most: int) -> list[list[str]]:
-    """Deal jobs into so many batches at most, none of them empty, with about as many endpoints in each.
-
-    A job's share of the flows is taken to be its share of the endpoints. The largest jobs are dealt first, each to the
-    batch with the fewest endpoints.
-    """
-    batches: list[list[str]] = [[] for _ in range(min(most, jobs.height))]
-    endpoints = [0] * len(batches)
-    for job_id, members in (
-        jobs.sort("endpoints", "job_id", descending=[True, False]).select("job_id", "endpoints").iter_rows()
-    ):
-        lightest = endpoints.index(min(endpoints))
-        batches[lightest].append(job_id)
-        endpoints[lightest] += members
-    return batches
 
 
 def _derived(stages: Sequence[Stage], held: Mapping[str, pl.DataFrame], window: Window, settings: Settings) -> Derived:

@@ -73,6 +73,9 @@ READIES = "llmprism_tasks.methods.compiled:load_all"
 PARTS = "llmprism_tasks.stages.parts:parts"
 """Where the function lives that divides a platform into parts, which the stages can be given one at a time."""
 
+BATCHES = "llmprism_tasks.stages.parts:batches"
+"""Where the function lives that deals jobs into batches, whose flows the stages can be given one batch at a time."""
+
 UNLISTED = "llmprism_tasks.stages.unlisted:with_unlisted"
 """Where the function lives that completes `jobs` by what only the whole platform tells."""
 

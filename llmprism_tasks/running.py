@@ -111,8 +111,8 @@ def _draft(stages: Sequence[Stage], warehouse: Warehouse, window: Window, settin
     flows = _flows(warehouse, window, settings)
     read = functools.partial(_read, warehouse, window, settings)
     with helped(settings) if flows >= WORTH_A_WORKER else nullcontext() as worker:
-        held = read(dividing.read_first(stages)) if flows <= settings.batches.held else None
-        if held is None or not dividing.at_once(stages, held, window, settings, worker, drafts):
+        held = read(dividing.read_first(stages))
+        if not dividing.at_once(stages, held, window, settings, worker, drafts):
             del held
             dividing.by_jobs(stages[:1], read, window, settings, drafts, flows=flows)
 
@@ -153,9 +153,9 @@ def derive_tables(
         writer(checked)
         tables = _Tables(warehouse, window, settings, writer)
         held = tables.held(landed)
-        if held is None or not dividing.at_once(STAGES, held, window, settings, worker, tables):
+        if not dividing.at_once(STAGES, held, window, settings, worker, tables):
+            flows = held["flows"].height
             del held
-            flows = _flows(warehouse, window, settings)
             dividing.by_jobs(STAGES, tables.read, window, settings, tables, flows=flows)
         tables.end()
 
@@ -168,16 +168,13 @@ class _Tables:
         self._stage_ns = Counter[str]()
         self._parts: list[Derived] = []
 
-    def held(self, landed: Landed | None) -> dict[str, pl.DataFrame] | None:
-        """Return what the stages read first; None if one process cannot hold the flows."""
+    def held(self, landed: Landed | None) -> dict[str, pl.DataFrame]:
+        """Return what the stages read first."""
         span = self._window.lookback(self._settings.window.lookback_windows)
         flows = None if landed is None else landed.of(span)
         if flows is not None:
             return {"flows": flows, "topology": read_topology(self._settings.places.topology)}
-        self._writing.wait()
-        if _flows(self._warehouse, self._window, self._settings) > self._settings.batches.held:
-            return None
-        return _read(self._warehouse, self._window, self._settings, dividing.read_first(STAGES))
+        return self.read(dividing.read_first(STAGES))
 
     def begin(self) -> None:
         """Clear all that stages write."""

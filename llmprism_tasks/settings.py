@@ -125,13 +125,6 @@ class BatchSettings:
         high=1_000_000_000,
         reason="the stages see about so many (look-back included) at a time; a million take more than half a gibibyte",
     )
-    held: int = number(
-        40_000_000,
-        unit="flows",
-        low=1,
-        high=1_000_000_000,
-        reason="one process holds so many, at 80 bytes each, to divide them; of more, it reads some jobs' at a time",
-    )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ The flows are two captured training runs, moved to begin together, the second to
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -208,29 +209,43 @@ def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
 
 
 @pytest.mark.parametrize("task_by_task", [True, False])
-@pytest.mark.parametrize("fewer", [0, 1])
-def test_of_more_flows_than_one_process_holds_those_of_some_jobs_are_read_at_a_time(
-    copy: Settings,
+@pytest.mark.parametrize(("shared", "batches"), [("data", 2), ("hosts", 1)])
+def test_where_hosts_cannot_be_parted_those_of_some_jobs_are_looked_at_at_a_time(
+    place: Path,
+    tmp_path: Path,
     windows: list[Window],
-    undisturbed: Tables,
     caplog: pytest.LogCaptureFixture,
-    fewer: int,
+    shared: str,
+    batches: int,
     *,
     task_by_task: bool,
 ) -> None:
-    flows = int(undisturbed["windows"]["rows_landed"].sum())
-    settings = in_batches(copy, at_once=flows - 1, held=flows - fewer)
+    topology, flows = pl.read_csv(place / "topology.csv"), pl.read_parquet(place / "flows.parquet")
+    if shared == "hosts":
+        topology = topology.with_columns(pl.col("host").str.replace(".*-", ""))
+    else:  # a little, between members of both jobs
+        ends = topology.group_by(pl.col("host").str.replace("-.*", "")).agg(pl.col("addr").min())["addr"].to_list()
+        one = flows.filter(pl.col("bytes") > 20_000).head(1)
+        flows = flows.vstack(one.with_columns(src_addr=pl.lit(ends[0]), dst_addr=pl.lit(ends[1])))
+    topology.write_csv(tmp_path / "topology.csv")
+    flows.write_parquet(tmp_path / "flows.parquet")
+    whole, divided = (settings_for(tmp_path, tmp_path / f"{name}.duckdb") for name in ("whole", "divided"))
+    divided = in_batches(divided, at_once=flows.filter(pl.col("flow_start_ns") < windows[1].end_ns).height - 1)
+    pipeline.analyze(whole)
+    pipeline.analyze(divided)
+    window = windows[1]
+    caplog.clear()
     with caplog.at_level("INFO", logger=dividing.logger.name):
         if task_by_task:
             for stage in STAGES:
-                pipeline.run_stage(stage.name, windows[1], settings)
+                pipeline.run_stage(stage.name, window, divided)
         else:
-            pipeline.derive_tables(windows[1], settings)
-    some = [f"{name}: of some jobs" for name in NAMES[1:4] for _ in range(2)] if task_by_task else 2 * [OF_SOME]
-    by_jobs = ["recognition: at once", *some, "diagnosis: at once"]
-    assert ways(caplog.messages) == (by_jobs if fewer else [f"{', '.join(NAMES)}: in 2 parts"])
-    finished(copy, windows[1])
-    assert differing(tables(copy), undisturbed) == []
+            pipeline.derive_tables(window, divided)
+    finished(divided, window)
+    some = [[f"{name}: of some jobs"] * batches for name in NAMES[1:4]] if task_by_task else [[OF_SOME] * batches]
+    assert ways(caplog.messages) == ["recognition: at once", *itertools.chain(*some), "diagnosis: at once"]
+    assert tables(whole)["jobs"].height > 2
+    assert differing(tables(divided), tables(whole)) == []
 
 
 def finished(settings: Settings, window: Window) -> None:

@@ -89,6 +89,38 @@ def parts(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings
     return Parts(flows, flows[outside], number, places, offsets, latest, nics.join(topology, on="addr", how="semi"))
 
 
+def batches(jobs: pl.DataFrame, job_members: pl.DataFrame, most: int) -> list[list[str]]:
+    """Deal jobs into so many batches at most, none of them empty, with about as many endpoints in each.
+
+    Jobs that share hosts stay together: what a host's silent NICs are to one depends on whose the others are. The
+    largest are dealt first, each to the batch with the fewest endpoints, for a job's share of the flows is taken to be
+    its share of the endpoints.
+
+    Parameters
+    ----------
+    jobs, job_members : `job_id`, `endpoints`; `job_id`, `host`
+    """
+    numbered = job_members.select(pl.col("job_id", "host").rank("dense").cast(pl.Int64) - 1, name="job_id").unique()
+    job, host = numbered["job_id"].to_numpy(), numbered["host"].to_numpy()
+    count = job.max(initial=-1) + 1
+    labels = connected_components(job, count + host, count + host.max(initial=-1) + 1)
+    together = numbered.select(job_id="name", group=pl.Series(labels[job])).unique()
+    groups = (
+        jobs.sort("endpoints", "job_id", descending=[True, False])
+        .join(together, on="job_id", maintain_order="left")
+        .group_by("group", maintain_order=True)
+        .agg("job_id", pl.col("endpoints").sum())
+        .sort("endpoints", descending=True, maintain_order=True)
+    )
+    dealt: list[list[str]] = [[] for _ in range(min(most, groups.height))]
+    endpoints = [0] * len(dealt)
+    for job_ids, members in groups.select("job_id", "endpoints").iter_rows():
+        lightest = endpoints.index(min(endpoints))
+        dealt[lightest] += job_ids
+        endpoints[lightest] += members
+    return dealt
+
+
 def _hosts(pairs: pl.DataFrame, topology: pl.DataFrame) -> tuple[Integers, Integers, int]:
     """Return the number of the host at each end of pairs, `NOWHERE` for none, and how many hosts there are."""
     hosts = topology.select("addr", host=pl.col("host").rank("dense").cast(pl.Int64) - 1)

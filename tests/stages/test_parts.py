@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.parts import RESOLUTION_NS, Parts, parts
+from llmprism_tasks.stages.parts import RESOLUTION_NS, Parts, batches, parts
 
 SETTINGS = TrafficSettings()
 DATA, CHATTER = SETTINGS.control_bytes + 1, SETTINGS.control_bytes
@@ -83,3 +85,25 @@ def test_every_flow_with_data_is_in_the_one_part_of_its_hosts(sent: list[Sent], 
     rows = [row for frame in frames for row in frame.select("src_addr", "dst_addr", "bytes").iter_rows()]
     assert [row for row in sorted(expected) if row not in rows] == []
     assert all(frame["flow_start_ns"].is_sorted() for frame in frames)
+
+
+def dealt(most: int, **jobs: Sequence[str]) -> list[list[str]]:
+    """Deal jobs, given the host of each of their members, into batches."""
+    members = pl.DataFrame({"job_id": jobs.keys(), "host": jobs.values()}).explode("host")
+    sizes = pl.DataFrame({"job_id": jobs.keys(), "endpoints": map(len, jobs.values())})
+    return batches(sizes, members, most)
+
+
+def test_jobs_are_dealt_the_largest_first_each_to_the_batch_with_fewest_endpoints() -> None:
+    jobs = {"j": ["a"] * 2, "k": ["b"] * 5, "l": ["c"] * 4, "m": ["d"] * 1}
+    assert dealt(2, **jobs) == [["k", "m"], ["l", "j"]]
+    assert dealt(9, **jobs) == [["k"], ["l"], ["j"], ["m"]]
+
+
+def test_jobs_that_share_hosts_directly_or_through_others_are_dealt_together() -> None:
+    assert dealt(9, j=["a", "b"], k=["b", "c", "c"], l=["d"], m=["c"]) == [["k", "j", "m"], ["l"]]
+
+
+def test_no_jobs_are_no_batch() -> None:
+    none = pl.DataFrame(schema={"job_id": pl.String, "endpoints": pl.Int32, "host": pl.String})
+    assert batches(none, none, 2) == []
