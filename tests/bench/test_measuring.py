@@ -31,9 +31,14 @@ def test_a_process_costs_what_it_does() -> None:
 
 def test_what_its_children_hold_counts_as_well() -> None:
     """They hold more than this process: Linux counts what a process had before it became another program."""
-    hold = "import time; x = bytearray(800_000_000); time.sleep(0.5)"
-    wait = f"import subprocess, sys; y = subprocess.Popen([sys.executable, '-c', {hold!r}]); {hold}; y.wait()"
-    assert 1_600_000_000 < python("-c", wait).peak_bytes < 2_000_000_000
+    child = "import sys; x = bytearray(800_000_000); print(flush=True); sys.stdin.read()"
+    words = (
+        "import subprocess as s, sys, time",
+        f"y = s.Popen([sys.executable, '-c', {child!r}], stdin=s.PIPE, stdout=s.PIPE)",
+        "x = bytearray(800_000_000); y.stdout.readline(); time.sleep(0.5)",
+        "y.communicate()",
+    )
+    assert 1_600_000_000 < python("-c", "\n".join(words)).peak_bytes < 2_000_000_000
 
 
 def test_a_process_that_fails_is_told_with_what_it_said() -> None:
