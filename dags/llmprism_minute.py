@@ -26,7 +26,8 @@ changed since, a stage's task works for itself. What each stage took is in `wind
 - *The warehouse is busy* (`WarehouseBusy`) and system errors are tried five more times, at growing intervals. If that
   is not enough, see who holds the file (the message says), or run fewer windows at a time.
 
-Clearing a task or a whole run is always safe: a run replaces exactly its own window's rows.
+Clearing a whole run, or a task and all after it (Downstream), is always safe: a run replaces exactly its own window's
+rows. A task cleared without those after it leaves the window `running`, without what they would write.
 
 **Backfill.** `airflow backfill create --dag-id llmprism_minute --from-date 2026-05-01T04:00:00 --to-date
 2026-05-01T04:59:00 --max-active-runs 2` runs the windows that start from 04:00 to 04:59, both included. Add

@@ -43,12 +43,12 @@ class Sink(Protocol):
     def begin(self) -> None:
         """Let go what was taken: all comes again."""
 
-    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int = 0) -> None:
-        """Take what stages made, in the place of what was taken for these jobs: for none, or for all if None.
+    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
+        """Take what stages made, in the place of what was taken for these jobs, or for all if None.
 
         Parameters
         ----------
-        more : how many more parts of the same tables are to come
+        more : of a part of the platform: how many more of them are to come
         """
 
 
@@ -174,7 +174,8 @@ def _by_parts(
             if _share_names(made):
                 return False
             tables = {table for stage in stages for table in stage.writes}.difference(COMPLETED)
-            sink.take(_only(derived, tables), (), more=parts.number - len(made))
+            jobs = derived.tables["jobs"]["job_id"].to_list() if "jobs" in derived.tables else []
+            sink.take(_only(derived, tables), jobs, more=parts.number - len(made))
     sink.take(_completed(stages, made, parts.outside, held, window, settings), None)
     return True
 

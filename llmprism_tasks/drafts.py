@@ -50,7 +50,7 @@ class Drafts:
         self.forget()
         self._new, self._pieces, self._stage_ns = Path(tempfile.mkdtemp(dir=_home())), 0, Counter()
 
-    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int = 0) -> None:
+    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Add what stages made, to be found once all is; what each stage made of which flows is kept apart."""
         for stage, tables in derived.made.items():
             for table, rows in tables.items():
@@ -65,7 +65,8 @@ class Drafts:
         ----------
         made_of : tells all that the stages depend on; who asks for what was made of anything else finds none
         """
-        (self._new / MADE).write_text(json.dumps([made_of, self._stage_ns]), encoding="utf-8")
+        told = json.dumps([made_of, self._stage_ns, sorted(file.name for file in self._new.iterdir())])
+        (self._new / MADE).write_text(told, encoding="utf-8")
         self.forget()
         with suppress(OSError):  # another task made the same just now
             self._new.rename(self._folder)
@@ -73,13 +74,15 @@ class Drafts:
     def of(self, stage: Stage, made_of: str) -> Derived | None:
         """Return what a stage made; None if there is no draft of it, made of just that."""
         try:
-            told, stage_ns = json.loads((self._folder / MADE).read_text(encoding="utf-8"))
-        except OSError:
+            told, stage_ns, names = json.loads((self._folder / MADE).read_text(encoding="utf-8"))
+            if told != made_of or stage.name not in stage_ns:
+                return None
+            tables = {
+                table: _rows([self._folder / name for name in names if name.startswith(f"{stage.name}.{table}.")])
+                for table in stage.writes
+            }
+        except (OSError, ValueError, pl.exceptions.PolarsError):  # a piece is gone, or spoilt
             return None
-        files = {table: sorted(self._folder.glob(f"{stage.name}.{table}.*")) for table in stage.writes}
-        if told != made_of or not all(files.values()):
-            return None
-        tables = {table: _rows(of_table) for table, of_table in files.items()}
         return Derived({stage.name: tables}, {stage.name: stage_ns[stage.name]})
 
     def forget(self) -> None:

@@ -77,6 +77,8 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
     """
     warehouse = _ready(settings)
+    for later in range(settings.window.lookback_windows + 1):  # all that look at these flows
+        forget_drafts(window.shifted(later), settings)
     lateness_ns = settings.window.allowed_lateness_ns
     landing.land_lookback(
         warehouse,

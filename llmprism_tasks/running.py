@@ -167,6 +167,7 @@ class _Tables:
         self._warehouse, self._window, self._settings, self._writing = warehouse, window, settings, writing
         self._stage_ns = Counter[str]()
         self._parts: list[Derived] = []
+        self._jobs: list[str] = []
 
     def held(self, landed: Landed | None) -> dict[str, pl.DataFrame]:
         """Return what the stages read first."""
@@ -180,16 +181,18 @@ class _Tables:
         """Clear all that stages write."""
         self._stage_ns.clear()
         self._parts.clear()
+        self._jobs.clear()
         self._write({}, clears=DERIVED)
 
-    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int = 0) -> None:
+    def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Write what stages made, in the place of these jobs' rows; parts together, as long as more come."""
         self._stage_ns.update(derived.stage_ns)
-        if jobs is None or jobs:
+        if more is None:
             self._write_parts()
             self._write(derived.tables, jobs=jobs, ordered=True)
             return
         self._parts.append(derived)
+        self._jobs += jobs or ()
         if len(self._parts) == WRITTEN_TOGETHER or more < WRITTEN_TOGETHER:
             self._write_parts()
 
@@ -206,8 +209,9 @@ class _Tables:
     def _write_parts(self) -> None:
         if self._parts:
             parts, self._parts = [part.tables for part in self._parts], []
+            jobs, self._jobs = self._jobs, []
             together = {table: pl.concat([part[table] for part in parts]) for table in parts[0]}
-            self._write(together, jobs=(), ordered=True)
+            self._write(together, jobs=jobs, ordered=True)  # in their place: another run may do the same window
 
     def _write(self, tables: Mapping[str, pl.DataFrame], **how: Any) -> None:
         self._writing(functools.partial(store.replace, self._warehouse, self._window, tables, **how))

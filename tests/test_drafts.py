@@ -111,3 +111,20 @@ def test_a_folder_that_somebody_else_made_is_refused(place: Path, monkeypatch: p
     monkeypatch.setattr(os, "getuid", lambda: somebody_else)
     with pytest.raises(InputError, match="belongs to another user"):
         Drafts("w", WINDOW)
+
+
+@pytest.mark.parametrize("spoilt", [None, b"", b"not an Arrow file"])
+def test_a_piece_that_is_gone_or_spoilt_is_no_draft(place: Path, spoilt: bytes | None) -> None:
+    drafted = kept(made("j"), made("k"))
+    piece = next(place.glob("*/*.000001"))
+    if spoilt is None:
+        piece.unlink()
+    else:
+        piece.write_bytes(spoilt)
+    assert drafted.of(STEPS, "flows") is None
+
+
+def test_a_spoilt_note_is_no_draft(place: Path) -> None:
+    drafted = kept(made("j"))
+    next(place.glob("*/*.json")).write_text("")
+    assert drafted.of(STEPS, "flows") is None
