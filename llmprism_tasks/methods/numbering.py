@@ -23,9 +23,6 @@ BITS = 16
 
 MORE = 2
 
-ODD = np.uint64(0x9E3779B97F4A7C15)
-"""64 random bits (splitmix64, S. Vigna), by which products take each bit to all those above it."""
-
 
 def numbered(first: Halves, second: Halves) -> tuple[npt.NDArray[np.int32], Integers]:
     """Number the distinct values, in the order in which they appear.
@@ -55,12 +52,7 @@ def numbered_lists(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt
     items : the numbers of all lists one after another
     offsets : shape (n + 1,): list i holds the items `offsets[i]` to `offsets[i + 1]`
     """
-    bits = BITS
-    while True:
-        numbers, rows = _numbered_lists(items, offsets, bits)
-        if ROOM * rows.size <= 1 << bits:
-            return numbers, rows
-        bits += MORE
+    return numbered(*_hashes(items, offsets))
 
 
 def codes_met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -98,29 +90,18 @@ def _numbered(first: Halves, second: Halves, bits: int) -> tuple[npt.NDArray[np.
 
 
 @compiled
-def _numbered_lists(
-    items: npt.NDArray[np.int32], offsets: Integers, bits: int
-) -> tuple[npt.NDArray[np.int32], Integers]:
-    """Do what `_numbered` does with two independent hashes of each list."""
-    most, lists = 1 << bits, offsets.size - 1
-    numbers, rows, count = np.empty(lists, np.int32), np.empty(most, np.int64), 0
-    table, keys = np.full(most, -1, np.int32), np.empty((most, 2), np.uint64)
+def _hashes(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return two independent hashes of each list."""
+    lists = offsets.size - 1
+    first, second = np.full(lists, SPREADING), np.full(lists, TOGETHER)
     for i in range(lists):
-        key, other = ODD, TOGETHER
         for at in range(offsets[i], offsets[i + 1]):
             item = np.uint64(items[at]) + np.uint64(1)
-            key = (key ^ item) * ODD
-            key ^= key >> np.uint64(32)
-            other = (other ^ item) * TOGETHER
-            other ^= other >> np.uint64(29)
-        place = _place(key, other, table, keys, bits)
-        if table[place] < 0:
-            if ROOM * count > most:
-                break
-            keys[count, 0], keys[count, 1], rows[count], table[place] = key, other, i, count
-            count += 1
-        numbers[i] = table[place]
-    return numbers, rows[:count].copy()
+            first[i] = (first[i] ^ item) * SPREADING
+            first[i] ^= first[i] >> np.uint64(32)
+            second[i] = (second[i] ^ item) * TOGETHER
+            second[i] ^= second[i] >> np.uint64(29)
+    return first, second
 
 
 @compiled
