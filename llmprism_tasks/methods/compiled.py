@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -27,11 +27,19 @@ class _Kept(FunctionCache):  # type: ignore[misc]
         """Load it, without all that Numba would learn first of what it could compile, which takes as long as all
         kernels: that is done when something is compiled."""
         rtsys.initialize(target_context)
-        return self._load_overload(sig, target_context)
+        return self._load_overload(sig, target_context) if self.kept() else None
+
+    def kept(self) -> Mapping[Any, str]:
+        """Return the files of machine code by what they were compiled for."""
+        try:
+            return cast(Mapping[Any, str], self._cache_file._load_index())
+        except (AttributeError, ImportError):  # of an older release, which had tuples that are gone
+            self.flush()
+            return {}
 
 
 class Kernel:
-    """A compiled function that sees every array as contiguous and read-only when Python calls it.
+    """A compiled function that sees every array, alone or in a tuple, as contiguous and read-only when Python calls it.
 
     Machine code is made for each combination of argument types, and to Numba an array that may be written is of another
     type than one that may not, such as Polars' own memory: without this, everything would be compiled again and again.
@@ -56,7 +64,7 @@ class Kernel:
     def load(self) -> None:
         """Load what was compiled of it for calls from Python, so that the first of them need not."""
         cache, codegen = self._dispatcher._cache, self._dispatcher.targetctx.codegen()
-        for key in cache._cache_file._load_index():
+        for key in cache.kept():
             written_to = any(isinstance(one, types.Array) and one.mutable for one in key[0])  # by other kernels
             if not written_to and key == cache._index_key(key[0], codegen):  # else it would be compiled
                 self._dispatcher.compile(key[0])
@@ -95,6 +103,8 @@ def compiled_vectors(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _read_only(argument: object) -> object:
+    if isinstance(argument, tuple):  # a named one
+        return type(argument)(*map(_read_only, argument))  # type: ignore[arg-type]
     if not isinstance(argument, np.ndarray):
         return argument
     view = np.ascontiguousarray(argument).view()

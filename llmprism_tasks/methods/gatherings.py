@@ -14,7 +14,7 @@ from llmprism_tasks.methods.compiled import compiled
 from llmprism_tasks.methods.ordering import collected
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.methods.sorting import sort
-from llmprism_tasks.methods.stretches import NEVER, Booleans, Numbers, Rows, most_rows
+from llmprism_tasks.methods.stretches import NEVER, Booleans, Rows, most_rows
 
 
 class Attendances(NamedTuple):
@@ -51,7 +51,7 @@ def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers,
     groups : shape (members,), the group of each, from 0 to `number` - 1; -1 for none
     """
     members, of_groups = collected(groups + 1, number + 1)
-    columns, (met, told) = _attendances(members[of_groups[1] :], of_groups[1:] - of_groups[1], *rows, chosen, sizes)
+    columns, (met, told) = _attendances(members[of_groups[1] :], of_groups[1:] - of_groups[1], rows, chosen, sizes)
     kept = [met] * 4 + [met + 1] + [told] * 4
     return Attendances(*(column[:n] for column, n in zip(columns, kept, strict=True)))
 
@@ -84,44 +84,44 @@ def summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> Summaries:
     kinds : shape (gatherings,)
     apart : shape (members,)
     """
-    columns, n = _summaries(met.offsets, met.latest, met.members, met.starts, met.ends, kinds, apart)
+    columns, n = _summaries(met, kinds, apart)
     return Summaries(*(column[:n] for column in columns))
+
+
+class _Flights(NamedTuple):
+    """When members had transfers in flight, as it is written."""
+
+    starts: Integers
+    ends: Integers
+    sizes: Integers
 
 
 @compiled
 def _in_flight(
-    first: int,
-    last: int,
-    opens: int,
-    closes: int,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    starts: Integers,
-    ends: Integers,
+    rows: Rows,
+    member: int,
     chosen: Booleans,
     sizes: Integers,
     heads: Integers,
     tails: Integers,
-    start: Integers,
-    end: Integers,
-    size: Integers,
+    made: _Flights,
     n: int,
 ) -> int:
-    """Write, from a row on, when a member that has the runs from the first to the last had chosen transfers in flight,
-    and how much these came to; return the row after.
+    """Write, from a row on, when a member had chosen transfers in flight, and how much these came to; return the row
+    after.
 
     Which transfer is next is looked up among the first ones of the runs, for these are few: in a ring two.
 
     Parameters
     ----------
-    heads, tails : room for as many runs
-    start, end, size : what is written
+    heads, tails : room for as many runs as the member has
+    made : what is written
     """
+    opens, closes, starts, ends = rows.opens[member], rows.closes[member], rows.starts, rows.ends
     before, runs = n, 0
-    for run in range(first, last):
-        if chosen[series[run]]:
-            heads[runs], tails[runs] = begins[run], untils[run]
+    for run in range(rows.offsets[member], rows.offsets[member + 1]):
+        if chosen[rows.series[run]]:
+            heads[runs], tails[runs] = rows.begins[run], rows.untils[run]
             runs += 1
     while runs:
         run, begin = 0, starts[heads[0]]
@@ -136,11 +136,11 @@ def _in_flight(
             heads[run], tails[run] = heads[runs], tails[runs]
         if over <= begin:
             continue
-        if n > before and begin <= end[n - 1]:
-            end[n - 1] = max(end[n - 1], over)
-            size[n - 1] += sizes[i]
+        if n > before and begin <= made.ends[n - 1]:
+            made.ends[n - 1] = max(made.ends[n - 1], over)
+            made.sizes[n - 1] += sizes[i]
         else:
-            start[n], end[n], size[n] = begin, over, sizes[i]
+            made.starts[n], made.ends[n], made.sizes[n] = begin, over, sizes[i]
             n += 1
     return n
 
@@ -195,97 +195,71 @@ def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) 
 
 
 @compiled
-def _largest(
-    members: Integers,
-    of_groups: Integers,
-    offsets: Integers,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    chosen: Booleans,
-) -> int:
+def _largest(members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans) -> int:
     """Return how many chosen transfers the group with most has."""
     most = 0
     for group in range(len(of_groups) - 1):
         count = 0
         for member in members[of_groups[group] : of_groups[group + 1]]:
-            for run in range(offsets[member], offsets[member + 1]):
-                count += untils[run] - begins[run] if chosen[series[run]] else 0
+            for run in range(rows.offsets[member], rows.offsets[member + 1]):
+                count += rows.untils[run] - rows.begins[run] if chosen[rows.series[run]] else 0
         most = max(most, count)
     return most
 
 
 @compiled
 def _attendances(
-    members: Integers,
-    of_groups: Integers,
-    offsets: Integers,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    opens: Integers,
-    closes: Integers,
-    starts: Integers,
-    ends: Integers,
-    chosen: Booleans,
-    sizes: Integers,
+    members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans, sizes: Integers
 ) -> tuple[tuple[Integers, ...], tuple[int, int]]:
-    most, _ = most_rows(offsets, series, begins, untils, chosen)
-    largest = _largest(members, of_groups, offsets, series, begins, untils, chosen)
+    most, _ = most_rows(rows, chosen)
+    largest = _largest(members, of_groups, rows, chosen)
     keys, order, owner = np.empty(largest, np.int64), np.empty(largest, np.int64), np.empty(largest, np.int64)
     begin, over, carried = np.empty(largest, np.int64), np.empty(largest, np.int64), np.empty(largest, np.int64)
-    cuts, seen, row_of = np.empty(largest + 1, np.int64), np.full(len(opens), -1), np.full(len(opens), -1)
+    in_flight = _Flights(begin, over, carried)
+    cuts, seen, row_of = np.empty(largest + 1, np.int64), np.full(rows.opens.size, -1), np.full(rows.opens.size, -1)
     of_group, number, bounds = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most + 1, np.int64)
     who, start = np.empty(most, np.int64), np.empty(most, np.int64)
     end, size = np.empty(most, np.int64), np.empty(most, np.int64)
-    rows, met = 0, 0
+    n, met = 0, 0
     for group in range(len(of_groups) - 1):
         count, expected = 0, 0
         for place in range(of_groups[group], of_groups[group + 1]):
             member, before = members[place], count
-            given = (series, begins, untils, starts, ends, chosen, sizes, keys, order, begin, over, carried, count)
-            count = _in_flight(offsets[member], offsets[member + 1], opens[member], closes[member], *given)
+            count = _in_flight(rows, member, chosen, sizes, keys, order, in_flight, count)
             owner[before:count] = member
             expected += count > before
         for row in range(count):
             keys[row], order[row] = begin[row], row
         sort(keys, order, count)
         for gathering in range(_cut(keys, order, count, owner, over, expected, seen, cuts)):
-            of_group[met], number[met], bounds[met] = group, gathering, rows
+            of_group[met], number[met], bounds[met] = group, gathering, n
             for place in range(cuts[gathering], cuts[gathering + 1]):
                 one, member = order[place], owner[order[place]]
                 row = row_of[member]
                 if row < bounds[met]:
-                    row_of[member] = rows
-                    who[rows], start[rows], end[rows], size[rows] = member, begin[one], over[one], carried[one]
-                    rows += 1
+                    row_of[member] = n
+                    who[n], start[n], end[n], size[n] = member, begin[one], over[one], carried[one]
+                    n += 1
                 else:
                     end[row] = max(end[row], over[one])
                     size[row] += carried[one]
             met += 1
-    bounds[met] = rows
+    bounds[met] = n
     latest, last = _last_to_come(bounds, met, who, start)
-    return (of_group, number, latest, last, bounds, who, start, end, size), (met, rows)
+    return (of_group, number, latest, last, bounds, who, start, end, size), (met, n)
 
 
 @compiled
-def _summaries(
-    offsets: Integers,
-    latest: Integers,
-    members: Integers,
-    starts: Integers,
-    ends: Integers,
-    kinds: Booleans,
-    apart: Booleans,
-) -> tuple[tuple[Integers, ...], int]:
+def _summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> tuple[tuple[Integers, ...], int]:
+    members, starts, ends = met.members, met.starts, met.ends
     keys, most = 2 * len(apart), 2 * len(apart) + len(members)
     first, last = np.full(most, -1, np.int64), np.empty(most, np.int64)
     of_last, of_most = np.empty(most, np.int64), np.empty(most, np.int64)
     leads, over = np.empty(most, np.int64), np.empty(most, np.int64)
     n = keys
     for gathering in range(len(kinds)):
-        for row in range(offsets[gathering], offsets[gathering + 1]):
-            lead, key = latest[gathering] - starts[row], 2 * members[row] + kinds[gathering]
+        for row in range(met.offsets[gathering], met.offsets[gathering + 1]):
+            lead, key = met.latest[gathering] - starts[row], 2 * members[row] + kinds[gathering]
             if apart[members[row]]:
                 key = n
                 n += 1

@@ -95,11 +95,7 @@ def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, q
     -------
     in order; `bits` are those of all that were joined, `peers` that of the first by start, end and peer
     """
-    offsets, starts, ends, of, peers = _joined(
-        *(*rows, bits, *others),
-        *(beside.offsets, beside.starts, beside.ends, beside.bits, beside.peers),
-        *(quick, at_once),
-    )
+    offsets, starts, ends, of, peers = _joined(rows, bits, others, beside, quick, at_once)
     n = offsets[-1]
     return Intervals(offsets, starts[:n], ends[:n], of[:n], peers[:n])
 
@@ -112,7 +108,7 @@ def between(rows: Intervals, opens: Integers, closes: Integers) -> Gaps:
     rows : apart from each other and in order, within each segment
     opens, closes : ns, shape (segments,): where segments begin and end
     """
-    offsets, starts, ends, brought, took, peers = _between(*rows, opens, closes)
+    offsets, starts, ends, brought, took, peers = _between(rows, opens, closes)
     n = offsets[-1]
     return Gaps(offsets, starts[:n], ends[:n], brought[:n], took[:n], peers[:n])
 
@@ -129,41 +125,24 @@ def sorts(rows: Gaps, segments: Integers, bits: int) -> tuple[Numbers, Integers]
     -------
     shape (m,), from 0, and of each sort `(segment * bits + brought) * bits + took`
     """
-    return _sorts(rows.offsets, rows.brought, rows.took, segments, bits, int(segments.max(initial=0)) + 1)
+    return _sorts(rows, segments, bits, int(segments.max(initial=0)) + 1)
 
 
 @compiled
-def _counterpart(owner: int, number: int, numbers: Integers, offsets: Integers) -> int:
+def _counterpart(owner: int, number: int, others: Counterparts) -> int:
     if owner < 0:
         return NOBODY
-    found = first_from(numbers, offsets[owner], offsets[owner + 1], number)
-    return found if found < offsets[owner + 1] and numbers[found] == number else NOBODY
+    until = others.offsets[owner + 1]
+    found = first_from(others.numbers, others.offsets[owner], until, number)
+    return found if found < until and others.numbers[found] == number else NOBODY
 
 
 @compiled
 def _joined(
-    offsets: Integers,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    opens: Integers,
-    closes: Integers,
-    starts: Integers,
-    ends: Integers,
-    bits: Bits,
-    owners: Integers,
-    numbers: Integers,
-    of_owners: Integers,
-    beside: Integers,
-    beside_starts: Integers,
-    beside_ends: Integers,
-    beside_bits: Bits,
-    beside_peers: Integers,
-    quick: int,
-    at_once: float,
+    rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, quick: int, at_once: float
 ) -> tuple[Integers, Integers, Integers, Bits, Integers]:
-    total, room = most_rows(offsets, series, begins, untils, bits != 0)
-    most, room = total + len(beside_starts), room + len(beside_starts)
+    offsets, (total, room) = rows.offsets, most_rows(rows, bits != 0)
+    most, room = total + len(beside.starts), room + len(beside.starts)
     bounds, bit = np.zeros(len(offsets), np.int64), np.empty(most, np.int32)
     start, end, peer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     keys, order, until = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
@@ -172,17 +151,18 @@ def _joined(
     for segment in range(len(offsets) - 1):
         count = 0
         for run in range(offsets[segment], offsets[segment + 1]):
-            of = series[run]
+            of = rows.series[run]
             if not bits[of]:
                 continue
-            other = _counterpart(owners[of], numbers[segment], numbers, of_owners)
-            for i in range(begins[run], untils[run]):
-                keys[count], until[count] = max(starts[i], opens[segment]), min(ends[i], closes[segment])
+            other = _counterpart(others.owners[of], others.numbers[segment], others)
+            for i in range(rows.begins[run], rows.untils[run]):
+                keys[count] = max(rows.starts[i], rows.opens[segment])
+                until[count] = min(rows.ends[i], rows.closes[segment])
                 order[count], is_[count], with_[count] = count, bits[of], other
                 count += until[count] > keys[count]
-        for row in range(beside[segment], beside[segment + 1]):
-            keys[count], until[count] = beside_starts[row], beside_ends[row]
-            order[count], is_[count], with_[count] = count, beside_bits[row], beside_peers[row]
+        for row in range(beside.offsets[segment], beside.offsets[segment + 1]):
+            keys[count], until[count] = beside.starts[row], beside.ends[row]
+            order[count], is_[count], with_[count] = count, beside.bits[row], beside.peers[row]
             count += 1
         sort_by(keys, order, count, until, with_)
         for place in range(count):
@@ -204,14 +184,9 @@ def _joined(
 
 @compiled
 def _between(
-    offsets: Integers,
-    starts: Integers,
-    ends: Integers,
-    bits: Bits,
-    peers: Integers,
-    opens: Integers,
-    closes: Integers,
+    rows: Intervals, opens: Integers, closes: Integers
 ) -> tuple[Integers, Integers, Integers, Bits, Bits, Integers]:
+    offsets, starts = rows.offsets, rows.starts
     most = len(starts) + len(opens)
     bounds, start, end = np.zeros(len(offsets), np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     brought, took, peer = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int64)
@@ -223,23 +198,21 @@ def _between(
             until = closes[segment] if closing else starts[row]
             if until > free:
                 start[n], end[n], brought[n] = free, until, last
-                took[n], peer[n] = 0 if closing else bits[row], NOBODY if closing else peers[row]
+                took[n], peer[n] = 0 if closing else rows.bits[row], NOBODY if closing else rows.peers[row]
                 n += 1
             if not closing:
-                free, last = ends[row], bits[row]
+                free, last = rows.ends[row], rows.bits[row]
         bounds[segment + 1] = n
     return bounds, start, end, brought, took, peer
 
 
 @compiled
-def _sorts(
-    offsets: Integers, brought: Bits, took: Bits, segments: Integers, bits: int, kinds: int
-) -> tuple[Numbers, Integers]:
-    number_of, numbers = np.full(kinds * bits * bits, -1, np.int32), np.empty(len(took), np.int32)
+def _sorts(rows: Gaps, segments: Integers, bits: int, kinds: int) -> tuple[Numbers, Integers]:
+    number_of, numbers = np.full(kinds * bits * bits, -1, np.int32), np.empty(len(rows.took), np.int32)
     codes, count = np.empty(kinds * bits * bits, np.int64), 0
-    for segment in range(len(offsets) - 1):
-        for i in range(offsets[segment], offsets[segment + 1]):
-            code = (segments[segment] * bits + brought[i]) * bits + took[i]
+    for segment in range(len(rows.offsets) - 1):
+        for i in range(rows.offsets[segment], rows.offsets[segment + 1]):
+            code = (segments[segment] * bits + rows.brought[i]) * bits + rows.took[i]
             if number_of[code] < 0:
                 number_of[code], codes[count] = count, code
                 count += 1

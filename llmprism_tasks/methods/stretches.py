@@ -74,7 +74,7 @@ def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, wh
     sizes : shape (transfers,)
     whole : shape (kinds,), of which kinds all of a segment's are one, gaps or no gaps
     """
-    segments, of, starts, ends, total, n = _with_gaps(*rows, kinds, marked, sizes, whole)
+    segments, of, starts, ends, total, n = _with_gaps(rows, kinds, marked, sizes, whole)
     return Told(segments[:n], of[:n], starts[:n], ends[:n], total[:n])
 
 
@@ -87,16 +87,16 @@ def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Boo
     rows : of as many segments; those that take no time are not looked at
     counted : shape (series,), those to look at
     """
-    return _latest_before(offsets, moments, *rows, counted)
+    return _latest_before(offsets, moments, rows, counted)
 
 
 def lasting(rows: Rows, series: int) -> Booleans:
     """Mark the series, numbered up to so many, that have transfers that take time."""
-    return _lasting(*rows, series)
+    return _lasting(rows, series)
 
 
 @compiled
-def most_rows(offsets: Integers, series: Numbers, begins: Numbers, untils: Numbers, each: Booleans) -> tuple[int, int]:
+def most_rows(rows: Rows, each: Booleans) -> tuple[int, int]:
     """Return how many rows all segments have, and how many the one with most has: one for each transfer, or run.
 
     Parameters
@@ -104,26 +104,26 @@ def most_rows(offsets: Integers, series: Numbers, begins: Numbers, untils: Numbe
     each : shape (series,), of which each transfer is one
     """
     total, most = 0, 0
-    for segment in range(len(offsets) - 1):
+    for segment in range(len(rows.offsets) - 1):
         before = total
-        for run in range(offsets[segment], offsets[segment + 1]):
-            total += untils[run] - begins[run] if each[series[run]] else 1
+        for run in range(rows.offsets[segment], rows.offsets[segment + 1]):
+            total += rows.untils[run] - rows.begins[run] if each[rows.series[run]] else 1
         most = max(most, total - before)
     return total, most
 
 
+class _Made(NamedTuple):
+    """Stretches of one segment, as they are written."""
+
+    kinds: Numbers
+    starts: Integers
+    ends: Integers
+    sizes: Integers
+    marks: Booleans
+
+
 @compiled
-def _mixed(
-    first: int,
-    last: int,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    starts: Integers,
-    marked: Booleans,
-    keys: Integers,
-    order: Integers,
-) -> int:
+def _mixed(rows: Rows, first: int, last: int, marked: Booleans, keys: Integers, order: Integers) -> int:
     """Put the transfers of some runs in order of their starts, twice the number of each and its mark; return how many
     there are.
 
@@ -133,8 +133,8 @@ def _mixed(
     """
     count = 0
     for run in range(first, last):
-        for i in range(begins[run], untils[run]):
-            keys[count], order[count] = starts[i], 2 * i + marked[series[run]]
+        for i in range(rows.begins[run], rows.untils[run]):
+            keys[count], order[count] = rows.starts[i], 2 * i + marked[rows.series[run]]
             count += 1
     sort(keys, order, count)
     return count
@@ -142,89 +142,70 @@ def _mixed(
 
 @compiled
 def _merged(
-    first: int,
-    last: int,
-    opens: int,
-    closes: int,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    starts: Integers,
-    ends: Integers,
+    rows: Rows,
+    segment: int,
     kinds: Integers,
     marked: Booleans,
     sizes: Integers,
     whole: Booleans,
     keys: Integers,
     order: Integers,
-    kind: Numbers,
-    start: Integers,
-    end: Integers,
-    size: Integers,
-    mark: Booleans,
+    made: _Made,
 ) -> int:
-    """Write the stretches of a segment that has the runs from the first to the last, kind by kind, each in order of
-    time; and return how many there are.
+    """Write the stretches of a segment, kind by kind, each in order of time; and return how many there are.
 
     Parameters
     ----------
     keys, order : room for as many transfers
-    kind, start, end, size, mark : what is written
+    made : what is written
     """
-    n, run = 0, first
+    series, begins, untils, starts, ends = rows.series, rows.begins, rows.untils, rows.starts, rows.ends
+    opens, closes, last = rows.opens[segment], rows.closes[segment], rows.offsets[segment + 1]
+    n, run = 0, rows.offsets[segment]
     while run < last:
         of, since, begun, ordered = kinds[series[run]], run, n, True
         while run < last and kinds[series[run]] == of:
             ordered &= whole[of] or run == since or starts[begins[run]] >= starts[untils[run - 1] - 1]
             run += 1
-        mixed = 0 if ordered else _mixed(since, run, series, begins, untils, starts, marked, keys, order)
+        mixed = 0 if ordered else _mixed(rows, since, run, marked, keys, order)
         for place in range(mixed):
             i = order[place] >> 1
             begin, over = max(starts[i], opens), min(ends[i], closes)
-            if n == begun or begin > end[n - 1]:
-                kind[n], start[n], end[n], size[n], mark[n] = of, begin, over, 0, False
+            if n == begun or begin > made.ends[n - 1]:
+                made.kinds[n], made.starts[n], made.ends[n], made.sizes[n], made.marks[n] = of, begin, over, 0, False
                 n += 1
-            end[n - 1] = max(end[n - 1], over)
-            size[n - 1] += sizes[i]
-            mark[n - 1] |= order[place] & 1
+            made.ends[n - 1] = max(made.ends[n - 1], over)
+            made.sizes[n - 1] += sizes[i]
+            made.marks[n - 1] |= order[place] & 1
         for one in range(since, since if mixed else run):
+            mark = marked[series[one]]
             for i in range(begins[one], untils[one]):
                 begin, over = max(starts[i], opens), min(ends[i], closes)
-                if n == begun or not (whole[of] or begin <= end[n - 1]):
-                    kind[n], start[n], end[n], size[n], mark[n] = of, begin, over, sizes[i], marked[series[one]]
+                if n == begun or not (whole[of] or begin <= made.ends[n - 1]):
+                    made.kinds[n], made.starts[n], made.ends[n], made.sizes[n] = of, begin, over, sizes[i]
+                    made.marks[n] = mark
                     n += 1
                 else:
-                    start[n - 1], end[n - 1] = min(start[n - 1], begin), max(end[n - 1], over)
-                    size[n - 1] += sizes[i]
-                    mark[n - 1] |= marked[series[one]]
+                    made.starts[n - 1] = min(made.starts[n - 1], begin)
+                    made.ends[n - 1] = max(made.ends[n - 1], over)
+                    made.sizes[n - 1] += sizes[i]
+                    made.marks[n - 1] |= mark
     return n
 
 
 @compiled
 def _with_gaps(
-    offsets: Integers,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    opens: Integers,
-    closes: Integers,
-    starts: Integers,
-    ends: Integers,
-    kinds: Integers,
-    marked: Booleans,
-    sizes: Integers,
-    whole: Booleans,
+    rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans
 ) -> tuple[Numbers, Numbers, Integers, Integers, Integers, int]:
-    total, most = most_rows(offsets, series, begins, untils, ~whole[kinds])
+    total, most = most_rows(rows, ~whole[kinds])
     segments, kind = np.empty(2 * total, np.int32), np.empty(2 * total, np.int32)
     begin, end, size = np.empty(2 * total, np.int64), np.empty(2 * total, np.int64), np.empty(2 * total, np.int64)
     keys, order, at = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)  # of one segment
     until, sum_, is_ = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int32)
     mark, n = np.empty(most, np.bool_), 0
-    for segment in range(len(offsets) - 1):
-        first, last, free = offsets[segment], offsets[segment + 1], opens[segment]
-        given = (series, begins, untils, starts, ends, kinds, marked, sizes, whole)
-        count = _merged(first, last, free, closes[segment], *given, keys, order, is_, at, until, sum_, mark)
+    made = _Made(is_, at, until, sum_, mark)
+    for segment in range(len(rows.offsets) - 1):
+        count, free = _merged(rows, segment, kinds, marked, sizes, whole, keys, order, made), rows.opens[segment]
         for row in range(count):
             keys[row], order[row] = at[row], row
         sort_by(keys, order, count, is_, until)
@@ -244,30 +225,18 @@ def _with_gaps(
 
 
 @compiled
-def _latest_before(
-    offsets: Integers,
-    moments: Integers,
-    row_offsets: Integers,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    opens: Integers,
-    closes: Integers,
-    starts: Integers,
-    ends: Integers,
-    counted: Booleans,
-) -> Integers:
+def _latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
     latest = np.full(len(moments), NEVER, np.int64)
     for segment in range(len(offsets) - 1):
         begin, until = offsets[segment], offsets[segment + 1]
         if begin == until:
             continue
-        for run in range(row_offsets[segment], row_offsets[segment + 1]):
-            if not counted[series[run]]:
+        for run in range(rows.offsets[segment], rows.offsets[segment + 1]):
+            if not counted[rows.series[run]]:
                 continue
-            for i in range(begins[run], untils[run]):
-                over = min(ends[i], closes[segment])
-                if over <= max(starts[i], opens[segment]):
+            for i in range(rows.begins[run], rows.untils[run]):
+                over = min(rows.ends[i], rows.closes[segment])
+                if over <= max(rows.starts[i], rows.opens[segment]):
                     continue
                 row = first_from(moments, begin, until, over)
                 if row < until:
@@ -278,22 +247,13 @@ def _latest_before(
 
 
 @compiled
-def _lasting(
-    offsets: Integers,
-    series: Numbers,
-    begins: Numbers,
-    untils: Numbers,
-    opens: Integers,
-    closes: Integers,
-    starts: Integers,
-    ends: Integers,
-    number: int,
-) -> Booleans:
+def _lasting(rows: Rows, number: int) -> Booleans:
     found = np.zeros(number, np.bool_)
-    for segment in range(len(offsets) - 1):
-        for run in range(offsets[segment], offsets[segment + 1]):
-            i = begins[run]
-            while i < untils[run] and not found[series[run]]:
-                found[series[run]] = min(ends[i], closes[segment]) > max(starts[i], opens[segment])
+    for segment in range(len(rows.offsets) - 1):
+        opens, closes = rows.opens[segment], rows.closes[segment]
+        for run in range(rows.offsets[segment], rows.offsets[segment + 1]):
+            series, i = rows.series[run], rows.begins[run]
+            while i < rows.untils[run] and not found[series]:
+                found[series] = min(rows.ends[i], closes) > max(rows.starts[i], opens)
                 i += 1
     return found

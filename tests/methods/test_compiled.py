@@ -55,3 +55,31 @@ def test_a_kernel_is_compiled_once_and_can_be_loaded_before_it_is_called(use: Ca
     assert use("ahead") == ["0", "0", "True"]  # nothing to load yet, and nothing is compiled ahead
     assert use() == ["False"]
     assert use("ahead") == ["1", "0", "False"]  # what only kernels call is part of them already
+
+
+OF_A_TUPLE = """
+from typing import NamedTuple
+import numpy as np, sys
+from llmprism_tasks.methods.compiled import compiled, load_all
+
+class TUPLE(NamedTuple):
+    values: object
+
+@compiled
+def first(given):
+    return given.values[0]
+
+if "ahead" in sys.argv:
+    load_all()
+print(first(TUPLE(np.arange(7, 9))))
+"""
+
+
+@pytest.mark.parametrize("words", [[], ["ahead"]], ids=["when_called", "ahead"])
+def test_what_was_compiled_for_a_tuple_that_is_gone_is_compiled_anew(tmp_path: Path, words: list[str]) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for name in ("Before", "Before", "After"):
+        (tmp_path / "kernels.py").write_text(OF_A_TUPLE.replace("TUPLE", name))
+        command = [sys.executable, "-c", "import kernels", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
