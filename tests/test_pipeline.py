@@ -6,6 +6,7 @@ The flows are two captured training runs, moved to begin together, the second to
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -176,6 +177,24 @@ def test_stages_one_by_one_whole_and_in_parts_end_like_all_at_once_even_if_draft
     assert differing(tables(settings, window), part(undisturbed, window)) == []
 
 
+@pytest.mark.parametrize(("landed", "worked"), [(None, []), (0, ["step_division: at once"])])
+def test_what_was_made_of_flows_that_are_landed_anew_is_not_used(
+    settings: Settings,
+    windows: list[Window],
+    caplog: pytest.LogCaptureFixture,
+    landed: int | None,
+    worked: list[str],
+) -> None:
+    pipeline.land_window(windows[1], settings)
+    pipeline.run_stage("recognition", windows[1], settings)
+    if landed is not None:
+        pipeline.land_window(windows[landed], settings)
+    with caplog.at_level("INFO", logger=dividing.logger.name):
+        caplog.clear()
+        pipeline.run_stage("step_division", windows[1], settings)
+    assert ways(caplog.messages) == worked
+
+
 def in_batches(settings: Settings, **changes: int) -> Settings:
     return dataclasses.replace(settings, batches=dataclasses.replace(settings.batches, **changes))
 
@@ -280,6 +299,38 @@ def test_a_worker_s_parts_are_like_our_own(copy: Settings, windows: list[Window]
         for window in windows:
             pipeline.derive_tables(window, copy, worker=worker)
             finished(copy, window)
+    assert differing(tables(copy), undisturbed) == []
+
+
+class Interrupted:
+    """Writes at once, and lets somebody else do something in between.
+
+    Parameters
+    ----------
+    after : of how many writes
+    """
+
+    def __init__(self, after: int, other: Callable[[], None]) -> None:
+        self._left, self._other = after, other
+
+    def __call__(self, work: Callable[[], object]) -> None:
+        work()
+        self._left -= 1
+        if self._left == 0:
+            self._other()
+
+    def wait(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("after", range(1, 6))  # the check, the clearing, the parts, the whole, the end
+def test_two_runs_of_a_window_at_once_leave_the_rows_of_one(
+    copy: Settings, windows: list[Window], undisturbed: Tables, after: int
+) -> None:
+    in_parts = in_batches(copy, at_once=1)
+    writing = Interrupted(after, functools.partial(pipeline.derive_tables, windows[1], in_parts))
+    pipeline.derive_tables(windows[1], in_parts, writing=writing)
+    finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
 
