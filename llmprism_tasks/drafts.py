@@ -11,17 +11,18 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import polars as pl
 
 from llmprism_tasks.deriving import Derived
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.errors import InputError, TransientError
 from llmprism_tasks.plan import Stage
 from llmprism_tasks.windows import Window
 
@@ -52,9 +53,10 @@ class Drafts:
 
     def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Add what stages made, to be found once all is; what each stage made of which flows is kept apart."""
-        for stage, tables in derived.made.items():
-            for table, rows in tables.items():
-                rows.write_ipc(self._new / f"{stage}.{table}.{self._pieces:06}", compression="lz4")
+        with _written_in(self._new):
+            for stage, tables in derived.made.items():
+                for table, rows in tables.items():
+                    rows.write_ipc(self._new / f"{stage}.{table}.{self._pieces:06}", compression="lz4")
         self._pieces += 1
         self._stage_ns.update(derived.stage_ns)
 
@@ -65,8 +67,9 @@ class Drafts:
         ----------
         made_of : tells all that the stages depend on; who asks for what was made of anything else finds none
         """
-        told = json.dumps([made_of, self._stage_ns, sorted(file.name for file in self._new.iterdir())])
-        (self._new / MADE).write_text(told, encoding="utf-8")
+        with _written_in(self._new):
+            told = json.dumps([made_of, self._stage_ns, sorted(file.name for file in self._new.iterdir())])
+            (self._new / MADE).write_text(told, encoding="utf-8")
         self.forget()
         with suppress(OSError):  # another task made the same just now
             self._new.rename(self._folder)
@@ -101,17 +104,32 @@ def _home() -> Path:
 
     Raises
     ------
-    InputError : somebody else has a folder of that name
+    InputError : something else has its name
     """
     home = Path(tempfile.gettempdir()) / f"llmprism-drafts-{os.getuid()}"
-    home.mkdir(mode=0o700, exist_ok=True)
-    if home.lstat().st_uid != os.getuid():
+    with suppress(FileExistsError):
+        home.mkdir(mode=0o700)
+    found = home.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise InputError(
-            found=f"{home}, which belongs to another user",
+            found=f"{home}, which is not a folder that belongs to this user",
             expected="a folder of one's own for drafts",
             todo="Have it removed, or set TMPDIR to another folder.",
         )
     return home
+
+
+@contextmanager
+def _written_in(folder: Path) -> Iterator[None]:
+    """Say what to do when a block cannot write there."""
+    try:
+        yield
+    except OSError as error:
+        raise TransientError(
+            found=f"{folder}, where what the stages make cannot be written ({error})",
+            expected="some 10 kB for each GPU",
+            todo="Make room there, or set TMPDIR to another folder; then run it again.",
+        ) from error
 
 
 def _sweep() -> None:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -119,7 +118,7 @@ def _draft(stages: Sequence[Stage], warehouse: Warehouse, window: Window, settin
 
 def _made_of(warehouse: Warehouse, window: Window, settings: Settings) -> str:
     """Return a digest of what the stages of a window depend on."""
-    topology = Path(settings.places.topology).read_bytes()
+    topology = read_topology(settings.places.topology).write_csv()
     windows = _windows(warehouse, window, settings).rows()
     return hashlib.sha256(repr((__version__, settings, topology, windows)).encode()).hexdigest()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from llmprism_tasks import frames
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.drafts import LONGEST_S, Drafts
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.errors import InputError, TransientError
 from llmprism_tasks.plan import stage_named
 from llmprism_tasks.windows import Window
 
@@ -109,8 +110,29 @@ def test_a_folder_that_somebody_else_made_is_refused(place: Path, monkeypatch: p
     somebody_else = os.getuid() + 1
     place.with_name(f"llmprism-drafts-{somebody_else}").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: somebody_else)
-    with pytest.raises(InputError, match="belongs to another user"):
+    with pytest.raises(InputError, match="not a folder that belongs to this user"):
         Drafts("w", WINDOW)
+
+
+def test_a_link_or_a_file_in_the_place_of_the_folder_is_refused(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="not a folder that belongs to this user"):
+        Drafts("w", WINDOW)
+    place.unlink()
+    place.touch()
+    with pytest.raises(InputError, match="not a folder that belongs to this user"):
+        Drafts("w", WINDOW)
+
+
+def test_where_nothing_can_be_written_it_says_what_to_do(place: Path) -> None:
+    drafts = Drafts("w", WINDOW)
+    drafts.begin()
+    shutil.rmtree(place)
+    with pytest.raises(TransientError, match="set TMPDIR to another folder"):
+        drafts.take(made("j"), ())
+    with pytest.raises(TransientError, match="set TMPDIR to another folder"):
+        drafts.end("flows")
 
 
 @pytest.mark.parametrize("spoilt", [None, b"", b"not an Arrow file"])

@@ -373,10 +373,14 @@ def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
     assert differing(tables(copy), undisturbed) == []
 
 
-def test_a_topology_that_cannot_be_read_costs_no_finished_window(copy: Settings, undisturbed: Tables) -> None:
+def test_a_topology_that_cannot_be_read_costs_no_finished_window(
+    copy: Settings, windows: list[Window], undisturbed: Tables
+) -> None:
     nowhere = dataclasses.replace(copy, places=dataclasses.replace(copy.places, topology="nowhere.csv"))
     with pytest.raises(InputError, match="nowhere"):
         pipeline.analyze(nowhere)
+    with pytest.raises(InputError, match="nowhere"):
+        pipeline.run_stage("step_division", windows[1], nowhere)
     assert differing(tables(copy), undisturbed) == []
 
 
