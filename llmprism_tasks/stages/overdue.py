@@ -117,9 +117,26 @@ def overdue(
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         longest_ns = 0 if silence.replaced else gap.longest_ns
         patience = longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
-        if silence.until_ns - gap.since_ns > patience and saved < settings.recognition.least_bytes:
+        unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
+        silent_ns = silence.until_ns - gap.since_ns - unseen_ns
+        if silent_ns > patience and saved < settings.recognition.least_bytes:
             found.append(silence)
     return found
+
+
+def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
+    """Return how much of a silence that is over lies in windows of which there is not one record: they may be late.
+
+    Parameters
+    ----------
+    sent : when anybody began to send, ns
+    """
+    if not silence.over:
+        return 0
+
+    first, last = ((ns - window.start_ns) // window.length_ns for ns in (silence.gap.since_ns, silence.until_ns))
+    seen = ((sent - window.start_ns) // window.length_ns).unique().is_between(first, last).sum()
+    return int(last - first + 1 - seen) * window.length_ns
 
 
 def _of_all(silence: Silence, strangers: pl.Series) -> bool:

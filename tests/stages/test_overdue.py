@@ -200,6 +200,22 @@ def test_when_everybody_comes_back_together_the_collector_may_have_been_silent()
     assert not silence.alone
 
 
+@pytest.mark.parametrize(
+    ("until", "back", "told"),
+    [
+        (60_000, 120_000, False),  # as if a minute's records had not come
+        (55_000, 125_000, False),
+        (50_000, 125_000, True),  # for longer than that minute
+        (60_000, 119_000, True),  # a record is of that minute
+    ],
+)
+def test_a_minute_of_which_there_is_not_one_record_is_no_silence(until: float, back: float, told: bool) -> None:
+    """More of it than ever, and ten seconds, must be in minutes with records, or not all of one."""
+    before, after = (ring(NICS, every(STEP, count=15, start=start)) for start in (until - 15 * STEP - 1000, back))
+    window = WINDOW.shifted(int(back // 60_000))
+    assert bool(found(before, begun(0.4, at=until - 1000), after, window=window)) == told
+
+
 def test_a_job_that_goes_on_has_not_begun_anew() -> None:
     (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), others(60_000))
     assert (silence.over, silence.restarted) == (True, False)
