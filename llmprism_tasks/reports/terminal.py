@@ -235,6 +235,12 @@ def _windows(windows: Row) -> list[RenderableType]:
     lines = [f"{_count(windows['all'], 'window')} ({statuses}){run}; {records}."]
     if windows["reasons"]:
         lines.append("Quarantined: " + ", ".join(f"{n:,} {reason}" for reason, n in windows["reasons"].items()) + ".")
+    if windows["without_records"]:
+        latest = _minute(windows["without_records"][-1])
+        lines.append(
+            f"Without a record: {_count(len(windows['without_records']), 'window')}, the latest {latest}. "
+            "If its flows came late, run it again."
+        )
     if not windows["add_up"]:
         lines.append(
             "The records do not add up: landed and quarantined are not what was read. See view window_bookkeeping."
@@ -243,8 +249,12 @@ def _windows(windows: Row) -> list[RenderableType]:
         lines.append(
             f"{_count(windows['expectations_broken'], 'expectation')} did not hold; see table validation_results."
         )
-    lines += [f"Stopped: {one['window'][:16].replace('T', ' ')} UTC, {one['reason']}" for one in windows["stopped"]]
+    lines += [f"Stopped: {_minute(one['window'])}, {one['reason']}" for one in windows["stopped"]]
     return [Text(line) for line in lines]
+
+
+def _minute(moment: str) -> str:
+    return f"{moment[:16].replace('T', ' ')} UTC"
 
 
 def _count(number: int, noun: str) -> str:

@@ -93,6 +93,14 @@ def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse
     assert "Stopped: 2026-01-01 00:00 UTC, flows.unique broken by 7 rows" in text
 
 
+@pytest.mark.parametrize("read", [0, 1])
+def test_a_window_without_a_record_is_told(warehouse: Warehouse, minute: Minute, read: int) -> None:
+    minute(0)
+    minute(1, rows_read=read, rows_landed=read)
+    told = "Without a record: 1 window, the latest 2026-01-01 00:01 UTC." in words(shown(warehouse))
+    assert told == (read == 0)
+
+
 def test_a_window_that_was_stopped_is_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
     minute(0)
     minute(1, status="stopped", reason="flows.unique broken by 7 rows")
