@@ -62,7 +62,8 @@ def _airflow(arguments: argparse.Namespace) -> None:
 
     for gpus in arguments.gpus:
         platform = Platform(arguments.mix, gpus)
-        keep(f"airflow-{gpus}", scheduled_minutes(platform, arguments.minutes, _say))
+        result = scheduled_minutes(platform, arguments.minutes, _say)
+        keep(f"airflow-{gpus}-{result['lookback']}", result)
 
 
 def _say(line: str) -> None:

@@ -13,14 +13,15 @@ from bench.figures import middle
 from bench.keeping import Result, kept, version
 from bench.platforms import MIXES, PART_HOSTS, SIZES
 from bench.sections import panels, parts, published, slopes, whole
-from bench.wanted import wanted
+from bench.wanted import LOOKBACK, wanted
 
 
 def write_page(out: Path) -> list[Path]:
     """Write the page and the picture beside it; returns the files."""
     results = [result for gpus in SIZES for mix in MIXES if (result := kept(f"platform-{mix}-{gpus}")) is not None]
     kernel, cold = kept("kernel"), kept("cold")
-    airflow = [result for gpus in SIZES if (result := kept(f"airflow-{gpus}")) is not None]
+    lookbacks = range(LOOKBACK, -1, -1)
+    airflow = [found for gpus in SIZES for back in lookbacks if (found := kept(f"airflow-{gpus}-{back}")) is not None]
     sections = [*_introduction([*results, *filter(None, [kernel, cold]), *airflow])]
     files = [out]
     if results:
@@ -121,6 +122,7 @@ def _airflow(results: Sequence[Result]) -> Iterator[str]:
         rows.append(
             (
                 f"{one['gpus']:,} {one['mix']}",
+                str(one["lookback"]),
                 str(len(delays)),
                 f"{one['median_s']:.1f}",
                 f"{max(delays):.1f}",
@@ -132,7 +134,7 @@ def _airflow(results: Sequence[Result]) -> Iterator[str]:
         )
     yield table(
         (
-            *("", "windows", "diagnoses written, s after the window's end", "longest"),
+            *("", "look-back, windows", "windows", "diagnoses written, s after the window's end", "longest"),
             *("run begins, s", "tasks running, s", "between tasks, s", "the pipeline's own work, s"),
         ),
         rows,
@@ -141,10 +143,11 @@ def _airflow(results: Sequence[Result]) -> Iterator[str]:
         names = dict.fromkeys(name for each in one["runs"] for name in each["tasks_s"])
         tasks = [(name, statistics.median(each["tasks_s"].get(name, 0.0) for each in one["runs"])) for name in names]
         said = ", ".join(f"`{name}` {seconds:.1f}" for name, seconds in tasks)
-        yield f"Tasks at {one['gpus']:,} GPUs, median seconds from start to end: {said}."
+        yield f"Tasks at {one['gpus']:,} GPUs, look-back {one['lookback']}, median seconds from start to end: {said}."
     yield (
         "Scheduled minutes of a real Airflow (SQLite, LocalExecutor), whose flows appear as each minute ends; three "
-        "simulated minutes come again and again, their steps going on. All windows have their whole look-back. *Run "
+        "simulated minutes come again and again, their steps going on. All windows have their whole look-back, of as "
+        "many windows before them; what is not the default was set by `LLMPRISM_WINDOW__LOOKBACK_WINDOWS`. *Run "
         "begins*: after the window's end. *Tasks running*: when at least one task of the run was, until the diagnoses "
         "were written; *between tasks*: when none was, which is scheduling and starting. *The pipeline's own work* is "
         "what its parts took as they themselves say; the rest of the running tasks is their start, imports and talk "

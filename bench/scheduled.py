@@ -20,7 +20,7 @@ from bench.platforms import LOOP_MINUTES
 from bench.processes import ProcessFailed, command, run
 from demo.__main__ import DAG, FEED, moment, runs
 from demo.local_airflow import LocalAirflow, free_ports, started
-from llmprism_tasks.settings import Settings
+from llmprism_tasks.configuration import load
 from llmprism_tasks.windows import Window
 
 Figures = dict[str, Any]
@@ -37,14 +37,16 @@ WRITING = ("diagnosis", "finish")
 def scheduled_minutes(platform: Platform, minutes: int, say: Say) -> Figures:
     """Let a real Airflow run some minutes of a platform as they pass, each after its flows were dropped at its end.
 
-    The look-back before the first is there from the beginning, so that all windows have all of it.
+    The look-back before the first is there from the beginning, so that all windows have all of it. How long it is can
+    be set as anywhere: by LLMPRISM_WINDOW__LOOKBACK_WINDOWS.
 
     Returns
     -------
     `runs` : of each window, seconds from its end to the diagnoses (`written_s`), and what `_spent` says they went to
     `median_s` : of `written_s`
+    `lookback` : windows
     """
-    back = Settings().window.lookback_windows
+    back = load().window.lookback_windows
     simulated(platform, LOOP_MINUTES, say)
     folder = FOLDER / f"airflow-{platform.gpus}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -67,6 +69,7 @@ def scheduled_minutes(platform: Platform, minutes: int, say: Say) -> Figures:
     return {
         "gpus": platform.gpus,
         "mix": platform.mix,
+        "lookback": back,
         "runs": spent,
         "median_s": statistics.median(one["written_s"] for one in spent),
     }

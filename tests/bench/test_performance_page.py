@@ -79,11 +79,14 @@ def test_what_was_measured_stands_there_and_misses_are_marked(tmp_path: Path) ->
 def test_airflows_share_is_told_task_by_task(tmp_path: Path) -> None:
     run = {"created_s": 1.0, "working_s": 6.0, "between_s": 2.0, "written_s": 9.0, "computing_s": 4.0}
     run |= {"tasks_s": {"landing": 2.0, "diagnosis": 4.0}}
-    keep("airflow-2880", {"gpus": 2_880, "mix": "tenants", "runs": [run] * 3, "median_s": 9.0})
+    result_of = {"gpus": 2_880, "mix": "tenants", "runs": [run] * 3}
+    keep("airflow-2880-5", {**result_of, "lookback": 5, "median_s": 9.0})
+    keep("airflow-2880-0", {**result_of, "lookback": 0, "median_s": 16.0})
     keep("platform-tenants-2880", result(2_880, 1_400_000, 2.5))
     text = text_of(tmp_path)
-    assert row(text, "Airflow, window's end to diagnoses, 2,880").endswith("9 s |")
-    assert "| 2,880 tenants | 3 | 9.0 | 9.0 | 1.0 | 6.0 | 2.0 | 4.0 |" in text
+    assert row(text, "Airflow, window's end to diagnoses, 2,880 GPUs |").endswith("9 s |")
+    assert row(text, "Airflow, window's end to diagnoses, 2,880 GPUs, look-back of 0").endswith("16 s ✗ |")
+    assert "| 2,880 tenants | 5 | 3 | 9.0 | 9.0 | 1.0 | 6.0 | 2.0 | 4.0 |" in text
     assert "`landing` 2.0, `diagnosis` 4.0" in text
 
 
