@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -11,22 +12,68 @@ from llmprism_tasks.postponed import postpone
 
 postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run all of it to get there
 
+import llvmlite.binding as llvm  # noqa: E402
 import numba  # noqa: E402
 from numba import types  # noqa: E402
 from numba.core.caching import FunctionCache  # noqa: E402
+from numba.core.codegen import JITCodeLibrary  # noqa: E402
 from numba.core.runtime import rtsys  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _Library(JITCodeLibrary):  # type: ignore[misc]
+    """Machine code; what was kept on disk is loaded without a look at what it was made from, half of the time.
+
+    That is for kernels that are compiled later, and call this one.
+    """
+
+    _made_from: bytes | None = None
+    _shared_module: Any
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> _Library:
+        name, _, (machine_code, made_from) = state
+        self = cls(codegen, name)
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._made_from = made_from
+        self._finalize_final_module()
+        return self
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None and self._made_from is not None:
+            self._shared_module = llvm.parse_bitcode(self._made_from)
+        return super()._get_module_for_linking()
+
+    def get_pointer_to_function(self, name: str) -> Any:
+        """Return where a function begins: what is kept is known to have the one by which Python calls it."""
+        if self._made_from is None:
+            return super().get_pointer_to_function(name)
+        return self._codegen._engine.get_function_address(name)
+
+
+@cache
+def _codegen(target_context: Any) -> Any:
+    """Return what loads machine code, once it is able to.
+
+    Numba would learn first of all that it could compile, which takes as long as all kernels: that is done when
+    something is compiled.
+    """
+    rtsys.initialize(target_context)
+    codegen = target_context.codegen()
+    codegen._library_class = _Library
+    codegen.magic_tuple = cache(codegen.magic_tuple)  # asks the processor its name, which may take it a while
+    return codegen
+
+
 class _Kept(FunctionCache):  # type: ignore[misc]
     """Machine code that was compiled before, on disk."""
 
     def load_overload(self, sig: object, target_context: Any) -> Any:
-        """Load it, without all that Numba would learn first of what it could compile, which takes as long as all
-        kernels: that is done when something is compiled."""
-        rtsys.initialize(target_context)
+        """Load it."""
+        _codegen(target_context)
         return self._load_overload(sig, target_context)
 
 
@@ -55,7 +102,7 @@ class Kernel:
 
     def load(self) -> None:
         """Load what was compiled of it for calls from Python, so that the first of them need not."""
-        cache, codegen = self._dispatcher._cache, self._dispatcher.targetctx.codegen()
+        cache, codegen = self._dispatcher._cache, _codegen(self._dispatcher.targetctx)
         for key in cache._cache_file._load_index():
             written_to = any(isinstance(one, types.Array) and one.mutable for one in key[0])  # by other kernels
             if not written_to and key == cache._index_key(key[0], codegen):  # else it would be compiled
