@@ -11,8 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import polars as pl
 
@@ -20,9 +18,8 @@ from llmprism_tasks import notifications
 from llmprism_tasks.aside import Aside, aside
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.plan import DERIVED, LANDED
-from llmprism_tasks.running import Landed, derive_tables, forget_drafts, helped, opened, run_stage
+from llmprism_tasks.running import Landed, derive_tables, forget_drafts, opened, run_stage
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
@@ -44,9 +41,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-WORTH_A_WORKER = 4_000_000
-"""Bytes of files of flows from which a worker saves more than its start costs: as Parquet, they hold 250,000 flows."""
 
 
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
@@ -158,11 +152,17 @@ def run_window(window: Window, settings: Settings) -> None:
     _derive(opened(settings), window, settings)
 
 
-def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None] | None = None) -> list[Window]:
+def analyze(
+    settings: Settings,
+    *,
+    worker: Worker | None = None,
+    on_window: Callable[[Window, int, int], None] | None = None,
+) -> list[Window]:
     """Run every window found in the flows, oldest first; a window that is stopped does not hold up the others.
 
     Parameters
     ----------
+    worker : who shares the work
     on_window : called before each window with the window, how many came before it, and how many there are
 
     Returns
@@ -173,15 +173,8 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ------
     ContractError : windows were stopped; the others are done
     """
-    with _sharing(settings) as worker, aside() as writing:
+    with aside() as writing:
         return _analyze(settings, worker, writing, on_window)
-
-
-def _sharing(settings: Settings) -> AbstractContextManager[Worker | None]:
-    """Start a worker, if there are so many flows that it pays; it gets ready while they are landed."""
-    files = sources.find(settings.places.flows, length_ns=settings.window.length_ns)
-    worth = sum(Path(file.path).stat().st_size for file in files) >= WORTH_A_WORKER
-    return helped(settings) if worth else nullcontext()
 
 
 def _analyze(

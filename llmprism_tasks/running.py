@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.windows import Window
-from llmprism_tasks.worker import Worker, working
+from llmprism_tasks.worker import Worker, helped
 
 logger = logging.getLogger(__name__)
 
@@ -220,11 +219,6 @@ class _Tables:
 def opened(settings: Settings) -> Warehouse:
     """Open the warehouse that settings name."""
     return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
-
-
-def helped(settings: Settings) -> AbstractContextManager[Worker | None]:
-    """Start a worker where there is a processor for it."""
-    return working(settings) if len(os.sched_getaffinity(0)) > 1 else nullcontext()
 
 
 def _flows(warehouse: Warehouse, window: Window, settings: Settings) -> int:
