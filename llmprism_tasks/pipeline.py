@@ -121,10 +121,9 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    warehouse = warehouse or opened(settings)
-    store.record_window(warehouse, window, status="done")
+    diagnoses = store.record_done(warehouse or opened(settings), window)
     forget_drafts(window, settings)
-    return {"diagnoses": store.read(warehouse, "diagnoses", window, columns=["kind"]).height}
+    return {"diagnoses": diagnoses}
 
 
 def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
@@ -206,8 +205,7 @@ def _analyze(
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
-    _say_if_strangers(warehouse, windows, settings)
-    _say_if_unlisted(warehouse, windows)
+    _say_what_is_odd(warehouse, windows, settings)
     if stopped:
         first = stopped[0]
         raise ContractError(
@@ -226,11 +224,21 @@ def _import_the_rest(settings: Settings) -> None:
     warm.stages(settings.method.name)
 
 
-def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
-    """Warn when not one NIC of the topology is in the flows: all would be well with jobs that nobody could see."""
+def _say_what_is_odd(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
+    """Warn of jobs that are seen without some of their NICs, and when no job can be seen at all."""
     if not windows:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
+    jobs = store.read(warehouse, "jobs", span, columns=["job_id", "unlisted"])
+    unlisted = jobs.drop_nulls("unlisted")
+    if unlisted.height:
+        logger.warning("%s", unlisted_warning(dict(unlisted.iter_rows())))
+    if jobs.is_empty():
+        _say_if_strangers(warehouse, span, settings)
+
+
+def _say_if_strangers(warehouse: Warehouse, span: Window, settings: Settings) -> None:
+    """Warn when not one NIC of the topology is in the flows: all would be well with jobs that nobody could see."""
     nics = read_topology(settings.places.topology)["addr"]
     if store.sees(warehouse, span, nics):
         return
@@ -244,16 +252,6 @@ def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings:
             len(seen),
             min(seen),
         )
-
-
-def _say_if_unlisted(warehouse: Warehouse, windows: Sequence[Window]) -> None:
-    """Warn when addresses that the topology lacks train with those it has: jobs are then seen without them."""
-    if not windows:
-        return
-    span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
-    jobs = store.read(warehouse, "jobs", span).drop_nulls("unlisted")
-    if jobs.height:
-        logger.warning("%s", unlisted_warning(dict(jobs.select("job_id", "unlisted").iter_rows())))
 
 
 def _derive(
