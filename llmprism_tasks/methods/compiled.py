@@ -15,6 +15,7 @@ postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run 
 import llvmlite.binding as llvm  # noqa: E402
 import numba  # noqa: E402
 from numba import types  # noqa: E402
+from numba.core import environment  # noqa: E402
 from numba.core.caching import FunctionCache  # noqa: E402
 from numba.core.codegen import JITCodeLibrary  # noqa: E402
 from numba.core.runtime import rtsys  # noqa: E402
@@ -54,6 +55,21 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]
         return self._codegen._engine.get_function_address(name)
 
 
+def _surroundings(module: str, constants: list[object], name: str) -> Any:
+    """Return what a function has around it, as Numba does, but for the names in its module.
+
+    Only what is not compiled looks these up; to import all modules of Numba's that a kernel comes from takes as long as
+    to load it.
+    """
+    found = environment.lookup_environment(name)
+    if found is None:
+        found = environment.Environment({"__name__": module})
+        found.consts[:] = constants
+        found.env_name = name
+        environment.Environment._memo[name] = found
+    return found
+
+
 @cache
 def _codegen(target_context: Any) -> Any:
     """Return what loads machine code, once it is able to.
@@ -62,6 +78,7 @@ def _codegen(target_context: Any) -> Any:
     something is compiled.
     """
     rtsys.initialize(target_context)
+    environment._rebuild_env = _surroundings
     codegen = target_context.codegen()
     codegen._library_class = _Library
     codegen.magic_tuple = cache(codegen.magic_tuple)  # asks the processor its name, which may take it a while

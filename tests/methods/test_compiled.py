@@ -23,12 +23,23 @@ def filled(like, number):
     values = np.empty_like(like)
     fill(values, number)
     return values
+
+@compiled
+def element(values, place):
+    if place >= values.size:
+        raise ValueError(values.size, "elements")
+    return values[place]
 """
 USE = """
 import numpy as np, numba.core.event as event, sys
 from llmprism_tasks.methods.compiled import load_all
 import kernels
 
+if "wrong" in sys.argv:
+    try:
+        kernels.element(np.arange(3), 3)
+    except ValueError as error:
+        print(*error.args)
 if "ahead" in sys.argv:
     load_all()
     print(len(kernels.filled._dispatcher.overloads), len(kernels.fill._dispatcher.overloads))
@@ -65,3 +76,9 @@ def test_what_was_compiled_before_goes_into_kernels_that_are_compiled_later(
     for kept in (tmp_path / "cache").rglob("kernels.filled-*"):
         kept.unlink()
     assert use() == ["filled"]
+    assert use() == []
+
+
+def test_what_is_loaded_raises_what_it_raised(use: Callable[..., list[str]]) -> None:
+    for _ in range(2):
+        assert use("wrong")[:2] == ["3", "elements"]
