@@ -1,7 +1,8 @@
 """One window through the plan: land, check, read, derive, write. Scheduler and command line both call these functions.
 
 Each opens the warehouse for itself, reads, computes with nothing held, and writes in one transaction. So each may be
-killed and run again, and the tables end the same.
+killed and run again, and the tables end the same. Only the last parts of a large platform are written while others are
+still at work.
 """
 
 from __future__ import annotations
