@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -55,6 +55,7 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]
         return self._codegen._engine.get_function_address(name)
 
 
+@wraps(environment._rebuild_env)  # by whose name it is found, when what is kept is loaded
 def _surroundings(module: str, constants: list[object], name: str) -> Any:
     """Return what a function has around it, as Numba does, but for the names in its module.
 

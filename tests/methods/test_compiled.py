@@ -79,6 +79,13 @@ def test_what_was_compiled_before_goes_into_kernels_that_are_compiled_later(
     assert use() == []
 
 
+def test_what_is_kept_can_be_loaded_by_numba_itself(use: Callable[..., list[str]], tmp_path: Path) -> None:
+    use()
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "cache").rglob("*.nbc"))
+    assert b"_rebuild_env" in kept
+    assert b"_surroundings" not in kept
+
+
 def test_what_is_loaded_raises_what_it_raised(use: Callable[..., list[str]]) -> None:
     for _ in range(2):
         assert use("wrong")[:2] == ["3", "elements"]
