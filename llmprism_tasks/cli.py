@@ -56,6 +56,7 @@ def leave(code: int) -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, after saying on standard error what went wrong."""
     memory.keep(os.environ)
+    memory.seldom_look()
     hide("pandas")  # for which DuckDB and PyArrow look with the first value they are given, a fifth of a second
     arguments = _parser().parse_args(argv)
     _log_to_stderr(verbose=arguments.verbose)
@@ -209,10 +210,12 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
 
 def _analyze(arguments: argparse.Namespace) -> None:
     settings, _ = _load(arguments)
-    from llmprism_tasks import pipeline
+    from llmprism_tasks.worker import helped_with_files
 
-    with _progress("landing") as on_window:
-        windows = pipeline.analyze(settings, on_window=on_window)
+    with helped_with_files(settings) as worker, _progress("landing") as on_window:
+        from llmprism_tasks import pipeline  # takes as long as a worker takes to get ready
+
+        windows = pipeline.analyze(settings, worker=worker, on_window=on_window)
     if not windows:
         raise InputError(
             found=f"no flow record in {settings.places.flows}",

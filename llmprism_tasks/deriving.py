@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from llmprism_tasks.frames import Part, conform
-from llmprism_tasks.plan import READIES, STAGES, Stage
+from llmprism_tasks.plan import ALL, READIES, STAGES, Stage
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
 
@@ -34,9 +34,6 @@ class Derived(NamedTuple):
     def tables(self) -> dict[str, pl.DataFrame]:
         """Each table as the last stage that writes it made it."""
         return {table: rows for tables in self.made.values() for table, rows in tables.items()}
-
-
-ALL = tuple(stage.name for stage in STAGES)
 
 
 def derive(

@@ -208,18 +208,20 @@ def _completed(
     ----------
     outside : as `stages.parts.Parts` has it
     """
+    missing = [stage for stage in stages if any(stage.name not in one.made for one in made)]
+    wanted = {*COMPLETED, "job_members"}.union(*(stage.reads for stage in missing))
     done: dict[str, dict[str, pl.DataFrame]] = {}
     stage_ns: dict[str, int] = {}
     tables = dict(held)
     for stage in stages:
-        of_parts = [one.made[stage.name] for one in made if stage.name in one.made]
-        if len(of_parts) < len(made):
+        if stage in missing:
             logger.info("window %s, %s: %d flows at once", window, stage.name, held["flows"].height)
             whole = _derived([stage], tables, window, settings)
             done |= whole.made
             stage_ns |= whole.stage_ns
             continue
-        tables |= {table: _together(table, of_parts) for table in stage.writes if table in of_parts[0]}
+        of_parts = [one.made[stage.name] for one in made]
+        tables |= {table: _together(table, of_parts) for table in wanted.intersection(of_parts[0])}
         if "jobs" in stage.writes:
             complete = deriving.named(UNLISTED)
             tables["jobs"] = complete(

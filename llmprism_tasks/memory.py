@@ -1,7 +1,8 @@
-"""Memory: what Polars' allocator does with what is free again."""
+"""Memory: what Polars' allocator does with what is free again, and how often Python looks for what might be."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import MutableMapping
 
 VARIABLE = "_RJEM_MALLOC_CONF"
@@ -15,3 +16,13 @@ get it anew from the system costs 6 % of all time at 32,768 GPUs. Its peak grows
 def keep(environment: MutableMapping[str, str]) -> None:
     """Keep what is free for the stages of the next part, unless somebody has said otherwise; before Polars is there."""
     environment.setdefault(VARIABLE, KEEPING)
+
+
+SELDOM = 100_000
+"""Objects made, and not gone again, after which Python looks for garbage in circles, instead of 700: what is imported
+is some hundred thousand, is never garbage, and was looked at for a tenth of a second."""
+
+
+def seldom_look() -> None:
+    """Let Python look for garbage in circles seldom: little of what a command makes is."""
+    gc.set_threshold(SELDOM)

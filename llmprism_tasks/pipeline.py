@@ -1,7 +1,8 @@
 """One window through the plan: land, check, read, derive, write. Scheduler and command line both call these functions.
 
 Each opens the warehouse for itself, reads, computes with nothing held, and writes in one transaction. So each may be
-killed and run again, and the tables end the same.
+killed and run again, and the tables end the same. Only the last parts of a large platform are written while others are
+still at work.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import polars as pl
 
@@ -20,9 +19,8 @@ from llmprism_tasks import notifications
 from llmprism_tasks.aside import Aside, aside
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.plan import DERIVED, LANDED
-from llmprism_tasks.running import Landed, derive_tables, forget_drafts, helped, opened, run_stage
+from llmprism_tasks.running import Landed, derive_tables, forget_drafts, opened, run_stage
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
@@ -44,9 +42,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-WORTH_A_WORKER = 4_000_000
-"""Bytes of files of flows from which a worker saves more than its start costs: as Parquet, they hold 250,000 flows."""
 
 
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
@@ -127,10 +122,9 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    warehouse = warehouse or opened(settings)
-    store.record_window(warehouse, window, status="done")
+    diagnoses = store.record_done(warehouse or opened(settings), window)
     forget_drafts(window, settings)
-    return {"diagnoses": store.read(warehouse, "diagnoses", window, columns=["kind"]).height}
+    return {"diagnoses": diagnoses}
 
 
 def call_out(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
@@ -158,11 +152,17 @@ def run_window(window: Window, settings: Settings) -> None:
     _derive(opened(settings), window, settings)
 
 
-def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None] | None = None) -> list[Window]:
+def analyze(
+    settings: Settings,
+    *,
+    worker: Worker | None = None,
+    on_window: Callable[[Window, int, int], None] | None = None,
+) -> list[Window]:
     """Run every window found in the flows, oldest first; a window that is stopped does not hold up the others.
 
     Parameters
     ----------
+    worker : who shares the work
     on_window : called before each window with the window, how many came before it, and how many there are
 
     Returns
@@ -173,15 +173,8 @@ def analyze(settings: Settings, *, on_window: Callable[[Window, int, int], None]
     ------
     ContractError : windows were stopped; the others are done
     """
-    with _sharing(settings) as worker, aside() as writing:
+    with aside() as writing:
         return _analyze(settings, worker, writing, on_window)
-
-
-def _sharing(settings: Settings) -> AbstractContextManager[Worker | None]:
-    """Start a worker, if there are so many flows that it pays; it gets ready while they are landed."""
-    files = sources.find(settings.places.flows, length_ns=settings.window.length_ns)
-    worth = sum(Path(file.path).stat().st_size for file in files) >= WORTH_A_WORKER
-    return helped(settings) if worth else nullcontext()
 
 
 def _analyze(
@@ -213,8 +206,7 @@ def _analyze(
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
-    _say_if_strangers(warehouse, windows, settings)
-    _say_if_unlisted(warehouse, windows)
+    _say_what_is_odd(warehouse, windows, settings)
     if stopped:
         first = stopped[0]
         raise ContractError(
@@ -233,11 +225,21 @@ def _import_the_rest(settings: Settings) -> None:
     warm.stages(settings.method.name)
 
 
-def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
-    """Warn when not one NIC of the topology is in the flows: all would be well with jobs that nobody could see."""
+def _say_what_is_odd(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
+    """Warn of jobs that are seen without some of their NICs, and when no job can be seen at all."""
     if not windows:
         return
     span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
+    jobs = store.read(warehouse, "jobs", span, columns=["job_id", "unlisted"])
+    unlisted = jobs.drop_nulls("unlisted")
+    if unlisted.height:
+        logger.warning("%s", unlisted_warning(dict(unlisted.iter_rows())))
+    if jobs.is_empty():
+        _say_if_strangers(warehouse, span, settings)
+
+
+def _say_if_strangers(warehouse: Warehouse, span: Window, settings: Settings) -> None:
+    """Warn when not one NIC of the topology is in the flows: all would be well with jobs that nobody could see."""
     nics = read_topology(settings.places.topology)["addr"]
     if store.sees(warehouse, span, nics):
         return
@@ -251,16 +253,6 @@ def _say_if_strangers(warehouse: Warehouse, windows: Sequence[Window], settings:
             len(seen),
             min(seen),
         )
-
-
-def _say_if_unlisted(warehouse: Warehouse, windows: Sequence[Window]) -> None:
-    """Warn when addresses that the topology lacks train with those it has: jobs are then seen without them."""
-    if not windows:
-        return
-    span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
-    jobs = store.read(warehouse, "jobs", span).drop_nulls("unlisted")
-    if jobs.height:
-        logger.warning("%s", unlisted_warning(dict(jobs.select("job_id", "unlisted").iter_rows())))
 
 
 def _derive(

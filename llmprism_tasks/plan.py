@@ -67,6 +67,8 @@ STAGES: tuple[Stage, ...] = (
     ),
 )
 
+ALL = tuple(stage.name for stage in STAGES)
+
 READIES = "llmprism_tasks.methods.compiled:load_all"
 """Where the function lives that loads what the stages' modules have compiled before, once they are imported."""
 

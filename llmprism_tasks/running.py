@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-import os
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from queue import SimpleQueue
+from typing import Self
 
 import polars as pl
 
@@ -24,8 +24,9 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.store import Change
 from llmprism_tasks.windows import Window
-from llmprism_tasks.worker import Worker, working
+from llmprism_tasks.worker import Worker, helped
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ WORTH_A_WORKER = 250_000
 """Flows from which a worker saves more than its start costs."""
 
 WRITTEN_TOGETHER = 2
-"""Parts that are written at a time: DuckDB logs what fills none of its row groups, and packs the last of each again."""
+"""Parts that are written at a time: DuckDB logs what fills none of its row groups, and packs the last of each again. So
+for the last ones, the warehouse is held for as long as they take, a second or two."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,13 @@ def derive_tables(
     warehouse = warehouse or opened(settings)
     with aside() if writing is None else nullcontext(writing) as writer:
         writer(checked)
-        tables = _Tables(warehouse, window, settings, writer)
-        held = tables.held(landed)
-        if not dividing.at_once(STAGES, held, window, settings, worker, tables):
-            flows = held["flows"].height
-            del held
-            dividing.by_jobs(STAGES, tables.read, window, settings, tables, flows=flows)
-        tables.end()
+        with _Tables(warehouse, window, settings, writer) as tables:
+            held = tables.held(landed)
+            if not dividing.at_once(STAGES, held, window, settings, worker, tables):
+                flows = held["flows"].height
+                del held
+                dividing.by_jobs(STAGES, tables.read, window, settings, tables, flows=flows)
+            tables.end()
 
 
 class _Tables:
@@ -165,8 +167,14 @@ class _Tables:
     def __init__(self, warehouse: Warehouse, window: Window, settings: Settings, writing: Aside) -> None:
         self._warehouse, self._window, self._settings, self._writing = warehouse, window, settings, writing
         self._stage_ns = Counter[str]()
-        self._parts: list[Derived] = []
-        self._jobs: list[str] = []
+        self._parts: list[Change] = []
+        self._last: SimpleQueue[Change | None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_last()
 
     def held(self, landed: Landed | None) -> dict[str, pl.DataFrame]:
         """Return what the stages read first."""
@@ -178,52 +186,65 @@ class _Tables:
 
     def begin(self) -> None:
         """Clear all that stages write."""
+        self._end_last()
         self._stage_ns.clear()
         self._parts.clear()
-        self._jobs.clear()
-        self._write({}, clears=DERIVED)
+        self._write([Change({}, clears=DERIVED)])
 
     def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
-        """Write what stages made, in the place of these jobs' rows; parts together, as long as more come."""
+        """Write what stages made, in the place of these jobs' rows: another run may do the same window.
+
+        Parts are written some at a time, and the last ones as they come, with all that follows.
+        """
         self._stage_ns.update(derived.stage_ns)
+        change = Change(derived.tables, jobs=jobs, ordered=True)
         if more is None:
-            self._write_parts()
-            self._write(derived.tables, jobs=jobs, ordered=True)
+            self._write_last(change)
             return
-        self._parts.append(derived)
-        self._jobs += jobs or ()
-        if len(self._parts) == WRITTEN_TOGETHER or more < WRITTEN_TOGETHER:
-            self._write_parts()
+        self._parts.append(change)
+        if more < WRITTEN_TOGETHER:
+            self._begin_last()
+        elif len(self._parts) == WRITTEN_TOGETHER:
+            self._write(self._parts)
+            self._parts = []
 
     def end(self) -> None:
         """Write what the stages took, all in all."""
-        self._write_parts()
-        self._write({}, stage_ns=self._stage_ns)
+        self._write_last(Change({}, stage_ns=self._stage_ns))
+        self._end_last()
 
     def read(self, tables: Sequence[str], jobs: Sequence[str] | None = None) -> dict[str, pl.DataFrame]:
         """Read tables, all that was taken included."""
+        self._end_last()
         self._writing.wait()
         return _read(self._warehouse, self._window, self._settings, tables, jobs)
 
-    def _write_parts(self) -> None:
-        if self._parts:
-            parts, self._parts = [part.tables for part in self._parts], []
-            jobs, self._jobs = self._jobs, []
-            together = {table: pl.concat([part[table] for part in parts]) for table in parts[0]}
-            self._write(together, jobs=jobs, ordered=True)  # in their place: another run may do the same window
+    def _begin_last(self) -> None:
+        if self._last is None:
+            self._last = SimpleQueue()
+            self._write(iter(self._last.get, None))
+        for part in self._parts:
+            self._last.put(part)
+        self._parts.clear()
 
-    def _write(self, tables: Mapping[str, pl.DataFrame], **how: Any) -> None:
-        self._writing(functools.partial(store.replace, self._warehouse, self._window, tables, **how))
+    def _write_last(self, change: Change) -> None:
+        if self._last is None:
+            self._write([change])
+        else:
+            self._last.put(change)
+
+    def _end_last(self) -> None:
+        if self._last is not None:
+            self._last.put(None)
+            self._last = None
+
+    def _write(self, changes: Iterable[Change]) -> None:
+        self._writing(functools.partial(store.replace_each, self._warehouse, self._window, changes))
 
 
 def opened(settings: Settings) -> Warehouse:
     """Open the warehouse that settings name."""
     return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
-
-
-def helped(settings: Settings) -> AbstractContextManager[Worker | None]:
-    """Start a worker where there is a processor for it."""
-    return working(settings) if len(os.sched_getaffinity(0)) > 1 else nullcontext()
 
 
 def _flows(warehouse: Warehouse, window: Window, settings: Settings) -> int:

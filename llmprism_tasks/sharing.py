@@ -13,6 +13,7 @@ import polars as pl
 
 from llmprism_tasks import deriving
 from llmprism_tasks.deriving import Derived
+from llmprism_tasks.plan import ALL
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker
@@ -25,7 +26,7 @@ def shared(
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
-    only: Collection[str] = deriving.ALL,
+    only: Collection[str] = ALL,
 ) -> Iterator[Iterator[Derived]]:
     """Lend an iterator over what the stages make of each part, each as soon as it is done.
 

@@ -1,31 +1,38 @@
 """A worker: a second process that takes parts of the platform through the stages while the first does the same.
 
-It is a program of its own, so that whoever calls the pipeline need not mind how processes begin. Flows and results pass
-through files, which costs a tenth of a second for a million flows.
+It is a program of its own, `serving.py`, so that whoever calls the pipeline need not mind how processes begin. This
+module imports nothing that takes long: a worker is to begin before this process imports what it needs itself.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from llmprism_tasks import deriving, memory
-from llmprism_tasks.deriving import Derived
+from llmprism_tasks import memory
 from llmprism_tasks.errors import TransientError
-from llmprism_tasks.frames import Part
+from llmprism_tasks.plan import ALL
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.windows import Window
 
-PROGRAM = "from llmprism_tasks.worker import serve; serve()"
+if TYPE_CHECKING:
+    import polars as pl
+
+    from llmprism_tasks.deriving import Derived
+    from llmprism_tasks.frames import Part
+
+PROGRAM = "from llmprism_tasks import memory; memory.seldom_look(); from llmprism_tasks import serving; serving.serve()"
+
+WORTH_A_WORKER = 4_000_000
+"""Bytes of files of flows from which a worker saves more than its start costs: as Parquet, they hold 250,000 flows."""
 
 
 class Worker:
@@ -41,7 +48,7 @@ class Worker:
         topology: pl.DataFrame,
         window: Window,
         settings: Settings,
-        only: Collection[str] = deriving.ALL,
+        only: Collection[str] = ALL,
     ) -> Derived:
         """Do what `deriving.derive` does, there.
 
@@ -50,10 +57,12 @@ class Worker:
         TransientError : the process is gone
         whatever a stage raised
         """
+        from llmprism_tasks import serving  # noqa: PLC0415 - brings Polars
+
         frames = {"flows": part.flows, "elsewhere": part.elsewhere, "topology": topology, **part.tables}
         given = {name: frame for name, frame in frames.items() if frame is not None}
         for name, frame in given.items():
-            _put(frame, self._folder, name)
+            serving.put(frame, self._folder, name)
         try:
             self._connection.send((list(given), window, settings, only))
             told = self._connection.recv()
@@ -68,8 +77,8 @@ class Worker:
         tables, stage_ns = told
         made: dict[str, dict[str, pl.DataFrame]] = {}
         for stage, table in tables:
-            made.setdefault(stage, {})[table] = _taken(self._folder, f"{stage}.{table}")
-        return Derived(made, stage_ns)
+            made.setdefault(stage, {})[table] = serving.taken(self._folder, f"{stage}.{table}")
+        return serving.Derived(made, stage_ns)
 
 
 @contextmanager
@@ -90,38 +99,13 @@ def working(settings: Settings) -> Iterator[Worker]:
             process.wait()
 
 
-def serve() -> None:
-    """Answer what a `Worker` asks, until nobody does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the terminal ends the other as well
-    with Connection(int(sys.argv[1])) as connection, suppress(EOFError):
-        folder, method = connection.recv()
-        deriving.prepare(method)
-        while True:
-            connection.send(_answer(Path(folder), *connection.recv()))
+def helped(settings: Settings) -> AbstractContextManager[Worker | None]:
+    """Start a worker where there is a processor for it."""
+    return working(settings) if len(os.sched_getaffinity(0)) > 1 else nullcontext()
 
 
-def _answer(folder: Path, names: Sequence[str], window: Window, settings: Settings, only: Collection[str]) -> object:
-    """Return which stages made which tables, and what stages took, or what went wrong."""
-    try:
-        given = {name: _taken(folder, name) for name in names}
-        topology = given.pop("topology")
-        part = Part(given.pop("flows"), given.pop("elsewhere", None), given)
-        derived = deriving.derive(part, topology, window, settings, only)
-        tables = [(stage, table) for stage, made in derived.made.items() for table in made]
-        for stage, table in tables:
-            _put(derived.made[stage][table], folder, f"{stage}.{table}")
-    except Exception as error:  # it is raised where the question was asked
-        return error
-    return tables, derived.stage_ns
-
-
-def _put(frame: pl.DataFrame, folder: Path, name: str) -> None:
-    frame.write_ipc(folder / f"{name}.arrow", compression="uncompressed")
-
-
-def _taken(folder: Path, name: str) -> pl.DataFrame:
-    """Read a frame and remove its file, which may be hundreds of megabytes."""
-    path = folder / f"{name}.arrow"
-    frame = pl.read_ipc(path)
-    path.unlink()
-    return frame
+def helped_with_files(settings: Settings) -> AbstractContextManager[Worker | None]:
+    """Start a worker likewise, if the files of flows are so large that it pays; it gets ready while they are landed."""
+    files = sources.find(settings.places.flows, length_ns=settings.window.length_ns)
+    worth = sum(Path(file.path).stat().st_size for file in files) >= WORTH_A_WORKER
+    return helped(settings) if worth else nullcontext()

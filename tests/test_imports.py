@@ -38,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},
     "deriving": FOUNDATION,
-    "worker": FOUNDATION | {"deriving", "memory"},
+    "serving": FOUNDATION | {"deriving"},
+    "worker": FOUNDATION | {"deriving", "memory", "serving", "sources"},
     "sharing": FOUNDATION | {"deriving", "worker"},
     "dividing": FOUNDATION | {"deriving", "sharing", "worker"},
     "drafts": FOUNDATION | {"deriving"},
@@ -60,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": FOUNDATION,
     "simulate": FOUNDATION,
     "cli": FOUNDATION
-    | {"configuration", "evaluation", "memory", "pipeline", "reports", "simulate", "sources", "warehouse"},
+    | {"configuration", "evaluation", "memory", "pipeline", "reports", "simulate", "sources", "warehouse", "worker"},
     "dags": FOUNDATION | {"configuration", "pipeline", "reports", "simulate", "sources", "warehouse"},
 }
 """Each part of the tree, and the parts it may import besides itself and the package's own version."""
@@ -77,8 +78,9 @@ HOMES: dict[str, set[str]] = {
 }
 """Foreign libraries and the only parts that may import them."""
 
-LIGHT = ("errors", "kinds", "windows", "tables", "plan", "settings", "configuration", "resources", "cli")
-HEAVY = ("polars", "duckdb", "numpy", "numba", "pandas", "sqlalchemy", "great_expectations", "airflow", "rich")
+LIGHT = ("errors", "kinds", "windows", "tables", "plan", "settings", "configuration", "resources", "worker", "cli")
+LIBRARIES = ("polars", "pyarrow", "duckdb", "numpy", "numba", "pandas", "sqlalchemy")
+HEAVY = (*LIBRARIES, "great_expectations", "airflow", "rich")
 
 
 def modules() -> list[Path]:

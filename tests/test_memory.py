@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -26,3 +27,13 @@ def test_the_allocator_knows_all_the_words() -> None:
             env=environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert ("Invalid conf" in done.stderr) == spoilt
+
+
+def test_garbage_in_circles_is_looked_for_seldom_and_found_all_the_same() -> None:
+    before = gc.get_threshold()
+    try:
+        memory.seldom_look()
+        assert gc.get_threshold()[0] == memory.SELDOM
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*before)

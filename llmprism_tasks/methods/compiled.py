@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -13,29 +13,11 @@ postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run 
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
-from numba.core.caching import FunctionCache  # noqa: E402
-from numba.core.runtime import rtsys  # noqa: E402
+
+from llmprism_tasks.methods.loading import Kept, codegen_of  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class _Kept(FunctionCache):  # type: ignore[misc]
-    """Machine code that was compiled before, on disk."""
-
-    def load_overload(self, sig: object, target_context: Any) -> Any:
-        """Load it, without all that Numba would learn first of what it could compile, which takes as long as all
-        kernels: that is done when something is compiled."""
-        rtsys.initialize(target_context)
-        return self._load_overload(sig, target_context) if self.kept() else None
-
-    def kept(self) -> Mapping[Any, str]:
-        """Return the files of machine code by what they were compiled for."""
-        try:
-            return cast(Mapping[Any, str], self._cache_file._load_index())
-        except (AttributeError, ImportError):  # of an older release, which had tuples that are gone
-            self.flush()
-            return {}
 
 
 class Kernel:
@@ -48,7 +30,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], **options: object) -> None:
         self._dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(function)
-        self._dispatcher._cache = _Kept(function)
+        self._dispatcher._cache = Kept(function)
         # Numba would compile it again for each number that a kernel's variable begins with, for want of its type.
         resolve = self._dispatcher.get_call_template
         self._dispatcher.get_call_template = lambda given, named: resolve(
@@ -63,7 +45,7 @@ class Kernel:
 
     def load(self) -> None:
         """Load what was compiled of it for calls from Python, so that the first of them need not."""
-        cache, codegen = self._dispatcher._cache, self._dispatcher.targetctx.codegen()
+        cache, codegen = self._dispatcher._cache, codegen_of(self._dispatcher.targetctx)
         for key in cache.kept():
             written_to = any(isinstance(one, types.Array) and one.mutable for one in key[0])  # by other kernels
             if not written_to and key == cache._index_key(key[0], codegen):  # else it would be compiled

@@ -12,8 +12,6 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from llmprism_tasks.errors import InputError
 from llmprism_tasks.sources.pattern import MAGIC, Pattern, matching
 from llmprism_tasks.windows import Window
@@ -123,6 +121,8 @@ def check_whole(path: str) -> None:
     compression = COMPRESSIONS.get(Path(path).suffix.lower())
     if compression is None:
         return
+    import pyarrow as pa  # noqa: PLC0415 - a worker is begun before it is there
+
     good_bytes = 0
     try:
         with pa.input_stream(path, compression=compression, buffer_size=CHUNK_BYTES) as stream:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import duckdb
 import polars as pl
@@ -135,6 +136,22 @@ def sees(warehouse: Warehouse, span: Window, addrs: pl.Series) -> bool:
         return connection.execute(f"SELECT {' OR '.join(ends)}", values).fetchone() == (True,)
 
 
+class Change(NamedTuple):
+    """What is to become of a window's rows in several tables; `replace` says more."""
+
+    frames: Mapping[str, pl.DataFrame]
+    streams: Mapping[str, Callable[[], Any]] = MappingProxyType({})
+    clears: Sequence[str] = ()
+    jobs: Sequence[str] | None = None
+    ordered: bool = False
+    stage_ns: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def touched(self) -> tuple[str, ...]:
+        """Tables that lose rows."""
+        return tuple(dict.fromkeys((*self.frames, *self.streams, *self.clears)))
+
+
 def replace(
     warehouse: Warehouse,
     window: Window,
@@ -169,32 +186,66 @@ def replace(
     ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
     WarehouseBusy : another process held the warehouse for longer than its patience
     """
+    change = _checked(Change(frames, streams or {}, clears, jobs, ordered, stage_ns or {}), window)
+
+    def work(connection: duckdb.DuckDBPyConnection) -> bool:
+        if unless_landed and _has_rows(connection, "windows", window, None):
+            return False
+        _make(connection, change, window)
+        return True
+
+    return warehouse.write(work)
+
+
+def replace_each(warehouse: Warehouse, window: Window, changes: Iterable[Change]) -> None:
+    """Replace a window's rows change by change, as they come, all in one transaction; it is open meanwhile.
+
+    Raises
+    ------
+    what `replace` raises
+    """
+    came: list[Change] = []
+    coming = iter(changes)
+
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        for change in came:  # for this may be done again
+            _make(connection, change, window)
+        for change in coming:
+            came.append(_checked(change, window))
+            _make(connection, came[-1], window)
+
+    warehouse.write(work)
+
+
+def _checked(change: Change, window: Window) -> Change:
+    """Return a change with its rows as they are stored, but for their texts.
+
+    Raises
+    ------
+    ContractError : as for `replace`
+    """
     incoming = {
-        table: conform(rows, table, ordered=ordered, compact=table in NUMBERED) for table, rows in frames.items()
+        table: conform(rows, table, ordered=change.ordered, compact=table in NUMBERED)
+        for table, rows in change.frames.items()
     }
     for table, arrived in incoming.items():
         _check(table, arrived, window)
     if "flows" in incoming:
         incoming["flows"] = flow_order.in_order(incoming["flows"])
-    streams = streams or {}
-    touched = tuple(dict.fromkeys((*frames, *streams, *clears)))
-    if jobs is not None:
-        _check_jobs(touched)
+    if change.jobs is not None:
+        _check_jobs(change.touched)
+    return change._replace(frames=incoming)
 
-    def work(connection: duckdb.DuckDBPyConnection) -> bool:
-        if unless_landed and _has_rows(connection, "windows", window, None):
-            return False
-        for table in touched:
-            _delete(connection, table, window, jobs)
-        for table, stream in streams.items():
-            insert(connection, table, stream())
-        for table, arrived in incoming.items():
-            insert(connection, table, arrived)
-        for stage, elapsed_ns in (stage_ns or {}).items():
-            _record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
-        return True
 
-    return warehouse.write(work)
+def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window) -> None:
+    for table in change.touched:
+        _delete(connection, table, window, change.jobs)
+    for table, stream in change.streams.items():
+        insert(connection, table, stream())
+    for table, arrived in change.frames.items():
+        insert(connection, table, arrived)
+    for stage, elapsed_ns in change.stage_ns.items():
+        _record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
@@ -281,6 +332,21 @@ def record_window(
     warehouse.write(lambda connection: _record(connection, window, status=status, reason=reason))
 
 
+def record_done(warehouse: Warehouse, window: Window) -> int:
+    """Record that a window is done; returns how many diagnoses it ended with.
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+
+    def work(connection: duckdb.DuckDBPyConnection) -> int:
+        _record(connection, window, status="done")
+        return len(rows(connection, "diagnoses", window, columns=["kind"]))
+
+    return warehouse.write(work)
+
+
 def _record(
     connection: duckdb.DuckDBPyConnection,
     window: Window,
@@ -302,13 +368,13 @@ def _record(
 
 
 def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
-    strangers = rows.filter(pl.col("window_start_ns").ne_missing(window.start_ns))
+    strangers = int(rows["window_start_ns"].ne_missing(pl.Series([window.start_ns])).sum())
     empty = [
         column.name for column in table_named(table).columns if not column.optional and rows[column.name].has_nulls()
     ]
-    if strangers.height or empty:
+    if strangers or empty:
         raise ContractError(
-            found=f"{strangers.height} rows of other windows" if strangers.height else f"NULL in {', '.join(empty)}",
+            found=f"{strangers} rows of other windows" if strangers else f"NULL in {', '.join(empty)}",
             expected=f"rows of table {table} for window {window} only, with all required columns filled",
             todo="This is a fault in the stage that made the rows; please report it.",
         )

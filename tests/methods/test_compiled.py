@@ -23,18 +23,30 @@ def filled(like, number):
     values = np.empty_like(like)
     fill(values, number)
     return values
+
+@compiled
+def element(values, place):
+    if place >= values.size:
+        raise ValueError(values.size, "elements")
+    return values[place]
 """
 USE = """
 import numpy as np, numba.core.event as event, sys
 from llmprism_tasks.methods.compiled import load_all
 import kernels
 
+if "wrong" in sys.argv:
+    try:
+        kernels.element(np.arange(3), 3)
+    except ValueError as error:
+        print(*error.args)
 if "ahead" in sys.argv:
     load_all()
     print(len(kernels.filled._dispatcher.overloads), len(kernels.fill._dispatcher.overloads))
 with event.install_recorder("numba:compile") as compiling:
     assert (kernels.filled(np.arange(3), 7) == 7).all()
-print(len(compiling.buffer) > 0)
+functions = {one.data["dispatcher"].py_func for _, one in compiling.buffer}
+print(*sorted(one.__name__ for one in functions if one.__module__ == "kernels"))
 """
 
 
@@ -52,9 +64,31 @@ def use(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 def test_a_kernel_is_compiled_once_and_can_be_loaded_before_it_is_called(use: Callable[..., list[str]]) -> None:
-    assert use("ahead") == ["0", "0", "True"]  # nothing to load yet, and nothing is compiled ahead
-    assert use() == ["False"]
-    assert use("ahead") == ["1", "0", "False"]  # what only kernels call is part of them already
+    assert use("ahead") == ["0", "0", "fill", "filled"]  # nothing to load yet, and nothing is compiled ahead
+    assert use() == []
+    assert use("ahead") == ["1", "0"]  # what only kernels call is part of them already
+
+
+def test_what_was_compiled_before_goes_into_kernels_that_are_compiled_later(
+    use: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    use()
+    for kept in (tmp_path / "cache").rglob("kernels.filled-*"):
+        kept.unlink()
+    assert use() == ["filled"]
+    assert use() == []
+
+
+def test_what_is_kept_can_be_loaded_by_numba_itself(use: Callable[..., list[str]], tmp_path: Path) -> None:
+    use()
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "cache").rglob("*.nbc"))
+    assert b"_rebuild_env" in kept
+    assert b"_surroundings" not in kept
+
+
+def test_what_is_loaded_raises_what_it_raised(use: Callable[..., list[str]]) -> None:
+    for _ in range(2):
+        assert use("wrong")[:2] == ["3", "elements"]
 
 
 OF_A_TUPLE = """

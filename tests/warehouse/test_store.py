@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import duckdb
 import polars as pl
 import pytest
 from flowfiles import WINDOW, flow
@@ -13,6 +14,7 @@ from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.store import Change
 from llmprism_tasks.windows import Window
 
 BEFORE, AFTER = WINDOW.shifted(-1), WINDOW.shifted(1)
@@ -112,9 +114,44 @@ def test_an_exception_inside_a_transaction_leaves_everything_as_it_was(either: W
     assert addresses(either, WINDOW) == ["a"]
 
 
+def test_changes_that_come_one_after_another_are_one(either: Warehouse) -> None:
+    store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"), ("k", "b"))})
+    first = Change({"job_members": members(WINDOW, ("j", "c"))}, jobs=["j"])
+    store.replace_each(either, WINDOW, [first, Change({"job_members": members(WINDOW, ("k", "d"))}, jobs=["k"])])
+    assert addresses(either, WINDOW) == ["c", "d"]
+    with pytest.raises(ContractError):
+        store.replace_each(either, WINDOW, [Change({}, clears=["job_members"]), Change({}, clears=["flows"], jobs=[])])
+    assert addresses(either, WINDOW) == ["c", "d"]
+
+
+class Interrupted:
+    """Changes between the first and the second of which somebody else's commit came."""
+
+    def __init__(self, *changes: Change) -> None:
+        self._coming: list[Change | duckdb.TransactionException] = list(changes)
+        self._coming.insert(1, duckdb.TransactionException("conflict"))
+
+    def __iter__(self) -> Interrupted:
+        return self
+
+    def __next__(self) -> Change:
+        if not self._coming:
+            raise StopIteration
+        come = self._coming.pop(0)
+        if isinstance(come, Exception):
+            raise come
+        return come
+
+
+def test_changes_that_came_before_a_conflict_are_made_again(either: Warehouse) -> None:
+    changes = (Change({"job_members": members(WINDOW, (job, job))}, jobs=[job]) for job in ("j", "k"))
+    store.replace_each(either, WINDOW, Interrupted(*changes))
+    assert addresses(either, WINDOW) == ["j", "k"]
+
+
 def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     with pytest.raises(ContractError, match="no row in windows"):
-        store.record_window(either, WINDOW, status="done")
+        store.record_done(either, WINDOW)
     row = {"window_start_ns": WINDOW.start_ns, "window_end_ns": WINDOW.end_ns, "status": "landed", "reason": None}
     row |= dict.fromkeys(("rows_read", "rows_landed", "rows_quarantined", "rows_duplicate"), 0)
     row |= {"stage_ns": "{}", "software_version": "0"}
@@ -128,6 +165,8 @@ def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     assert (told["status"], told["reason"]) == ("running", "odd")
     took_s = {stage: elapsed_ns // 1_000_000_000 for stage, elapsed_ns in json.loads(told["stage_ns"]).items()}
     assert took_s == {"recognition": 6, "timeline": 7}
+    assert store.record_done(either, WINDOW) == 0
+    assert store.read(either, "windows", WINDOW)["status"].to_list() == ["done"]
 
 
 def test_rows_are_counted_by_job_where_all_of_them_have_one(either: Warehouse) -> None:

@@ -1,0 +1,96 @@
+"""Loading: machine code that was compiled before, in a fifth of the time that Numba takes for it.
+
+What is kept on disk is as Numba keeps it. This relies on the insides of the Numba that `pyproject.toml` allows; whoever
+raises it runs `tests/methods/test_compiled.py`, which holds what is loaded to what is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, wraps
+from typing import Any, cast
+
+import llvmlite.binding as llvm
+from numba.core import environment
+from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.runtime import rtsys
+
+
+class Kept(FunctionCache):  # type: ignore[misc]
+    """Machine code that was compiled before, on disk."""
+
+    def load_overload(self, sig: object, target_context: Any) -> Any:
+        """Load it."""
+        codegen_of(target_context)
+        return self._load_overload(sig, target_context) if self.kept() else None
+
+    def kept(self) -> Mapping[Any, str]:
+        """Return the files of machine code by what they were compiled for."""
+        try:
+            return cast(Mapping[Any, str], self._cache_file._load_index())
+        except (AttributeError, ImportError):  # of an older release, which had tuples that are gone
+            self.flush()
+            return {}
+
+
+@cache
+def codegen_of(target_context: Any) -> Any:
+    """Return what loads machine code, once it is able to.
+
+    Numba would learn first of all that it could compile, which takes as long as all kernels: that is done when
+    something is compiled.
+    """
+    rtsys.initialize(target_context)
+    environment._rebuild_env = _surroundings
+    codegen = target_context.codegen()
+    codegen._library_class = _Library
+    codegen.magic_tuple = cache(codegen.magic_tuple)  # asks the processor its name, which may take it a while
+    return codegen
+
+
+class _Library(JITCodeLibrary):  # type: ignore[misc]
+    """Machine code; what was kept on disk is loaded without a look at what it was made from, half of the time.
+
+    That is for kernels that are compiled later, and call this one.
+    """
+
+    _made_from: bytes | None = None
+    _shared_module: Any
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> _Library:
+        name, _, (machine_code, made_from) = state
+        self = cls(codegen, name)
+        self.enable_object_caching()
+        self._set_compiled_object(machine_code)
+        self._made_from = made_from
+        self._finalize_final_module()
+        return self
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None and self._made_from is not None:
+            self._shared_module = llvm.parse_bitcode(self._made_from)
+        return super()._get_module_for_linking()
+
+    def get_pointer_to_function(self, name: str) -> Any:
+        """Return where a function begins: what is kept is known to have the one by which Python calls it."""
+        if self._made_from is None:
+            return super().get_pointer_to_function(name)
+        return self._codegen._engine.get_function_address(name)
+
+
+@wraps(environment._rebuild_env)  # by whose name it is found, when what is kept is loaded
+def _surroundings(module: str, constants: list[object], name: str) -> Any:
+    """Return what a function has around it, as Numba does, but for the names in its module.
+
+    Only what is not compiled looks these up; to import all modules of Numba's that a kernel comes from takes as long as
+    to load it.
+    """
+    found = environment.lookup_environment(name)
+    if found is None:
+        found = environment.Environment({"__name__": module})
+        found.consts[:] = constants
+        found.env_name = name
+        environment.Environment._memo[name] = found
+    return found
