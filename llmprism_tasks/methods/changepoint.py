@@ -83,8 +83,9 @@ def robust_prior(
         remark.
     """
     series, bounds = as_series(values, offsets, nan_allowed=False)
-    scale = np.fmax(sigmas(series, bounds), floor)
-    return Prior(np.nan_to_num(medians(series, bounds)), scale, mean_weight, scale_weight)
+    middles = medians(series, bounds)
+    scale = np.fmax(sigmas(series, bounds, middles), floor)
+    return Prior(np.nan_to_num(middles), scale, mean_weight, scale_weight)
 
 
 def change_points(

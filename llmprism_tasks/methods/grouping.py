@@ -65,7 +65,7 @@ def merge_by_jaccard(
     _, hosts = np.unique(hosts, return_inverse=True)
     rows = np.unique(np.stack([owners, hosts], axis=1), axis=0)
     bounds = np.searchsorted(rows[:, 0], np.arange(n + 1))
-    twin = _first_on_the_same_hosts(rows[:, 1], bounds)
+    twin = first_on_the_same_hosts(rows[:, 1], bounds)
     rows = rows[twin[rows[:, 0]] == rows[:, 0]]
     by_host = rows[np.argsort(rows[:, 1], kind="stable")]
     return _merge(
@@ -78,7 +78,7 @@ def merge_by_jaccard(
     )
 
 
-def _first_on_the_same_hosts(hosts: Integers, bounds: Integers) -> Integers:
+def first_on_the_same_hosts(hosts: Integers, bounds: Integers) -> Integers:
     """Return for each cluster the first one with exactly its hosts; itself for a cluster without hosts."""
     first: dict[bytes, int] = {}
     return np.array(

@@ -59,7 +59,8 @@ def robust_score(values: npt.ArrayLike, *, floor: float, offsets: npt.ArrayLike 
         raise SettingsError(found=f"floor = {floor!r}", expected="a number above 0", todo="Correct the value.")
     series, bounds = as_series(values, offsets, nan_allowed=True)
     lengths = np.diff(bounds)
-    centres, deviations = medians(series, bounds), np.fmax(sigmas(series, bounds), floor)
+    centres = medians(series, bounds)
+    deviations = np.fmax(sigmas(series, bounds, centres), floor)
     scores: Floats = (series - np.repeat(centres, lengths)) / np.repeat(deviations, lengths)
     return scores
 

@@ -123,6 +123,17 @@ IN_WINDOW = pl.col("ended") & ~pl.col("ended_before")
 """Selects the steps that ended in the window."""
 
 
+def previous_end(*key: str) -> pl.Expr:
+    """Return where the step before each one of the same `run` ended, NULL for the first.
+
+    Parameters
+    ----------
+    key : whose steps they are, which lie together run by run, each in order of `step`
+    """
+    run = pl.struct(*key, "run").rle_id()
+    return pl.when(run == run.shift()).then(pl.col("end_ns").shift())
+
+
 def step_of_flows(flows: pl.DataFrame, endpoints: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Say to which step each flow belongs: the first that its sender has not ended before the flow starts.
 

@@ -101,7 +101,7 @@ def _table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
 def _of_pairs(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of all pairs as a whole, and the burst of each of those asked for."""
     del settings
-    whole = transfers.of_pairs(flows, WHOLE)
+    whole = transfers.of_pairs(flows)
     at = np.searchsorted(whole.pair, streams["pair"].to_numpy())
     threshold, places = np.full(whole.pair.size, np.nan), np.full(whole.pair.size, -1)
     threshold[at], places[at] = streams["threshold_ns"].to_numpy(), np.arange(at.size)
@@ -121,7 +121,7 @@ def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     links, _, numbers = turning(flows, streams["pair"].to_numpy(), settings)
     of_flow = np.empty(flows.height, np.int64)
     of_flow[links.rows] = numbers
-    whole = transfers.of_pairs(flows, TURNS)
+    whole = transfers.of_pairs(flows)
     taken = whole.of(np.searchsorted(whole.pair, streams["pair"].to_numpy()))
     return Numbered(taken, of_flow[taken.rows], np.arange(streams.height))
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks.methods import passages
+from llmprism_tasks.methods.passages import Links
 from llmprism_tasks.stages import layout, rails
 from llmprism_tasks.stages.layout import ENDS
 
@@ -115,65 +117,30 @@ def nodes(nics: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
 def _unseen(hops: pl.DataFrame, nics: pl.DataFrame, strides: pl.DataFrame) -> pl.DataFrame:
     """Link the NICs of a host between which a ring passes unseen: `job_id`, `src_addr`, `dst_addr`.
 
-    They are apart by a multiple of the stride. A host may hold several pp_stages: so what is linked already is linked
-    on where it lies on the same hosts; then what still enters a host and never leaves it, or the other way round; and
-    a silent NIC joins its neighbours where they are of one group.
+    They are apart by a multiple of the stride.
     """
     apart = strides.drop_nulls("stride")
     if apart.is_empty():
         return hops.select("job_id", *ENDS).clear()
-    placed = nics.join(apart, on="job_id").with_columns(place=pl.col("rank") % pl.col("stride"))
-    links = hops.join(apart, on="job_id", how="semi").select("job_id", *ENDS)
-    for joining in (_around, _ending, _around, _between):
-        links = pl.concat([links, joining(links, hops, placed)])
-    return links
+    placed = nics.join(apart, on="job_id").sort("job_id", "host").with_columns(nic=pl.int_range(pl.len()))
+    host = placed.select(pl.struct("job_id", "host").rle_id().cast(pl.Int64)).to_series().to_numpy()
+    rank, stride = (placed[name].to_numpy() for name in ("rank", "stride"))
+    ends = hops.select("job_id", *ENDS)
+    for end, side in zip(ENDS, Links._fields, strict=True):
+        ends = ends.join(
+            placed.select("job_id", pl.col("addr").alias(end), pl.col("nic").alias(side)), on=["job_id", end]
+        )
+    seen = Links(*(ends[side].to_numpy() for side in Links._fields))
+    left, right = passages.unseen(seen, host, host * int(stride.max()) + rank % stride, rank)
+    return placed.select("job_id", src_addr="addr")[left].with_columns(dst_addr=placed["addr"][right])
 
 
-def _around(links: pl.DataFrame, hops: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Link NICs of one place in a host whose components lie on the same hosts."""
-    seen = layout.components(links).join(placed, on=NIC)
-    hosts = pl.col("host").unique().sort().str.join(" ")
-    spread = seen.group_by("job_id", "component").agg(around=hosts)
-    return _chained(seen.join(spread, on=["job_id", "component"]), "host", "place", "around")
-
-
-def _ending(links: pl.DataFrame, hops: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Link NICs of one place in a host whose components enter it more often than they leave it, or less."""
-    signed = zip(ENDS, (1, -1), strict=True)
-    ends = pl.concat([hops.select("job_id", addr=end, balance=pl.lit(sign)) for end, sign in signed])
-    balance = pl.col("balance").sum().over("job_id", "host", "component")
-    ending = (
-        layout.components(links)
-        .join(placed, on=NIC)
-        .join(ends.group_by(NIC).agg(pl.col("balance").sum()), on=NIC)
-        .filter(balance != 0)
-    )
-    return _chained(ending, "host", "place")
-
-
-def _between(links: pl.DataFrame, hops: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Link silent NICs of a place to the group before and after them, or to the only one there is."""
-    place = ["job_id", "host", "place"]
-    component = pl.col("component")
-    before, after = component.forward_fill().over(place), component.backward_fill().over(place)
-    alone = component.drop_nulls().n_unique().over(place) == 1
-    known = placed.join(layout.components(links), on=NIC, how="left").sort(*place, "rank")
-    joined = known.with_columns(
-        component=pl.when(alone | (before == after)).then(pl.coalesce(before, after)).otherwise("component")
-    ).drop_nulls("component")
-    return _chained(joined, "host", "place", "component")
-
-
-def _chained(nics: pl.DataFrame, *within: str) -> pl.DataFrame:
-    """Link the NICs of one job that agree on some columns, each to the next."""
-    following = pl.col("addr").shift(-1).over("job_id", *within)
+def _chains(groups: pl.DataFrame) -> pl.DataFrame:
+    """Link the NICs of each group, each to the next."""
+    following = pl.col("addr").shift(-1).over("job_id", "group")
     return (
-        nics.sort("job_id", *within, "addr")
+        groups.sort("job_id", "group", "addr")
         .with_columns(dst_addr=following)
         .drop_nulls("dst_addr")
         .select("job_id", src_addr="addr", dst_addr="dst_addr")
     )
-
-
-def _chains(groups: pl.DataFrame) -> pl.DataFrame:
-    return _chained(groups, "group")

@@ -91,27 +91,25 @@ def _typical(ways: Integers, offsets: Integers) -> Floats:
 def _along(hops: pl.DataFrame) -> pl.DataFrame:
     """Number the nodes of each line from one of its ends: `job_id`, `node`, `pipeline`, `place`, `size`."""
     sides = hops.select("job_id", "low", "high").unique()
-    both = pl.concat([sides, sides.select("job_id", low="high", high="low")])
-    joined = layout.components(both.select("job_id", src_addr="low", dst_addr="high"))
-    nodes = (
-        both.group_by("job_id", node="low")
-        .agg(neighbours=pl.len())
-        .join(joined.select("job_id", node="addr", pipeline="component"), on=NODE)
-        .with_columns(
-            size=pl.len().over(PIPELINE).cast(pl.Int64), ends=(pl.col("neighbours") == 1).sum().over(PIPELINE)
-        )
+    nodes = layout.components(sides.rename(dict(zip(("low", "high"), ENDS, strict=True))))
+    numbered = nodes.select("job_id", node="addr", number=pl.int_range(pl.len()))
+    low, high = (
+        sides.join(numbered, left_on=["job_id", end], right_on=NODE, maintain_order="left")["number"].to_numpy()
+        for end in ("low", "high")
     )
-    lines = nodes.filter(pl.col("size") >= 3, pl.col("ends") == 2, (pl.col("neighbours") <= 2).all().over(PIPELINE))
-    reached = [
-        lines.filter(pl.col("neighbours") == 1)
-        .sort("node")
-        .group_by(PIPELINE, maintain_order=True)
-        .first()
-        .select(*NODE, came_from=pl.lit(None, pl.String))
-    ]
-    while not reached[-1].is_empty():
-        onward = reached[-1].join(both, left_on=NODE, right_on=["job_id", "low"])
-        onward = onward.filter(pl.col("high").ne_missing(pl.col("came_from")))
-        reached.append(onward.select("job_id", node="high", came_from="node"))
-    places = pl.concat(part.with_columns(place=pl.lit(at, pl.Int64)) for at, part in enumerate(reached))
-    return lines.join(places, on=NODE).select(*NODE, "pipeline", "place", "size")
+    pipeline = nodes["component"].to_numpy()
+    neighbours, size = np.bincount(np.append(low, high)), np.bincount(pipeline)[pipeline]
+    ends, forks = (np.bincount(pipeline, which)[pipeline] for which in (neighbours == 1, neighbours > 2))
+    lines = np.flatnonzero((size >= 3) & (ends == 2) & (forks == 0))
+    place = np.full(nodes.height, -1)
+    both = np.zeros(nodes.height, np.int64)  # the sum of a node's neighbours: less the one, it is the other
+    np.add.at(both, np.append(low, high), np.append(high, low))
+    starts = lines[neighbours[lines] == 1]
+    at = starts[np.unique(pipeline[starts], return_index=True)[1]]
+    came_from, reached = np.zeros_like(at), 0
+    while at.size:
+        place[at] = reached
+        reached += 1
+        left = size[at] > reached
+        at, came_from = (both[at] - came_from)[left], at[left]
+    return nodes.select("job_id", node="addr", pipeline="component", place=place, size=size)[lines]

@@ -64,7 +64,7 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
     late[delays["stream"].to_numpy()] = delays["late"].to_numpy()
     moment = ends - late[number] * pace
     kept = np.flatnonzero(~np.isnan(moment))
-    order = kept[np.argsort(moment[kept], kind="stable")]
+    order = kept[ordering.moment_order(moment[kept])]
     group = np.repeat(seen["group"].to_numpy(), np.diff(offsets))[order]
     places, begins = ordering.collected(group, seen["group"].n_unique())
     order = order[places]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.methods.bursts import STEPS_APART
+from llmprism_tasks.methods.series import Floats, Integers
 from llmprism_tasks.methods.steadiness import FEW
+from llmprism_tasks.methods.working import Flags
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE
@@ -51,8 +55,9 @@ def group_periods(
     -------
     `group`, `period_ns`; groups without a common period are absent
     """
-    rhythms = _without_pauses(rhythms.filter(~_interrupted()), settings)
-    rhythms = _of_all_steps(rhythms, settings)
+    rhythms = _without_pauses(rhythms.filter(pl.Series(~_interrupted(rhythms))), settings)
+    endpoints = _endpoints(rhythms)
+    rhythms = _of_all_steps(rhythms, endpoints, settings)
     first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
     lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
     paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
@@ -66,23 +71,25 @@ def group_periods(
     for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
         left = others.join(found, on="group", how="anti")
         if not left.is_empty():
-            found = pl.concat([found, _agreed(flows, rhythms, left, settings)])
+            found = pl.concat([found, _agreed(flows, rhythms, left, endpoints, settings)])
     return found.sort("group")
 
 
-def _interrupted() -> pl.Expr:
+def _interrupted(rhythms: pl.DataFrame) -> Flags:
     """Tell which sizes of a pair seem to repeat with a long period only because the pair pauses now and then.
 
     A size that is there for several periods of the whole pair keeps these; what the whole pair did for longer than the
     size kept its long period is the step, and the pauses are something else: checkpoints. So it is where the pair's
     bursts are too far apart to be buckets.
     """
-    lasts = pl.col("bursts") * pl.col("period_ns")
-    whole = pl.col("size_class") == WHOLE
-    of_pair = [value.filter(whole).max().over("pair") for value in (pl.col("period_ns"), lasts)]
-    spans = pl.col("duration_ns") > of_pair[0]
-    longer = (of_pair[1] - lasts >= OVER * pl.col("period_ns")) | (of_pair[0] >= STEPS_APART)
-    return ((pl.col("size_class") >= 0) & spans & longer).fill_null(value=False)
+    pair, size_class, bursts, period, duration = _columns(
+        rhythms, "pair", "size_class", "bursts", "period_ns", "duration_ns"
+    )
+    lasts, whole = bursts * period, size_class == WHOLE
+    of_pair, pair_lasts = (_largest_of_pair(values, whole, pair) for values in (period, lasts))
+    longer = (pair_lasts - lasts >= OVER * period) | (of_pair >= STEPS_APART)
+    interrupted: Flags = (size_class >= 0) & (duration > of_pair) & longer
+    return interrupted
 
 
 def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -91,18 +98,34 @@ def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataF
     Such a pair is busy for most of the time from one pause to the next, its sizes come several times in between, for as
     long as the pauses do, and nothing in the group comes once.
     """
-    whole, part = pl.col("size_class") == WHOLE, pl.col("size_class") >= 0
-    lasts = (pl.col("bursts") - 1) * pl.col("mean_period_ns")
-    quicker, longest = (value.filter(part).max().over("pair") for value in (pl.col("period_ns"), lasts))
-    busy = whole & (pl.col("duration_ns") > BUSY * pl.col("period_ns"))
-    several = (OVER * quicker <= pl.col("period_ns")) & (longest + pl.col("period_ns") >= lasts)
-    marked = rhythms.with_columns(slot=_slot("period_ns", settings), pauses=(busy & several).fill_null(value=False))
-    once = _around(marked.filter(~pl.col("pauses")).select("group", "slot").drop_nulls().unique())
-    paused = marked.filter("pauses").join(once, on=["group", "slot"], how="anti")
+    pair, size_class, bursts, period, mean, duration = _columns(
+        rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
+    )
+    lasts, part = (bursts - 1) * mean, size_class >= 0
+    quicker, longest = (_largest_of_pair(values, part, pair) for values in (period, lasts))
+    busy = (size_class == WHOLE) & (duration > BUSY * period)
+    pauses = pl.Series(busy & (OVER * quicker <= period) & (longest + period >= lasts))
+    if not pauses.any():
+        return rhythms
+    slotted = rhythms.with_columns(slot=_slot("period_ns", settings))
+    once = _around(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
+    paused = slotted.filter(pauses).join(once, on=["group", "slot"], how="anti")
     return _without(rhythms, paused, ["pair", "size_class"])
 
 
-def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _columns(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:
+    """Return columns as arrays, what is NULL as NaN."""
+    return (rhythms[name].to_numpy() for name in names)
+
+
+def _largest_of_pair(values: Floats, chosen: Flags, pair: Integers) -> Floats:
+    """Return for each stream the largest value of the chosen ones of its pair; NaN where there is none."""
+    largest = np.full(int(pair.max(initial=0)) + 1, np.nan)
+    np.fmax.at(largest, pair[chosen], values[chosen])
+    return largest[pair]
+
+
+def _of_all_steps(rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
 
     Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
@@ -121,7 +144,7 @@ def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
     each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
     absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
     now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
-    of_some = alike.join(_throughout(seen, settings), on="group").filter(
+    of_some = alike.join(_throughout(seen, endpoints, settings), on="group").filter(
         longer, absent | (now_and_then & (others > CUT_OFF))
     )
     return _without(seen, of_some, key).drop("times", "lasts", "slot")
@@ -129,19 +152,21 @@ def _of_all_steps(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFra
 
 def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Forget the periods of some streams; they are there all the same."""
+    if some.is_empty():
+        return rhythms
     named = some.select(key).unique().with_columns(forgotten=pl.lit(value=True))
     period = pl.when(pl.col("forgotten").is_null()).then("period_ns")
     return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
 
 
-def _throughout(seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+def _throughout(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
     longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - OVER * pl.col("period_ns")
     alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
     return (
         alike.group_by("group", "times", "slot")
         .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
-        .join(_endpoints(seen), on="group")
+        .join(endpoints, on="group")
         .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
         .select("group", "times", "period_ns", "lasts")
     )
@@ -162,23 +187,27 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     usual_mean = pl.col("mean_period_ns").filter(by_median).median().over("group")
     by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "usual_mean_ns")]
     fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
-    part = pl.col("size_class") >= 0
+    kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits)
+    pair, size_class, bursts, mean, usual, duration, period = _columns(
+        *(kept, "pair", "size_class", "bursts", "mean_period_ns", "usual_mean_ns", "duration_ns", "group_period_ns")
+    )
+    left, part = np.ones(kept.height, np.bool_), size_class >= 0
+
+    def of_pair(flags: Flags) -> Flags:
+        any_left: Flags = np.bincount(pair, flags & left)[pair] > 0
+        return any_left
+
     # A size that comes twice in some steps, since they became longer, is no measure for what comes once in all of them.
-    often = part & (pl.col("mean_period_ns") * (1 + settings.same_period) < pl.col("usual_mean_ns"))
-    kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits).with_columns(often=often.fill_null(value=False))
-    kept = kept.filter(~pl.col("often") | pl.col("often").all().over("pair")).drop("usual_mean_ns", "often")
+    often = part & (mean * (1 + settings.same_period) < usual)
+    left &= ~often | ~of_pair(~often)
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
-    complete = pl.col("bursts") + CUT_OFF >= settings.least_whole * pl.col("bursts").max().over("pair")
-    portions = pl.col("size_class") <= PORTIONS
-    compact = portions | (pl.col("duration_ns") <= settings.compact * pl.col("group_period_ns"))
-    return (
-        kept.with_columns(compact=compact & complete)
-        .filter(pl.col("compact") | ~pl.col("compact").any().over("pair"))
-        .filter(~part | part.all().over("pair"))
-        .filter((pl.col("size_class") != TURNS) | ~(pl.col("size_class") == WHOLE).any().over("pair"))
-        .drop("compact")
-    )
+    complete = bursts + CUT_OFF >= settings.least_whole * _largest_of_pair(bursts, left, pair)
+    compact = complete & ((size_class <= PORTIONS) | (duration <= settings.compact * period))
+    left &= compact | ~of_pair(compact)
+    left &= ~part | ~of_pair(~part)
+    left &= (size_class != TURNS) | ~of_pair(size_class == WHOLE)
+    return kept.filter(pl.Series(left)).drop("usual_mean_ns")
 
 
 def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
@@ -208,7 +237,11 @@ def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def _agreed(
-    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, settings: RhythmSettings
+    flows: pl.DataFrame,
+    rhythms: pl.DataFrame,
+    periodic: pl.DataFrame,
+    endpoints: pl.DataFrame,
+    settings: RhythmSettings,
 ) -> pl.DataFrame:
     """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
     slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_slot("period_ns", settings))
@@ -221,22 +254,21 @@ def _agreed(
         .join(total, on="group")
         .filter(pl.col("carried") >= settings.least_share * pl.col("total"))
         .join(supporters.agg(supporters=pl.col("addr").n_unique()), on=["group", "slot"])
-        .join(_endpoints(rhythms), on="group")
+        .join(endpoints, on="group")
         .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
         .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
     )
     longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()
-    agreed = periodic.join(longest.select("group", around=pl.col("period_ns")), on="group").filter(
-        same_period("period_ns", "around", settings)
-    )
-    enough = _explained(flows, rhythms, periodic, longest, settings).filter(
-        pl.col("explained") >= settings.least_explained
-    )
-    return agreed.join(enough, on="group", how="semi").group_by("group").agg(pl.col("period_ns").median()).sort("group")
+    around = longest.select("group", around="period_ns")
+    explained = _explained(flows, rhythms, periodic, around, settings)
+    enough = around.join(explained.filter(pl.col("explained") >= settings.least_explained), on="group")
+    agreed = periodic.select("group", "period_ns").join(enough, on="group")
+    agreed = agreed.filter(same_period("period_ns", "around", settings))
+    return agreed.group_by("group").agg(pl.col("period_ns").median()).sort("group")
 
 
 def _explained(
-    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings
+    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, around: pl.DataFrame, settings: RhythmSettings
 ) -> pl.DataFrame:
     """Return for each group the share of bytes that its period explains: `group`, `explained`.
 
@@ -245,10 +277,11 @@ def _explained(
     for among many pairs that send at random some always seem to have one, and so often as those two or three times all
     send.
     """
-    around, size_class = periods.select("group", around=pl.col("period_ns")), pl.col("size_class")
-    pairs = rhythms.filter(pl.col("size_class") == WHOLE).join(around, on="group")
+    size_class, needed = pl.col("size_class"), ["group", "pair", "bytes", "first_ns", "last_ns"]
+    pairs = rhythms.filter(size_class == WHOLE).select(needed).join(around, on="group")
     repeats = (
-        periodic.join(around, on="group")
+        periodic.select("group", "pair", "size_class", "bytes", "period_ns")
+        .join(around, on="group")
         .filter(pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period))
         .group_by("pair")
         .agg(
@@ -260,8 +293,25 @@ def _explained(
     often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
     known = pairs.join(repeats, on="pair", how="left").with_columns(pl.col("repeating").fill_null(0))
     rest = known.filter(pl.col("repeating") < pl.col("bytes")).join(often, on="group", how="semi")
+    steady = _steady(flows, rest, settings)
+    return (
+        known.join(steady, on="pair", how="left")
+        .group_by("group")
+        .agg(explained=pl.coalesce("steady", "repeating").sum() / pl.col("bytes").sum())
+    )
+
+
+def _steady(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the pairs that send about as often in each period: `pair`, `steady` (bytes).
+
+    Parameters
+    ----------
+    pairs : `pair`, `bytes`, `first_ns`, `last_ns`, `around` (the period)
+    """
+    if pairs.is_empty():
+        return pairs.select("pair", steady="bytes")
     sent = traffic.of_pairs(
-        traffic.in_order(flows).select("pair", "flow_start_ns"), rest.select("pair", "first_ns", "around")
+        traffic.in_order(flows).select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "around")
     )
     slots = sent.group_by("pair", slot=((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor())
     counts = (
@@ -269,13 +319,8 @@ def _explained(
     )
     periods_of = (pl.col("last_ns") - pl.col("first_ns")) / pl.col("around")
     mean = pl.col("total") / periods_of
-    steady = (
-        rest.join(counts, on="pair")
+    return (
+        pairs.join(counts, on="pair")
         .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
         .select("pair", steady="bytes")
-    )
-    return (
-        known.join(steady, on="pair", how="left")
-        .group_by("group")
-        .agg(explained=pl.coalesce("steady", "repeating").sum() / pl.col("bytes").sum())
     )

@@ -45,7 +45,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     bytes_ = by_step["step_bytes"].to_numpy().astype(np.float64)
     typical = series.medians(bytes_, offsets)
     # Records that the collector splits have new sizes, too, but in all the same bytes.
-    varies = series.sigmas(bytes_, offsets) >= settings.parallelism.expert_variation * typical
+    varies = series.sigmas(bytes_, offsets, typical) >= settings.parallelism.expert_variation * typical
     expert, filling = (segments.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
     common, burst, filled = (by_step[name].to_numpy() for name in ("size", "burst_size", "filling_size"))
     mostly = segments.sums(~np.isnan(filled), offsets) >= MAJORITY * counts
@@ -111,7 +111,8 @@ def _steady(steps: pl.DataFrame, least_share: float, settings: Settings) -> pl.S
     """
     offsets = segments.bounds(*(steps[key].to_numpy() for key in STREAM))
     counts, bytes_ = np.diff(offsets), steps["stream_bytes"].to_numpy().astype(np.float64)
-    alike = series.sigmas(bytes_, offsets) <= settings.rhythm.byte_tolerance * series.medians(bytes_, offsets)
+    typical = series.medians(bytes_, offsets)
+    alike = series.sigmas(bytes_, offsets, typical) <= settings.rhythm.byte_tolerance * typical
     of_all = settings.parallelism.steady_presence * steps["job_steps"].to_numpy()[offsets[:-1]]
     often = (counts >= settings.recognition.regular_bursts) & (counts >= of_all)
     carries = series.medians(steps["share"].to_numpy(), offsets) >= least_share
@@ -199,11 +200,10 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .filter(pl.col("first_missed") >= 0)
         .with_columns(pl.col("^.*_(missed|around)$") / pl.col("period_ns"), gap=gap)
     )
-    both_ways = _with_answer(
-        answered.group_by("back", *STREAM).agg(pl.col("size").median(), interval=pl.col("gap").median()),
-        "interval",
-        settings,
-    )
+    offsets = segments.bounds(*(answered[key].to_numpy() for key in STREAM))
+    size, interval = (series.medians(answered[name].to_numpy(), offsets) for name in ("size", "gap"))
+    by_stream = answered.select("back", *STREAM)[offsets[:-1]].with_columns(size=size, interval=interval)
+    both_ways = _with_answer(by_stream, "interval", settings)
     # What is counted to the wrong step stretches the time between records in one direction only.
     intervals = both_ways.select(*STREAM, interval=pl.min_horizontal("interval", "back_interval"))
     fills = pl.col("spread") >= ratios.pipeline_spread
@@ -214,11 +214,14 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         far = (around >= least) & (~mutual | (missed >= ratios.lag_interval * pl.col("interval")))
         return pl.when(fills).then(far).otherwise(around >= ratios.pipeline_spread / 2)
 
+    known = by_stream.drop("interval").join(intervals, on=STREAM, how="left", maintain_order="left")
+    marks = answered.with_columns(interval=segments.spread(known["interval"].to_numpy(), offsets)).select(
+        first=alone("first"), last=alone("last"), fills=fills
+    )
+    marked = {mark.name: segments.sums(mark.to_numpy(), offsets) / np.diff(offsets) for mark in marks}
     edges = (
-        answered.join(intervals, on=STREAM)
-        .select("back", *STREAM, "size", first=alone("first"), last=alone("last"), fills=fills)
-        .group_by("back", *STREAM)
-        .agg(pl.col("size").median(), pl.col("first", "last", "fills").mean())
+        known.with_columns(**marked)
+        .drop_nulls("interval")
         .with_columns(
             alone=pl.when(pl.col("fills") >= MAJORITY)
             .then(pl.max_horizontal("first", "last"))

@@ -51,10 +51,11 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     and `common_share` (ratio of bytes): of the size that carries most; and `pair`, its number among these flows
     """
     flows = traffic.in_order(flows)
-    whole, sizes = transfers.of_pairs(flows, WHOLE), transfers.of_sizes(flows, settings.same_size)
+    whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     common = _common_sizes(sizes)
-    known = _described(flows, whole, settings).with_columns(common)
-    parts = _described(flows, sizes.of(_recurring(sizes, settings)), settings).drop_nulls("period_ns")
+    known = _described(flows, whole, np.full(whole.pair.size, WHOLE), settings).with_columns(common)
+    recurring = _recurring(sizes, settings)
+    parts = _described(flows, sizes.of(recurring), sizes.size_class[recurring], settings).drop_nulls("period_ns")
     at = np.searchsorted(whole.pair, parts["pair"].to_numpy())
     turned = _turned(flows, known, settings)
     # Of uneven micro-batches some happen to have one size, which recurs as chance will have it.
@@ -95,7 +96,7 @@ def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> 
     flows : as `traffic.in_order` returns
     chosen : numbers of pairs
     """
-    links, sides = transfers.of_links(flows, chosen, TURNS)
+    links, sides = transfers.of_links(flows, chosen)
     return links, *turns.turning_bursts(
         *(links.starts, links.ends, links.sizes, sides, links.offsets),
         byte_tolerance=settings.byte_tolerance,
@@ -114,7 +115,7 @@ def in_portions(
     flows : as `traffic.in_order` returns
     streams : `pair`, `size_class` (PORTIONS and below), `threshold_ns`
     """
-    whole, sizes = transfers.of_pairs(flows, PORTIONS), transfers.of_sizes(flows, settings.same_size)
+    whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     pair = streams["pair"].to_numpy()
     taken = whole.of(np.searchsorted(whole.pair, pair))
     counted = sizes.of(np.searchsorted(sizes.pair, pair) + PORTIONS - streams["size_class"].to_numpy())
@@ -160,7 +161,7 @@ def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, se
     )
 
 
-def _described(flows: pl.DataFrame, streams: Transfers, settings: RhythmSettings) -> pl.DataFrame:
+def _described(flows: pl.DataFrame, streams: Transfers, size_class: Integers, settings: RhythmSettings) -> pl.DataFrame:
     """Return streams with their rhythms."""
     found = bursts.quiet_gaps(
         *(streams.starts, streams.ends, streams.sizes, streams.offsets),
@@ -174,7 +175,7 @@ def _described(flows: pl.DataFrame, streams: Transfers, settings: RhythmSettings
     first, last = streams.offsets[:-1], streams.offsets[1:] - 1
     return traffic.named(flows.select(*PAIR, "pair")[streams.rows[first]]).select(
         *PAIR,
-        size_class=streams.size_class,
+        size_class=size_class,
         flows=np.diff(streams.offsets),
         bytes=streams.sums(),
         first_ns=streams.starts[first],

@@ -117,7 +117,7 @@ def step_spans(
 
     Parameters
     ----------
-    endpoints, job_steps : as `completion` returns them, with their `run`
+    endpoints, job_steps : as `completion` returns them, run after run, with their `run`
     first : as `first_flows` returns it, for the start of a run's first step
 
     Returns
@@ -130,10 +130,9 @@ def step_spans(
         (endpoints, NIC, first),
         (job_steps, ["job_id"], first.group_by("job_id", "run").agg(pl.col("first_ns").min())),
     ):
-        previous = pl.col("end_ns").shift().over(*key, "run", order_by="step")
         spans.append(
             steps.drop("first_ns")
-            .with_columns(start_ns=previous)
+            .with_columns(start_ns=completion.previous_end(*key))
             .filter(completion.IN_WINDOW)
             .join(earliest, on=[*key, "run"])
             .join(base, on="job_id")

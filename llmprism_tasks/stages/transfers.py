@@ -22,7 +22,6 @@ class Transfers(NamedTuple):
     starts, ends, sizes : ns and bytes of them
     offsets : shape (streams + 1,)
     pair : each stream's, shape (streams,); one that two ends share has that of the end that comes first
-    size_class : each stream's
     """
 
     rows: Integers
@@ -31,7 +30,6 @@ class Transfers(NamedTuple):
     sizes: Integers
     offsets: Integers
     pair: Integers
-    size_class: Integers
 
     def of(self, chosen: Integers) -> Transfers:
         """Return some of the streams, by their places."""
@@ -39,7 +37,7 @@ class Transfers(NamedTuple):
             return self
         at, offsets = ordering.spread(self.offsets, chosen)
         rows, starts, ends, sizes = (one[at] for one in (self.rows, self.starts, self.ends, self.sizes))
-        return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen], self.size_class[chosen])
+        return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen])
 
     def sums(self) -> Integers:
         """Return the bytes of each stream."""
@@ -47,17 +45,16 @@ class Transfers(NamedTuple):
 
 
 @remembered_by("pair", *traffic.TIMES)
-def of_pairs(flows: pl.DataFrame, size_class: int) -> Transfers:
+def of_pairs(flows: pl.DataFrame) -> Transfers:
     """Return the transfers of each pair as a whole.
 
     Parameters
     ----------
     flows : as `traffic.in_order` returns
-    size_class : to call them by
     """
     offsets = traffic.starts_of_pairs(flows)
     pair = flows["pair"].to_numpy()[offsets[:-1]].astype(np.int64)
-    return Transfers(np.arange(flows.height), *_times(flows), offsets, pair, np.full(pair.size, size_class))
+    return Transfers(np.arange(flows.height), *_times(flows), offsets, pair)
 
 
 class Sizes(NamedTuple):
@@ -90,7 +87,7 @@ class Sizes(NamedTuple):
         """Return the transfers of some of the streams, by their places."""
         rows, offsets = self.rows_of(chosen)
         starts, ends, sizes = (one[rows] for one in (self.starts, self.ends, self.sizes))
-        return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen], self.size_class[chosen])
+        return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen])
 
 
 @remembered_by("pair", *traffic.TIMES)
@@ -112,14 +109,13 @@ def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     return Sizes(found.places, found.offsets, found.sums, *of_each, starts, ends, sizes)
 
 
-def of_links(flows: pl.DataFrame, chosen: Integers, size_class: int) -> tuple[Transfers, Integers]:
+def of_links(flows: pl.DataFrame, chosen: Integers) -> tuple[Transfers, Integers]:
     """Return the transfers of pairs together with those of the pairs that answer them, and who sends each.
 
     Parameters
     ----------
     flows : as `traffic.in_order` returns
     chosen : numbers of pairs
-    size_class : to call them by
 
     Returns
     -------
@@ -141,8 +137,7 @@ def of_links(flows: pl.DataFrame, chosen: Integers, size_class: int) -> tuple[Tr
     one, other = links["one"].to_numpy(), links["other"].to_numpy()
     rows, sides, within = ordering.merged(offsets, one, other, starts, lasts)
     pair = ends["pair"].to_numpy()[np.where(one < 0, other, one)].astype(np.int64)
-    kinds = np.full(pair.size, size_class)
-    return Transfers(rows, starts[rows], lasts[rows], sizes[rows], within, pair, kinds), sides
+    return Transfers(rows, starts[rows], lasts[rows], sizes[rows], within, pair), sides
 
 
 def _times(flows: pl.DataFrame) -> tuple[Integers, Integers, Integers]:

@@ -86,3 +86,9 @@ def test_times_are_sorted_group_by_group_whatever_their_unit(unit: int, members:
     found, offsets = ordering.ascending_times(groups, 4, times)
     assert found.tolist() == [time * unit for _, time in sorted(members)]
     assert offsets.tolist() == [sum(group < one for group, _ in members) for one in range(5)]
+
+
+@given(st.lists(st.one_of(st.sampled_from([0.0, -0.0, 1.0]), st.floats(allow_nan=False), st.floats(1e18, 1.0001e18))))
+def test_moments_come_in_order_as_a_stable_sort_has_them(moments: list[float]) -> None:
+    each = np.array(moments, np.float64)
+    assert ordering.moment_order(each).tolist() == np.argsort(each, kind="stable").tolist()

@@ -212,7 +212,7 @@ def _spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
         return pl.DataFrame(schema=dict.fromkeys(key, pl.String) | times | {"current": pl.Boolean})
     return (
         steps.sort(*key, "step")
-        .with_columns(start_ns=pl.col("end_ns").shift().over(*key, "run"), current=completion.IN_WINDOW)
+        .with_columns(start_ns=completion.previous_end(*key), current=completion.IN_WINDOW)
         .filter(pl.col("ended"), pl.col("start_ns").is_not_null(), pl.col("start_ns") < pl.col("end_ns"))
         .select(*key, "step", "start_ns", "end_ns", "current")
     )
