@@ -22,6 +22,7 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import cli, deriving, dividing, pipeline, running
+from llmprism_tasks.aside import Aside, Work, aside
 from llmprism_tasks.configuration import load
 from llmprism_tasks.errors import ContractError, InputError
 from llmprism_tasks.plan import DERIVED, LANDED, STAGES
@@ -303,33 +304,32 @@ def test_a_worker_s_parts_are_like_our_own(copy: Settings, windows: list[Window]
 
 
 class Interrupted:
-    """Writes at once, and lets somebody else do something in between.
+    """Takes work to do aside, and lets somebody else do something in between.
 
     Parameters
     ----------
-    after : of how many writes
+    after : of how many pieces of work
     """
 
-    def __init__(self, after: int, other: Callable[[], None]) -> None:
-        self._left, self._other = after, other
+    def __init__(self, writing: Aside, after: int, other: Work) -> None:
+        self._writing, self._left, self._other = writing, after, other
+        self.wait = writing.wait
 
-    def __call__(self, work: Callable[[], object]) -> None:
-        work()
+    def __call__(self, work: Work) -> None:
+        self._writing(work)
         self._left -= 1
         if self._left == 0:
-            self._other()
-
-    def wait(self) -> None:
-        pass
+            self._writing(self._other)
 
 
-@pytest.mark.parametrize("after", range(1, 6))  # the check, the clearing, the parts, the whole, the end
+@pytest.mark.parametrize("after", [1, 2, 3])  # the check, the clearing, the parts and what completes them
 def test_two_runs_of_a_window_at_once_leave_the_rows_of_one(
     copy: Settings, windows: list[Window], undisturbed: Tables, after: int
 ) -> None:
     in_parts = in_batches(copy, at_once=1)
-    writing = Interrupted(after, functools.partial(pipeline.derive_tables, windows[1], in_parts))
-    pipeline.derive_tables(windows[1], in_parts, writing=writing)
+    with aside() as writing:
+        interrupted = Interrupted(writing, after, functools.partial(pipeline.derive_tables, windows[1], in_parts))
+        pipeline.derive_tables(windows[1], in_parts, writing=interrupted)
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
