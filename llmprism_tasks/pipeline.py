@@ -25,7 +25,7 @@ from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.worker import Worker
 
 __all__ = [
@@ -71,7 +71,7 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     -------
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
     """
-    warehouse = _ready(settings)
+    warehouse, _ = _ready(settings)
     for later in range(settings.window.lookback_windows + 1):  # all that look at these flows
         forget_drafts(window.shifted(later), settings)
     lateness_ns = settings.window.allowed_lateness_ns
@@ -183,10 +183,9 @@ def _analyze(
     writing: Aside,
     on_window: Callable[[Window, int, int], None] | None,
 ) -> list[Window]:
-    warehouse = _ready(settings)
+    warehouse, before = _ready(settings)
     if worker is None:  # else both processors are busy as it is
         threading.Thread(target=_import_the_rest, args=(settings,), daemon=True).start()
-    before = store.read(warehouse, "windows", ALL_TIME, columns=["window_start_ns"])["window_start_ns"]
     frames: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
@@ -277,8 +276,12 @@ def _derive(
     call_out(window, settings, now_ns=time.time_ns())
 
 
-def _ready(settings: Settings) -> Warehouse:
+def _ready(settings: Settings) -> tuple[Warehouse, pl.Series]:
     """Open the warehouse to land in it; what would stop the window later anyway stops it before anything is cleared.
+
+    Returns
+    -------
+    the warehouse, and the starts of the windows that it has
 
     Raises
     ------
@@ -287,8 +290,7 @@ def _ready(settings: Settings) -> Warehouse:
     """
     read_topology(settings.places.topology)
     warehouse = opened(settings)
-    landing.check_length(warehouse, settings.window.length_ns)
-    return warehouse
+    return warehouse, landing.landed_before(warehouse, settings.window.length_ns)
 
 
 def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:

@@ -23,7 +23,6 @@ from llmprism_tasks.sources.pattern import MAGIC
 from llmprism_tasks.warehouse import sound, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.staging import Staging, staging, starts_after, warn_of
-from llmprism_tasks.warehouse.statements import statement
 from llmprism_tasks.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
@@ -85,23 +84,24 @@ def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_
                 _write(warehouse, earlier, staged, arrived=arrived, unless_landed=True)
 
 
-def check_length(warehouse: Warehouse, length_ns: int) -> None:
-    """Refuse to mix windows of two lengths in one warehouse: they would overlap.
+def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
+    """Return the starts of the warehouse's windows; refuse to mix windows of two lengths, for they would overlap.
 
     Raises
     ------
     SettingsError : the warehouse holds windows of another length
     """
-    with warehouse.reading() as connection:
-        lengths = [int(row[0]) for row in connection.execute(statement("window_lengths")).fetchall()]
-    others = [found_ns for found_ns in lengths if found_ns != length_ns]
-    if others:
+    there = store.read(warehouse, "windows", ALL_TIME, columns=["window_start_ns", "window_end_ns"])
+    lengths = there.select(pl.col("window_end_ns") - pl.col("window_start_ns")).to_series()
+    others = lengths.filter(lengths != length_ns)
+    if others.len():
         raise SettingsError(
-            found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of {others[0] // 10**9} s "
-            f"in {warehouse.location}",
+            found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of "
+            f"{others[0] // NANOSECONDS_PER_SECOND} s in {warehouse.location}",
             expected="windows of one length in a warehouse",
             todo="Set the same length as before, or name another warehouse.",
         )
+    return there["window_start_ns"]
 
 
 def land_all(

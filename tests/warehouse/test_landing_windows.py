@@ -134,11 +134,11 @@ def test_times_in_another_unit_are_no_times(warehouse: Warehouse, tmp_path: Path
 
 def test_windows_of_two_lengths_are_not_mixed(warehouse: Warehouse, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [flow(0)])
-    landing.check_length(warehouse, MINUTE_NS // 2)  # nothing is there yet
+    assert landing.landed_before(warehouse, MINUTE_NS // 2).is_empty()
     landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
-    landing.check_length(warehouse, MINUTE_NS)
+    assert landing.landed_before(warehouse, MINUTE_NS).to_list() == [WINDOW.start_ns]
     with pytest.raises(SettingsError, match="length_s = 30, and windows of 60 s"):
-        landing.check_length(warehouse, MINUTE_NS // 2)
+        landing.landed_before(warehouse, MINUTE_NS // 2)
 
 
 def test_a_wrong_year_makes_no_millions_of_windows(warehouse: Warehouse, tmp_path: Path) -> None:
