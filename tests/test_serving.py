@@ -1,0 +1,31 @@
+"""Frames on their way to another process and back: they come as they went, in one piece, and leave no file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from llmprism_tasks import serving
+
+TEXTS = pl.Series("text", ["a", None, "b", "a"])
+ROWS = pl.DataFrame(
+    {
+        "text": TEXTS,
+        "category": TEXTS.cast(pl.Categorical),
+        "path": [["leaf-1", "spine-2"], [], None, ["leaf-1"]],
+        "time": [2**62, 0, None, -1],
+        "share": [0.5, float("inf"), None, -0.0],
+    }
+)
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS.clear(), pl.concat([ROWS[:3], ROWS[1:]], rechunk=False)])
+def test_a_frame_comes_as_it_went(rows: pl.DataFrame, tmp_path: Path) -> None:
+    serving.put(rows, tmp_path, "rows")
+    came = serving.taken(tmp_path, "rows")
+    assert came.schema == rows.schema
+    assert came.equals(rows)
+    assert set(came.n_chunks("all")) == {1}
+    assert not list(tmp_path.iterdir())
