@@ -16,6 +16,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages import completion, layout, streams, traffic
 from llmprism_tasks.stages.breakdown import breakdown
 from llmprism_tasks.stages.division import divide
+from llmprism_tasks.stages.gathered import gathered
 from llmprism_tasks.stages.placement import NIC, Placed, placed
 from llmprism_tasks.windows import Window
 
@@ -157,7 +158,7 @@ def phases(found: Placed) -> pl.DataFrame:
     step = found.parts.select(pl.col(NIC).cast(pl.Categorical), pl.col("step_index").cast(pl.Int32))
     times = pl.DataFrame({"start_ns": told.starts, "end_ns": told.ends, "bytes": told.sizes})
     acts = did.select(pl.col("phase", "peer").cast(pl.Categorical))
-    rows = pl.concat([step[told.segments], times, acts[what]], how="horizontal")
+    rows = pl.concat([gathered(step, told.segments), times, gathered(acts, what)], how="horizontal")
     rank = did.select(pl.struct("phase", "peer").rank("dense").cast(pl.Int64)).to_series().to_numpy()
     order = _order(told, found.parts["nic"].to_numpy(), what, rank)
     return rows if order is None else rows[order]

@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks.methods import messages, numbering, ordering, segments, tallies
 from llmprism_tasks.methods.series import Integers
 from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages.gathered import gathered
 from llmprism_tasks.stages.remembered import remembered, remembered_by
 from llmprism_tasks.windows import Window
 
@@ -43,7 +44,7 @@ def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     pair = np.repeat(pairs["pair"].to_numpy(), np.bincount(number, minlength=pairs.height))
     numbers = {name: ordering.taken(values, order) for name, values in numbers.items()}
     coded = pairs.with_columns(pl.col(PAIR).cast(pl.Enum(pl.concat([pairs[end] for end in PAIR]).unique().sort())))
-    return coded[pair].with_columns(row=order, **numbers).select(*NUMBERED), pairs
+    return gathered(coded, pair).with_columns(row=order, **numbers).select(*NUMBERED), pairs
 
 
 def named(flows: pl.DataFrame) -> pl.DataFrame:
@@ -125,7 +126,7 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     if not kept.all():
         flows, found, counts = flows.filter(pl.Series(np.repeat(kept, counts))), found[kept], counts[kept]
     described = pairs.drop("pair")
-    return flows.with_columns(described[np.repeat(found, counts)]) if described.width else flows
+    return flows.with_columns(gathered(described, np.repeat(found, counts))) if described.width else flows
 
 
 @remembered
@@ -171,7 +172,7 @@ def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     if _is_in_order(flows):
         return flows
     number = flows["pair"].to_numpy()
-    return flows[ordering.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows))]
+    return gathered(flows, ordering.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows)))
 
 
 @remembered_by("pair", *TIMES)
