@@ -12,4 +12,4 @@ def gathered(frame: pl.DataFrame, places: npt.NDArray[np.int32]) -> pl.DataFrame
 
     Polars would look for negative places, and write all of them anew without a sign.
     """
-    return frame[pl.Series(places.view(np.uint32))]
+    return frame[pl.Series(places.astype(np.int32, copy=False).view(np.uint32))]
