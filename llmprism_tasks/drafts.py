@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import stat
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 
+from llmprism_tasks import temporary
 from llmprism_tasks.deriving import Derived
-from llmprism_tasks.errors import InputError, TransientError
 from llmprism_tasks.plan import Stage
 from llmprism_tasks.windows import Window
-
-LONGEST_S = 3600
-"""Files older than that are swept up: tasks of a window follow each other within minutes, or somebody is mending it."""
 
 MADE = "made.json"
 
@@ -42,18 +36,18 @@ class Drafts:
 
     def __init__(self, warehouse: str, window: Window) -> None:
         of_warehouse = hashlib.sha256(warehouse.encode()).hexdigest()[:12]
-        self._folder = _home() / f"{of_warehouse}-{window.start_ns}"
+        self._folder = temporary.home() / f"{of_warehouse}-{window.start_ns}"
         self._new, self._pieces, self._stage_ns = self._folder, 0, Counter[str]()
 
     def begin(self) -> None:
         """Begin anew, with none."""
-        _sweep()
+        temporary.sweep()
         self.forget()
-        self._new, self._pieces, self._stage_ns = Path(tempfile.mkdtemp(dir=_home())), 0, Counter()
+        self._new, self._pieces, self._stage_ns = Path(tempfile.mkdtemp(dir=temporary.home())), 0, Counter()
 
     def take(self, derived: Derived, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Add what stages made, to be found once all is; what each stage made of which flows is kept apart."""
-        with _written_in(self._new):
+        with temporary.written_in(self._new):
             for stage, tables in derived.made.items():
                 for table, rows in tables.items():
                     rows.write_ipc(self._new / f"{stage}.{table}.{self._pieces:06}", compression="lz4")
@@ -67,7 +61,7 @@ class Drafts:
         ----------
         made_of : tells all that the stages depend on; who asks for what was made of anything else finds none
         """
-        with _written_in(self._new):
+        with temporary.written_in(self._new):
             told = json.dumps([made_of, self._stage_ns, sorted(file.name for file in self._new.iterdir())])
             (self._new / MADE).write_text(told, encoding="utf-8")
         self.forget()
@@ -97,43 +91,3 @@ def _rows(files: Sequence[Path]) -> pl.DataFrame:
     """Read pieces of a table; lists are copied, for Arrow warns of empty ones that lie as they do in a file."""
     lists = pl.col(pl.List(pl.String)).gather(pl.int_range(pl.len()))
     return pl.concat([pl.read_ipc(file) for file in files]).with_columns(lists)
-
-
-def _home() -> Path:
-    """Return the folder of all drafts of this user, which nobody else can write to.
-
-    Raises
-    ------
-    InputError : something else has its name
-    """
-    home = Path(tempfile.gettempdir()) / f"llmprism-drafts-{os.getuid()}"
-    with suppress(FileExistsError):
-        home.mkdir(mode=0o700)
-    found = home.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise InputError(
-            found=f"{home}, which is not a folder that belongs to this user",
-            expected="a folder of one's own for drafts",
-            todo="Have it removed, or set TMPDIR to another folder.",
-        )
-    return home
-
-
-@contextmanager
-def _written_in(folder: Path) -> Iterator[None]:
-    """Say what to do when a block cannot write there."""
-    try:
-        yield
-    except OSError as error:
-        raise TransientError(
-            found=f"{folder}, where what the stages make cannot be written ({error})",
-            expected="some 10 kB for each GPU",
-            todo="Make room there, or set TMPDIR to another folder; then run it again.",
-        ) from error
-
-
-def _sweep() -> None:
-    for folder in _home().iterdir():
-        with suppress(OSError):  # another task sweeps as well
-            if folder.stat().st_mtime < time.time() - LONGEST_S:
-                shutil.rmtree(folder, ignore_errors=True)

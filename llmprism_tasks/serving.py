@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks import deriving
+from llmprism_tasks import deriving, temporary
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.frames import Part
 from llmprism_tasks.settings import Settings
@@ -51,9 +51,18 @@ def _answer(folder: Path, names: Sequence[str], window: Window, settings: Settin
 
 
 def put(frame: pl.DataFrame, folder: Path, name: str) -> None:
-    """Write a frame to a file."""
+    """Write a frame to a file.
+
+    Raises
+    ------
+    TransientError : there is no room for it
+    """
     rows = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
-    with pa.OSFile(str(_path(folder, name)), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+    with (
+        temporary.written_in(folder),
+        pa.OSFile(str(_path(folder, name)), "wb") as file,
+        pa.ipc.new_file(file, rows.schema) as writer,
+    ):
         writer.write_table(rows)
 
 

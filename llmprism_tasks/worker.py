@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from llmprism_tasks import memory
+from llmprism_tasks import memory, temporary
 from llmprism_tasks.errors import TransientError
 from llmprism_tasks.plan import ALL
 from llmprism_tasks.settings import Settings
@@ -54,13 +54,14 @@ class Worker:
 
         Raises
         ------
-        TransientError : the process is gone
+        TransientError : the process is gone, or there is no room for its files
         whatever a stage raised
         """
         from llmprism_tasks import serving  # noqa: PLC0415 - brings Polars
 
         frames = {"flows": part.flows, "elsewhere": part.elsewhere, "topology": topology, **part.tables}
         given = {name: frame for name, frame in frames.items() if frame is not None}
+        self._folder.mkdir(exist_ok=True)  # it may have been swept up, if there was nothing to do for an hour
         for name, frame in given.items():
             serving.put(frame, self._folder, name)
         try:
@@ -85,7 +86,8 @@ class Worker:
 def working(settings: Settings) -> Iterator[Worker]:
     """Start a worker, which imports what the stages need at once; it ends with the block."""
     ours, theirs = Pipe()
-    with TemporaryDirectory(prefix="llmprism-") as folder, ours:
+    temporary.sweep()
+    with TemporaryDirectory(dir=temporary.home(), prefix="worker-") as folder, ours:
         words = [sys.executable, "-c", PROGRAM, str(theirs.fileno())]
         environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
         memory.keep(environment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import polars as pl
@@ -13,8 +12,8 @@ import pytest
 
 from llmprism_tasks import frames
 from llmprism_tasks.deriving import Derived
-from llmprism_tasks.drafts import LONGEST_S, Drafts
-from llmprism_tasks.errors import InputError, TransientError
+from llmprism_tasks.drafts import Drafts
+from llmprism_tasks.errors import TransientError
 from llmprism_tasks.plan import stage_named
 from llmprism_tasks.windows import Window
 
@@ -26,7 +25,7 @@ STEPS, LAYOUT = stage_named("step_division"), stage_named("parallelism")
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Have temporary files in a folder of the test's own."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path / f"llmprism-drafts-{os.getuid()}"
+    return tmp_path / f"llmprism-{os.getuid()}"
 
 
 def made(*jobs: str, elapsed_ns: int = 7) -> Derived:
@@ -94,35 +93,6 @@ def test_two_that_make_the_same_at_a_time_do_not_mix(place: Path) -> None:
     assert jobs(one.of(STEPS, "flows")) == ["j", "k"]
     one.forget()
     assert list(place.iterdir()) == []
-
-
-@pytest.mark.parametrize(("older_s", "left"), [(-60, 1), (60, 0)])
-def test_what_nobody_fetched_is_swept_up_after_a_while(place: Path, older_s: int, left: int) -> None:
-    kept(made("j"), warehouse="of yesterday")
-    (folder,) = place.iterdir()
-    then = time.time() - LONGEST_S - older_s
-    os.utime(folder, (then, then))
-    kept(made("j")).forget()
-    assert len(list(place.iterdir())) == left
-
-
-def test_a_folder_that_somebody_else_made_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    somebody_else = os.getuid() + 1
-    place.with_name(f"llmprism-drafts-{somebody_else}").mkdir()
-    monkeypatch.setattr(os, "getuid", lambda: somebody_else)
-    with pytest.raises(InputError, match="not a folder that belongs to this user"):
-        Drafts("w", WINDOW)
-
-
-def test_a_link_or_a_file_in_the_place_of_the_folder_is_refused(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="not a folder that belongs to this user"):
-        Drafts("w", WINDOW)
-    place.unlink()
-    place.touch()
-    with pytest.raises(InputError, match="not a folder that belongs to this user"):
-        Drafts("w", WINDOW)
 
 
 def test_where_nothing_can_be_written_it_says_what_to_do(place: Path) -> None:

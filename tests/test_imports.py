@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "kinds": set(),
     "unlisted": set(),
     "memory": set(),
+    "temporary": {"errors"},
     "postponed": set(),
     "resources": {"errors"},
     "settings": {"kinds", "windows"},
@@ -38,11 +39,11 @@ ALLOWED: dict[str, set[str]] = {
     "webhook": set(),
     "notifications": FOUNDATION | {"warehouse", "webhook"},
     "deriving": FOUNDATION,
-    "serving": FOUNDATION | {"deriving"},
-    "worker": FOUNDATION | {"deriving", "memory", "serving", "sources"},
+    "serving": FOUNDATION | {"deriving", "temporary"},
+    "worker": FOUNDATION | {"deriving", "memory", "serving", "sources", "temporary"},
     "sharing": FOUNDATION | {"deriving", "worker"},
     "dividing": FOUNDATION | {"deriving", "sharing", "worker"},
-    "drafts": FOUNDATION | {"deriving"},
+    "drafts": FOUNDATION | {"deriving", "temporary"},
     "running": FOUNDATION | {"aside", "deriving", "dividing", "drafts", "sources", "warehouse", "worker"},
     "pipeline": FOUNDATION
     | {

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import serving
+from llmprism_tasks.errors import TransientError
 
 TEXTS = pl.Series("text", ["a", None, "b", "a"])
 ROWS = pl.DataFrame(
@@ -29,3 +30,8 @@ def test_a_frame_comes_as_it_went(rows: pl.DataFrame, tmp_path: Path) -> None:
     assert came.equals(rows)
     assert set(came.n_chunks("all")) == {1}
     assert not list(tmp_path.iterdir())
+
+
+def test_where_there_is_no_room_it_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="set TMPDIR to another folder"):
+        serving.put(ROWS, tmp_path / "nowhere", "rows")

@@ -6,8 +6,10 @@ raises it runs `tests/methods/test_compiled.py`, which holds what is loaded to w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping
 from functools import cache, wraps
+from pathlib import Path
 from typing import Any, cast
 
 import llvmlite.binding as llvm
@@ -16,22 +18,40 @@ from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime import rtsys
 
+FOLDER = Path(__file__).parent
+"""Of all kernels."""
+
 
 class Kept(FunctionCache):  # type: ignore[misc]
-    """Machine code that was compiled before, on disk."""
+    """Machine code that was compiled before, on disk, of a function and of those that it calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, stamp(FOLDER))
 
     def load_overload(self, sig: object, target_context: Any) -> Any:
-        """Load it."""
+        """Load it; None if there is none, or none that can be read."""
         codegen_of(target_context)
-        return self._load_overload(sig, target_context) if self.kept() else None
+        try:
+            return self._load_overload(sig, target_context)
+        except Exception:  # spoilt, or of tuples that are gone since: whatever that raises, it is compiled anew
+            self.flush()
+            return None
 
     def kept(self) -> Mapping[Any, str]:
         """Return the files of machine code by what they were compiled for."""
         try:
             return cast(Mapping[Any, str], self._cache_file._load_index())
-        except (AttributeError, ImportError):  # of an older release, which had tuples that are gone
+        except Exception:  # as above
             self.flush()
             return {}
+
+
+@cache
+def stamp(folder: Path) -> str:
+    """Tell versions of a folder's kernels apart: Numba looks at a function's file alone, not at those that it calls."""
+    files = sorted(folder.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 @cache

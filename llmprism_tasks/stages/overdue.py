@@ -142,12 +142,20 @@ def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
 def _of_all(silence: Silence, strangers: pl.Series) -> bool:
     """Say whether all who have nothing to do with the job fell silent with it: then it is the collector that did.
 
+    Within a step, at the beginning and in all: for as long the job may have nothing to send when the others are back.
+
     Parameters
     ----------
     strangers : when they began to send, ns
     """
-    last_ns = strangers.filter(strangers < silence.until_ns).max()
-    return last_ns is not None and abs(int(last_ns) - silence.gap.since_ns) <= silence.where.period_ns  # type: ignore[arg-type]
+    since_ns, until_ns, step_ns = silence.gap.since_ns, silence.until_ns, silence.where.period_ns
+    near = strangers.filter(strangers.is_between(since_ns - step_ns, until_ns, closed="left")).sort()
+    if near.is_empty():
+        return False
+    lengths = near.extend_constant(until_ns, 1).diff().drop_nulls()
+    longest = lengths.arg_max()
+    began_ns, lasted_ns = near[longest], lengths[longest]  # type: ignore[index]
+    return bool(began_ns <= since_ns + step_ns and lasted_ns >= until_ns - since_ns - step_ns)
 
 
 def _with_replaced(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from llmprism_tasks.methods.loading import stamp
+
 KERNELS = """
 import numpy as np
 from llmprism_tasks.methods.compiled import compiled
@@ -117,3 +119,25 @@ def test_what_was_compiled_for_a_tuple_that_is_gone_is_compiled_anew(tmp_path: P
         command = [sys.executable, "-c", "import kernels", *words]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("ahead",)], ids=["when_called", "ahead"])
+@pytest.mark.parametrize("kind", ["nbc", "nbi"])
+@pytest.mark.parametrize("spoilt", [b"", b"no machine code"])
+def test_what_is_spoilt_is_compiled_anew(
+    use: Callable[..., list[str]], tmp_path: Path, words: tuple[str, ...], kind: str, spoilt: bytes
+) -> None:
+    use()
+    for kept in (tmp_path / "cache").rglob(f"kernels.filled-*.{kind}"):
+        kept.write_bytes(spoilt)
+    use(*words)
+    assert use() == []
+
+
+def test_kernels_are_compiled_anew_with_what_they_may_call(tmp_path: Path) -> None:
+    (tmp_path / "sorting.py").write_text("1")
+    before = stamp(tmp_path)
+    assert stamp(tmp_path) == before
+    (tmp_path / "sorting.py").write_text("2")
+    stamp.cache_clear()
+    assert stamp(tmp_path) != before

@@ -269,6 +269,14 @@ def test_where_all_others_fall_silent_too_it_is_the_collector(until: float, stil
     assert len(found(whole(), begun(0.4), others(until), ring(NICS, [57_000, 59_000]))) == back
 
 
+@pytest.mark.parametrize(("later", "told"), [(STEP + 600, True), (STEP + 500, False)])  # 540 ms of it before
+def test_where_all_others_come_back_within_a_step_before_it_was_the_collector(later: float, told: bool) -> None:
+    """For a job may have nothing to send for as long as a step."""
+    back = 55_000
+    parts = (whole(), begun(0.4), others(LAST), others(60_000, since=back - later), ring(NICS, [back, back + STEP]))
+    assert bool(found(*parts)) == told
+
+
 @pytest.mark.parametrize(("again", "told"), [("abce", True), ("abcd", False), ("abc", False)])
 def test_who_comes_back_with_another_was_stopped_even_after_a_whole_step(again: str, told: bool) -> None:
     """Which is known for sure in the window after, if it comes back at the end of one."""
