@@ -37,7 +37,7 @@ def by_part(runs: Sequence[Mapping[str, Any]]) -> dict[str, Figures]:
 
 
 def _parts(run: Mapping[str, Any]) -> Iterator[tuple[str, Figures]]:
-    rest = {"wall_s": run["wall_s"], "cpu_s": run["cpu_s"]}
+    rest = dict(run["watched"])
     parts: dict[str, Figures] = {}
     for span in run["spans"]:
         part, _, inner = span["name"].partition("/")

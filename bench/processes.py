@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +42,13 @@ class Cost:
     said: str
 
 
-def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Cost:
+def run(command: Sequence[str], variables: Mapping[str, str] | None = None, *, watched: bool = True) -> Cost:
     """Run a command from the top of the repository and measure it.
+
+    Parameters
+    ----------
+    watched : whether to look at the memory of all its processes, which takes some of a processor's time; else
+        `peak_bytes` is that of the first
 
     Raises
     ------
@@ -54,7 +59,7 @@ def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> C
         process = subprocess.Popen(
             command, cwd=PROJECT, env=_environment() | dict(variables or {}), stdout=said, stderr=subprocess.STDOUT
         )
-        with _watched(process.pid) as seen:
+        with _watched(process.pid) if watched else nullcontext([0]) as seen:
             _, status, used = os.wait4(process.pid, 0)  # of this one child, unlike resource.RUSAGE_CHILDREN
         wall_s = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -91,9 +96,9 @@ def _held(process: psutil.Process) -> int:
     return 0
 
 
-def python(*words: str, variables: Mapping[str, str] | None = None) -> Cost:
+def python(*words: str, variables: Mapping[str, str] | None = None, watched: bool = True) -> Cost:
     """Run `python` with some words, as `run` does."""
-    return run([sys.executable, *words], variables)
+    return run([sys.executable, *words], variables, watched=watched)
 
 
 def _environment() -> dict[str, str]:

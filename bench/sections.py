@@ -87,7 +87,8 @@ def parts(results: Sequence[Result]) -> Iterator[str]:
         "while it ran. *Imports* are those of the pipeline; what the checks and the stages need is imported during "
         "landing. *Of them*: seconds that a stage was at work, in the first process or in its worker, which take parts "
         "of the platform side by side and write tables meanwhile. *The rest* is the interpreter's start and end, what "
-        "lies between the parts, and the worker's processor time."
+        "lies between the parts, and the worker's processor time. Parts and memory are those of runs that were "
+        "watched, one after each of the others, for that makes them slower."
     )
 
 

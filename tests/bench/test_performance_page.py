@@ -21,6 +21,7 @@ def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def result(gpus: int, flows: int, seconds: float, *, mix: str = "tenants", published: bool = False) -> dict[str, Any]:
     run = {"wall_s": seconds, "cpu_s": seconds * 1.5, "peak_bytes": flows * 300}
+    run |= {"watched": {"wall_s": seconds * 1.1, "cpu_s": seconds * 1.6}}
     spans = [{"name": "landing", "wall_s": seconds / 2, "cpu_s": seconds / 2, "peak_bytes": flows * 200}]
     plain = {"wall_s": 10.0, "bocd_s": 400.0, "observations": 3 * flows, "sampled": 100}
     plain |= {"library_s": 0.01, "textbook_s": 0.005, "textbook_bocd_s": 200.0}
