@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import threading
@@ -46,7 +47,7 @@ def scheduled_minutes(platform: Platform, minutes: int, say: Say) -> Figures:
     `median_s` : of `written_s`
     `lookback` : windows
     """
-    back = load().window.lookback_windows
+    back = load(environment=os.environ).window.lookback_windows
     simulated(platform, LOOP_MINUTES, say)
     folder = FOLDER / f"airflow-{platform.gpus}"
     shutil.rmtree(folder, ignore_errors=True)
