@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -59,6 +59,21 @@ def derive(
             held |= made[stage.name]
         stage_ns[stage.name] = time.monotonic_ns() - began_ns
     return Derived(made, stage_ns)
+
+
+def derive_in_turn(
+    part: Part, topology: pl.DataFrame, window: Window, settings: Settings, turns: Sequence[Collection[str]]
+) -> Iterator[Derived]:
+    """Run stages turn by turn: what one turn's stages made is at hand while the next turn's are at work.
+
+    Parameters
+    ----------
+    turns : names of the stages of each turn
+    """
+    for only in turns:
+        derived = derive(part, topology, window, settings, only)
+        yield derived
+        part = part._replace(tables={**part.tables, **derived.tables})
 
 
 def _results(

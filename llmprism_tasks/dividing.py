@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -165,19 +166,30 @@ def _by_parts(
     False where jobs of two parts have one name: then only the whole platform tells them apart
     """
     logger.info("window %s, %s: %d flows in %d parts", window, _named(stages), held["flows"].height, parts.number)
-    made: list[Derived] = []
-    names = [stage.name for stage in stages]
+    made: dict[int, Derived] = {}
     parts = parts._replace(tables=_known(held))
-    with shared(parts, worker, held["topology"], window, settings, names) as each:
-        for derived in each:
-            made.append(_only(derived, {*WHOLE, *COMPLETED}))
-            if _share_names(made):
+    with shared(parts, worker, held["topology"], window, settings, _turns(stages)) as each:
+        for number, derived in each:
+            kept = _only(derived, {*WHOLE, *COMPLETED})
+            if number in made:
+                made[number] = Derived(made[number].made | kept.made, kept.stage_ns)
+                continue
+            made[number] = kept._replace(stage_ns={})
+            if _share_names(made.values()):
                 return False
             tables = {table for stage in stages for table in stage.writes}.difference(COMPLETED)
             jobs = derived.tables["jobs"]["job_id"].to_list() if "jobs" in derived.tables else []
             sink.take(_only(derived, tables), jobs, more=parts.number - len(made))
-    sink.take(_completed(stages, made, parts.outside, held, window, settings), None)
+    sink.take(_completed(stages, [*made.values()], parts.outside, held, window, settings), None)
     return True
+
+
+def _turns(stages: Sequence[Stage]) -> list[list[str]]:
+    """Return the names of the stages that make what is told of parts, and of those after them, which do not."""
+    names = [stage.name for stage in stages]
+    telling = [at for at, stage in enumerate(stages, start=1) if set(stage.writes).difference(COMPLETED)]
+    end = max(telling, default=0)
+    return [turn for turn in (names[:end], names[end:]) if turn]
 
 
 def _only(derived: Derived, tables: Collection[str]) -> Derived:
@@ -188,7 +200,7 @@ def _only(derived: Derived, tables: Collection[str]) -> Derived:
     return derived._replace(made=made)
 
 
-def _share_names(made: Sequence[Derived]) -> bool:
+def _share_names(made: Iterable[Derived]) -> bool:
     """Tell whether jobs of two parts have one name: names are short, and each part gives its own."""
     named = [one.tables["jobs"]["job_id"] for one in made if "jobs" in one.tables]
     return bool(named) and bool(pl.concat(named).is_duplicated().any())
@@ -211,14 +223,16 @@ def _completed(
     missing = [stage for stage in stages if any(stage.name not in one.made for one in made)]
     wanted = {*COMPLETED, "job_members"}.union(*(stage.reads for stage in missing))
     done: dict[str, dict[str, pl.DataFrame]] = {}
-    stage_ns: dict[str, int] = {}
+    stage_ns = Counter[str]()
+    for one in made:
+        stage_ns.update(one.stage_ns)
     tables = dict(held)
     for stage in stages:
         if stage in missing:
             logger.info("window %s, %s: %d flows at once", window, stage.name, held["flows"].height)
             whole = _derived([stage], tables, window, settings)
             done |= whole.made
-            stage_ns |= whole.stage_ns
+            stage_ns.update(whole.stage_ns)
             continue
         of_parts = [one.made[stage.name] for one in made]
         tables |= {table: _together(table, of_parts) for table in wanted.intersection(of_parts[0])}

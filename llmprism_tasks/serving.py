@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,22 +32,25 @@ def serve() -> None:
         folder, method = connection.recv()
         deriving.prepare(method)
         while True:
-            connection.send(_answer(Path(folder), *connection.recv()))
+            for answer in _answers(Path(folder), *connection.recv()):
+                connection.send(answer)
 
 
-def _answer(folder: Path, names: Sequence[str], window: Window, settings: Settings, only: Collection[str]) -> object:
-    """Return which stages made which tables, and what stages took, or what went wrong."""
+def _answers(
+    folder: Path, names: Sequence[str], window: Window, settings: Settings, turns: Sequence[Collection[str]]
+) -> Iterator[object]:
+    """Yield of each turn which stages made which tables, and what stages took, or what went wrong."""
     try:
         given = {name: taken(folder, name) for name in names}
         topology = given.pop("topology")
         part = Part(given.pop("flows"), given.pop("elsewhere", None), given)
-        derived = deriving.derive(part, topology, window, settings, only)
-        tables = [(stage, table) for stage, made in derived.made.items() for table in made]
-        for stage, table in tables:
-            put(derived.made[stage][table], folder, f"{stage}.{table}")
+        for derived in deriving.derive_in_turn(part, topology, window, settings, turns):
+            tables = [(stage, table) for stage, made in derived.made.items() for table in made]
+            for stage, table in tables:
+                put(derived.made[stage][table], folder, f"{stage}.{table}")
+            yield tables, derived.stage_ns
     except Exception as error:  # it is raised where the question was asked
-        return error
-    return tables, derived.stage_ns
+        yield error
 
 
 def put(frame: pl.DataFrame, folder: Path, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
@@ -13,7 +13,6 @@ import polars as pl
 
 from llmprism_tasks import deriving
 from llmprism_tasks.deriving import Derived
-from llmprism_tasks.plan import ALL
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker
@@ -26,9 +25,9 @@ def shared(
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
-    only: Collection[str] = ALL,
-) -> Iterator[Iterator[Derived]]:
-    """Lend an iterator over what the stages make of each part, each as soon as it is done.
+    turns: Sequence[Collection[str]],
+) -> Iterator[Iterator[tuple[int, Derived]]]:
+    """Lend an iterator over what the stages of each turn make of each part, and which part, as soon as it is made.
 
     The worker begins with the largest part, this process with the smallest, in a thread. Each takes another when it is
     done.
@@ -36,23 +35,24 @@ def shared(
     Parameters
     ----------
     parts : `stages.parts.Parts`
-    only : as for `deriving.derive`
+    turns : as for `deriving.derive_in_turn`
 
     Raises
     ------
     whatever a stage raised, where the part's turn would be
     """
-    waiting, done = deque(range(parts.number)), SimpleQueue[Derived | Exception]()
+    waiting, done = deque(range(parts.number)), SimpleQueue[tuple[int, Derived] | Exception]()
 
-    def work(derive: Callable[..., Derived], take: Callable[[], int]) -> None:
+    def work(derive_in_turn: Callable[..., Iterator[Derived]], take: Callable[[], int]) -> None:
         try:
             for number in _until_none_is_left(take):
-                done.put(derive(parts.part(number), topology, window, settings, only))
+                for derived in derive_in_turn(parts.part(number), topology, window, settings, turns):
+                    done.put((number, derived))
         except Exception as error:  # it is raised where results are asked for
             done.put(error)
 
-    def each() -> Iterator[Derived]:
-        for _ in range(parts.number):
+    def each() -> Iterator[tuple[int, Derived]]:
+        for _ in range(parts.number * len(turns)):
             told = done.get()
             if isinstance(told, Exception):
                 raise told
@@ -60,8 +60,8 @@ def shared(
 
     with ThreadPoolExecutor() as threads:
         if worker is not None:
-            threads.submit(work, worker.derive, waiting.popleft)
-        threads.submit(work, deriving.derive, waiting.pop)
+            threads.submit(work, worker.derive_in_turn, waiting.popleft)
+        threads.submit(work, deriving.derive_in_turn, waiting.pop)
         try:
             yield each()
         finally:

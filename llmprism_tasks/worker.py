@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from llmprism_tasks import memory, temporary
 from llmprism_tasks.errors import TransientError
-from llmprism_tasks.plan import ALL
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.windows import Window
@@ -42,15 +41,15 @@ class Worker:
         self._process, self._connection, self._folder = process, connection, folder
         self.pid = process.pid
 
-    def derive(
+    def derive_in_turn(
         self,
         part: Part,
         topology: pl.DataFrame,
         window: Window,
         settings: Settings,
-        only: Collection[str] = ALL,
-    ) -> Derived:
-        """Do what `deriving.derive` does, there.
+        turns: Sequence[Collection[str]],
+    ) -> Iterator[Derived]:
+        """Do what `deriving.derive_in_turn` does, there.
 
         Raises
         ------
@@ -64,22 +63,29 @@ class Worker:
         self._folder.mkdir(exist_ok=True)  # it may have been swept up, if there was nothing to do for an hour
         for name, frame in given.items():
             serving.put(frame, self._folder, name)
+        with self._missed():
+            self._connection.send((list(given), window, settings, turns))
+        for _ in turns:
+            with self._missed():
+                told = self._connection.recv()
+            if isinstance(told, Exception):
+                raise told
+            tables, stage_ns = told
+            made: dict[str, dict[str, pl.DataFrame]] = {}
+            for stage, table in tables:
+                made.setdefault(stage, {})[table] = serving.taken(self._folder, f"{stage}.{table}")
+            yield serving.Derived(made, stage_ns)
+
+    @contextmanager
+    def _missed(self) -> Iterator[None]:
         try:
-            self._connection.send((list(given), window, settings, only))
-            told = self._connection.recv()
+            yield
         except (OSError, EOFError) as error:
             raise TransientError(
                 found=f"a worker process that ended (exit code {self._process.wait()})",
                 expected="a process that takes part of the window's flows through the stages",
                 todo="Run it again; if it was killed for want of memory, set batches.at_once to a smaller number.",
             ) from error
-        if isinstance(told, Exception):
-            raise told
-        tables, stage_ns = told
-        made: dict[str, dict[str, pl.DataFrame]] = {}
-        for stage, table in tables:
-            made.setdefault(stage, {})[table] = serving.taken(self._folder, f"{stage}.{table}")
-        return serving.Derived(made, stage_ns)
 
 
 @contextmanager

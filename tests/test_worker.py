@@ -14,7 +14,7 @@ import pytest
 from llmprism_tasks import deriving, frames
 from llmprism_tasks.errors import TransientError
 from llmprism_tasks.frames import Part
-from llmprism_tasks.plan import DERIVED
+from llmprism_tasks.plan import ALL, DERIVED
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
 from llmprism_tasks.sources.topology import read_topology
@@ -23,6 +23,7 @@ from llmprism_tasks.worker import Worker, working
 
 CAPTURE = Path(__file__).parent / "data" / "real" / "dp2pp4_healthy"
 SETTINGS = Settings()
+TURNS = [ALL[:-1], ALL[-1:]]
 NOBODY = pl.DataFrame({"flow_start_ns": []}, schema={"flow_start_ns": pl.Int64})
 
 
@@ -44,12 +45,22 @@ def captured() -> tuple[pl.DataFrame, pl.DataFrame, Window]:
 
 def test_it_derives_what_this_process_does(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
     flows, topology, window = captured
-    there = worker.derive(Part(flows, NOBODY), topology, window, SETTINGS)
-    here = deriving.derive(Part(flows, NOBODY), topology, window, SETTINGS)
-    assert set(there.tables) == set(DERIVED)
-    assert not there.tables["timeline"].is_empty()
-    assert [name for name in DERIVED if not there.tables[name].equals(here.tables[name])] == []
-    assert there.stage_ns.keys() == here.stage_ns.keys()
+    there = list(worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
+    here = list(deriving.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
+    assert [one.stage_ns.keys() for one in there] == [one.stage_ns.keys() for one in here] == [set(one) for one in TURNS]
+    assert {name for one in there for name in one.tables} == set(DERIVED)
+    assert not there[0].tables["timeline"].is_empty()
+    for one, other in zip(there, here, strict=True):
+        assert [name for name, rows in one.tables.items() if not rows.equals(other.tables[name])] == []
+
+
+def test_stages_in_turn_make_what_they_make_at_once(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
+    flows, topology, window = captured
+    at_once = deriving.derive(Part(flows, NOBODY), topology, window, SETTINGS)
+    in_turn: dict[str, pl.DataFrame] = {}
+    for one in deriving.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, [[name] for name in ALL]):
+        in_turn |= one.tables
+    assert [name for name, rows in at_once.tables.items() if not rows.equals(in_turn[name])] == []
 
 
 def test_an_error_there_is_raised_here_and_it_goes_on(
@@ -57,8 +68,9 @@ def test_an_error_there_is_raised_here_and_it_goes_on(
 ) -> None:
     flows, topology, window = captured
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="host"):
-        worker.derive(Part(flows, NOBODY), topology.drop("host"), window, SETTINGS)
-    assert worker.derive(Part(flows, NOBODY), topology, window, SETTINGS).tables["jobs"].height == 1
+        list(worker.derive_in_turn(Part(flows, NOBODY), topology.drop("host"), window, SETTINGS, TURNS))
+    made, _ = worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS)
+    assert made.tables["jobs"].height == 1
 
 
 def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
@@ -66,7 +78,7 @@ def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFram
     with working(SETTINGS) as gone:
         os.kill(gone.pid, signal.SIGKILL)
         with pytest.raises(TransientError, match="exit code -9"):
-            gone.derive(Part(flows, NOBODY), topology, window, SETTINGS)
+            list(gone.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
 
 
 class Platform:
@@ -88,16 +100,16 @@ def test_both_take_parts_until_none_is_left(
 ) -> None:
     flows, topology, window = captured
     platform = Platform(Part(flows, NOBODY))
-    with shared(platform, worker, topology, window, SETTINGS) as each:
-        assert len(list(each)) == platform.number
+    with shared(platform, worker, topology, window, SETTINGS, TURNS) as each:
+        assert sorted(number for number, _ in each) == [0, 0, 1, 1, 2, 2]
     assert platform.taken[0] != platform.taken[2]
 
 
 def test_without_a_worker_all_parts_are_taken_here(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
     flows, topology, window = captured
     platform = Platform(Part(flows, NOBODY))
-    with shared(platform, None, topology, window, SETTINGS) as each:
-        assert len(list(each)) == platform.number
+    with shared(platform, None, topology, window, SETTINGS, TURNS) as each:
+        assert [number for number, _ in each] == [2, 2, 1, 1, 0, 0]
     assert list(platform.taken) == [2, 1, 0]
 
 
@@ -109,6 +121,6 @@ def test_no_part_is_lost_whoever_took_it(
     platform = Platform(Part(flows, NOBODY), broken)
     with (
         pytest.raises(pl.exceptions.ColumnNotFoundError, match="bytes"),
-        shared(platform, worker, topology, window, SETTINGS) as each,
+        shared(platform, worker, topology, window, SETTINGS, TURNS) as each,
     ):
         list(each)
