@@ -213,6 +213,8 @@ def _analyze(arguments: argparse.Namespace) -> None:
     from llmprism_tasks.worker import helped_with_files
 
     with helped_with_files(settings) as worker, _progress("landing") as on_window:
+        if worker is not None:  # which has one of the processors; Polars reads this when it is imported
+            os.environ.setdefault("POLARS_MAX_THREADS", str(len(os.sched_getaffinity(0)) - 1))
         from llmprism_tasks import pipeline  # takes as long as a worker takes to get ready
 
         windows = pipeline.analyze(settings, worker=worker, on_window=on_window)
@@ -325,14 +327,13 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
 @contextlib.contextmanager
 def _progress(first: str) -> Iterator[Callable[[Window, int, int], None] | None]:
     """Show progress while a person watches; gives the function to call with each window, or None."""
-    console = _console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=_console(stderr=True), transient=True) as progress:
         task = progress.add_task(first, total=None)
         yield lambda window, done, of: progress.update(task, description=str(window), completed=done, total=of)
 
@@ -344,7 +345,7 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def _tell(message: str, *, stderr: bool = False) -> None:
-    _console(stderr=stderr).print(message, markup=False, soft_wrap=True)
+    print(message, file=sys.stderr if stderr else sys.stdout)
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
