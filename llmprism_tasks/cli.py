@@ -327,7 +327,7 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
 @contextlib.contextmanager
 def _progress(first: str) -> Iterator[Callable[[Window, int, int], None] | None]:
     """Show progress while a person watches; gives the function to call with each window, or None."""
-    if not sys.stderr.isatty():
+    if not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):  # Rich knows, and takes a while to import
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -45,13 +45,42 @@ def captured() -> tuple[pl.DataFrame, pl.DataFrame, Window]:
 
 def test_it_derives_what_this_process_does(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
     flows, topology, window = captured
-    there = list(worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
+    there = _turns(worker, flows, topology, window)
     here = list(deriving.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
-    assert [one.stage_ns.keys() for one in there] == [one.stage_ns.keys() for one in here] == [set(one) for one in TURNS]
+    for made in (there, here):
+        assert [list(one.stage_ns) for one in made] == [list(turn) for turn in TURNS]
     assert {name for one in there for name in one.tables} == set(DERIVED)
     assert not there[0].tables["timeline"].is_empty()
     for one, other in zip(there, here, strict=True):
         assert [name for name, rows in one.tables.items() if not rows.equals(other.tables[name])] == []
+
+
+def test_it_takes_flows_as_they_are_landed(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
+    """As categories, of which the other process knows none: it has them for as long as somebody has the flows."""
+    flows, topology, window = captured
+    compact = flows.with_columns(
+        pl.col("src_addr", "dst_addr").cast(pl.Categorical),
+        pl.col("switch_path").list.join(frames.BETWEEN_SWITCHES).cast(pl.Categorical),
+    )
+    there = {name: rows for one in _turns(worker, compact, topology, window) for name, rows in one.tables.items()}
+    here = deriving.derive(Part(compact, NOBODY), topology, window, SETTINGS).tables
+    assert there["timeline"]["addr"].dtype == pl.Categorical
+    assert [name for name, rows in there.items() if not rows.equals(here[name])] == []
+
+
+def test_what_is_named_like_a_library_where_it_is_called_is_not_taken_for_it(
+    captured: tuple[pl.DataFrame, pl.DataFrame, Window], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "polars.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    flows, topology, window = captured
+    with working(SETTINGS) as process:
+        made, _ = _turns(process, flows, topology, window)
+    assert made.tables["jobs"].height == 1
+
+
+def _turns(worker: Worker, flows: pl.DataFrame, topology: pl.DataFrame, window: Window) -> list[deriving.Derived]:
+    return list(worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
 
 
 def test_stages_in_turn_make_what_they_make_at_once(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
@@ -68,8 +97,8 @@ def test_an_error_there_is_raised_here_and_it_goes_on(
 ) -> None:
     flows, topology, window = captured
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="host"):
-        list(worker.derive_in_turn(Part(flows, NOBODY), topology.drop("host"), window, SETTINGS, TURNS))
-    made, _ = worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS)
+        _turns(worker, flows, topology.drop("host"), window)
+    made, _ = _turns(worker, flows, topology, window)
     assert made.tables["jobs"].height == 1
 
 
@@ -78,7 +107,7 @@ def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFram
     with working(SETTINGS) as gone:
         os.kill(gone.pid, signal.SIGKILL)
         with pytest.raises(TransientError, match="exit code -9"):
-            list(gone.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
+            _turns(gone, flows, topology, window)
 
 
 class Platform:

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from llmprism_tasks import serving
+from llmprism_tasks import passing
 from llmprism_tasks.errors import TransientError
 
 TEXTS = pl.Series("text", ["a", None, "b", "a"])
@@ -24,8 +24,8 @@ ROWS = pl.DataFrame(
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS.clear(), pl.concat([ROWS[:3], ROWS[1:]], rechunk=False)])
 def test_a_frame_comes_as_it_went(rows: pl.DataFrame, tmp_path: Path) -> None:
-    serving.put(rows, tmp_path, "rows")
-    came = serving.taken(tmp_path, "rows")
+    passing.put(rows, tmp_path, "rows")
+    came = passing.taken(tmp_path, "rows")
     assert came.schema == rows.schema
     assert came.equals(rows)
     assert set(came.n_chunks("all")) == {1}
@@ -34,4 +34,4 @@ def test_a_frame_comes_as_it_went(rows: pl.DataFrame, tmp_path: Path) -> None:
 
 def test_where_there_is_no_room_it_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="set TMPDIR to another folder"):
-        serving.put(ROWS, tmp_path / "nowhere", "rows")
+        passing.put(ROWS, tmp_path / "nowhere", "rows")
