@@ -39,7 +39,7 @@ def put(frame: pl.DataFrame, folder: Path, name: str) -> None:
 
 
 def taken(folder: Path, name: str) -> pl.DataFrame:
-    """Return the frame of files and remove their names: the memory, maybe hundreds of megabytes, goes with the frame."""
+    """Return the frame of files and remove their names: the memory, maybe hundreds of megabytes, goes with it."""
     frame, categories = _taken(folder, name)
     if not categories:
         return frame

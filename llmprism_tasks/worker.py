@@ -56,13 +56,14 @@ class Worker:
         TransientError : the process is gone, or there is no room for its files
         whatever a stage raised
         """
-        from llmprism_tasks import serving  # noqa: PLC0415 - brings Polars
+        from llmprism_tasks import passing  # noqa: PLC0415 - brings Polars
+        from llmprism_tasks.deriving import Derived  # noqa: PLC0415 - likewise
 
         frames = {"flows": part.flows, "elsewhere": part.elsewhere, "topology": topology, **part.tables}
         given = {name: frame for name, frame in frames.items() if frame is not None}
         self._folder.mkdir(exist_ok=True)  # it may have been swept up, if there was nothing to do for an hour
         for name, frame in given.items():
-            serving.put(frame, self._folder, name)
+            passing.put(frame, self._folder, name)
         with self._missed():
             self._connection.send((list(given), window, settings, turns))
         for _ in turns:
@@ -73,8 +74,8 @@ class Worker:
             tables, stage_ns = told
             made: dict[str, dict[str, pl.DataFrame]] = {}
             for stage, table in tables:
-                made.setdefault(stage, {})[table] = serving.taken(self._folder, f"{stage}.{table}")
-            yield serving.Derived(made, stage_ns)
+                made.setdefault(stage, {})[table] = passing.taken(self._folder, f"{stage}.{table}")
+            yield Derived(made, stage_ns)
 
     @contextmanager
     def _missed(self) -> Iterator[None]:
@@ -94,8 +95,8 @@ def working(settings: Settings) -> Iterator[Worker]:
     ours, theirs = Pipe()
     temporary.sweep()
     with TemporaryDirectory(dir=temporary.home(), prefix="worker-") as folder, ours:
-        words = [sys.executable, "-c", PROGRAM, str(theirs.fileno())]
-        environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
+        words = [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno())]  # what is named alike here is not ours
+        environment = {**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         memory.keep(environment)
         process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
