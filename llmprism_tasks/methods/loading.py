@@ -66,6 +66,7 @@ def codegen_of(target_context: Any) -> Any:
     codegen = target_context.codegen()
     codegen._library_class = _Library
     codegen.magic_tuple = cache(codegen.magic_tuple)  # asks the processor its name, which may take it a while
+    llvm.ffi.lib._lock._cblist.clear()  # events that nobody hears of, four for each call of LLVM
     return codegen
 
 
