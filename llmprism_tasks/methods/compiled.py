@@ -10,6 +10,7 @@ import numpy as np
 from llmprism_tasks.postponed import postpone
 
 postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run all of it to get there
+postpone("yaml")  # for a file of settings, which may not be there
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
