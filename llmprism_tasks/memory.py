@@ -18,7 +18,7 @@ def keep(environment: MutableMapping[str, str]) -> None:
     environment.setdefault(VARIABLE, KEEPING)
 
 
-SELDOM = 100_000
+SELDOM = 500_000
 """Objects made, and not gone again, after which Python looks for garbage in circles, instead of 700: what is imported
 is some hundred thousand, is never garbage, and was looked at for a tenth of a second."""
 
