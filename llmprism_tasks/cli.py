@@ -78,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LlmprismError as error:
         _tell(f"llmprism: {error}", stderr=True)
         return TRY_LATER if isinstance(error, TransientError) else PERMANENT
-    except (KeyboardInterrupt, RuntimeError) as error:
-        why = error.__cause__ if isinstance(error, RuntimeError) else error  # DuckDB raises the one from the other
+    except (KeyboardInterrupt, RuntimeError, ImportError) as error:  # DuckDB, at work or imported, raises one from it
+        why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
         if not isinstance(why, KeyboardInterrupt):
             raise
         asked = isinstance(why, Terminated)
