@@ -82,6 +82,26 @@ def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFram
             list(gone.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
 
 
+def test_one_that_stays_stopped_is_not_waited_for(
+    captured: tuple[pl.DataFrame, pl.DataFrame, Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmprism_tasks.worker.LOOK_S", 0.01)
+    flows, topology, window = captured
+    with working(SETTINGS) as halted:
+        os.kill(halted.pid, signal.SIGSTOP)
+        with pytest.raises(TransientError, match=f"is stopped .process {halted.pid}"):
+            list(halted.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
+    assert not Path(f"/proc/{halted.pid}").exists()
+
+
+def test_one_that_is_only_slow_is_waited_for(
+    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmprism_tasks.worker.LOOK_S", 0)
+    flows, topology, window = captured
+    assert len(list(worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))) == len(TURNS)
+
+
 class Platform:
     """Parts of which some cannot be looked at."""
 
