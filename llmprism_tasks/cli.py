@@ -1,6 +1,7 @@
 """The command `llmprism`: arguments in, pipeline or report called, exit code out.
 
-Exit codes: 0 done, 1 trying again cannot help, 2 wrong usage, 75 trying again later may help, 130 interrupted.
+Exit codes: 0 done, 1 trying again cannot help, 2 wrong usage, 75 trying again later may help, 130 interrupted, 143
+asked to end (SIGTERM). The last two leave neither a process nor temporary files behind.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import datetime as dt
 import json
 import logging
 import os
+import signal
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,15 +36,25 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
 
-PERMANENT, TRY_LATER, INTERRUPTED = 1, os.EX_TEMPFAIL, 130
+PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 SIMULATION_START = "2026-01-01T00:00:00Z"
 """Where simulated time starts unless told: fixed, so that the same seed gives the same files."""
 
 
+class Terminated(KeyboardInterrupt):
+    """Somebody asked this process to end, as systemd and Kubernetes do."""
+
+
 def run() -> NoReturn:
     """Run this process's command line, and end the process."""
+    signal.signal(signal.SIGTERM, _terminate)  # here alone: whoever imports this may have a handler of its own
     leave(main())
+
+
+def _terminate(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two, and what is tidied up is not to be disturbed
+    raise Terminated
 
 
 def leave(code: int) -> NoReturn:
@@ -55,23 +67,28 @@ def leave(code: int) -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, after saying on standard error what went wrong."""
-    memory.keep(os.environ)
-    memory.seldom_look()
-    hide("pandas")  # for which DuckDB and PyArrow look with the first value they are given, a fifth of a second
-    arguments = _parser().parse_args(argv)
-    _log_to_stderr(verbose=arguments.verbose)
-    command: Callable[[argparse.Namespace], None] = arguments.command
     try:
+        memory.keep(os.environ)
+        memory.seldom_look()
+        hide("pandas")  # for which DuckDB and PyArrow look with the first value they are given, a fifth of a second
+        arguments = _parser().parse_args(argv)
+        _log_to_stderr(verbose=arguments.verbose)
+        command: Callable[[argparse.Namespace], None] = arguments.command
         command(arguments)
     except LlmprismError as error:
         _tell(f"llmprism: {error}", stderr=True)
         return TRY_LATER if isinstance(error, TransientError) else PERMANENT
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError, ImportError) as error:  # DuckDB, at work or imported, raises one from it
+        why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
+        if not isinstance(why, KeyboardInterrupt):
+            raise
+        asked = isinstance(why, Terminated)
         _tell(
-            "llmprism: interrupted. What was written so far is whole; the same command takes it to its end.",
+            f"llmprism: {'asked to end' if asked else 'interrupted'}. What was written so far is whole; "
+            "the same command takes it to its end.",
             stderr=True,
         )
-        return INTERRUPTED
+        return TERMINATED if asked else INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmprism_tasks import memory, temporary
 from llmprism_tasks.errors import TransientError
@@ -32,6 +32,10 @@ PROGRAM = "from llmprism_tasks import memory; memory.seldom_look(); from llmpris
 
 WORTH_A_WORKER = 4_000_000
 """Bytes of files of flows from which a worker saves more than its start costs: as Parquet, they hold 250,000 flows."""
+
+LOOK_S, LOOKS = 5, 6
+"""How often to look whether a worker that is waited for is stopped, and how often in a row it may be: half a minute is
+enough for who continues it after a debugger or Ctrl-Z, and little beside the hours that nobody would notice."""
 
 
 class Worker:
@@ -53,7 +57,7 @@ class Worker:
 
         Raises
         ------
-        TransientError : the process is gone, or there is no room for its files
+        TransientError : the process is gone or stopped, or there is no room for its files
         whatever a stage raised
         """
         from llmprism_tasks import passing  # noqa: PLC0415 - brings Polars
@@ -68,7 +72,7 @@ class Worker:
             self._connection.send((list(given), window, settings, turns))
         for _ in turns:
             with self._missed():
-                told = self._connection.recv()
+                told = self._told()
             if isinstance(told, Exception):
                 raise told
             tables, stage_ns = told
@@ -76,6 +80,22 @@ class Worker:
             for stage, table in tables:
                 made.setdefault(stage, {})[table] = passing.taken(self._folder, f"{stage}.{table}")
             yield Derived(made, stage_ns)
+
+    def _told(self) -> Any:
+        looks = 0
+        while not self._connection.poll(LOOK_S):
+            looks = looks + 1 if self._is_stopped() else 0
+            if looks == LOOKS:
+                raise TransientError(
+                    found=f"a worker process that is stopped (process {self.pid})",
+                    expected="a process that takes part of the window's flows through the stages",
+                    todo="Run it again, and see who sends SIGSTOP to it.",
+                )
+        return self._connection.recv()
+
+    def _is_stopped(self) -> bool:
+        status = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
+        return status.rpartition(")")[2].split()[0] == "T"
 
     @contextmanager
     def _missed(self) -> Iterator[None]:

@@ -284,6 +284,53 @@ def test_an_interrupt_is_130_without_a_traceback(analyzed: str) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_query_is_given_up_when_it_is_asked_to(analyzed: str, asked: signal.Signals, code: int) -> None:
+    """DuckDB makes an error of its own of what comes while it works."""
+    os.mkfifo("rows.csv")
+    endless = "SELECT n FROM read_csv('rows.csv') UNION ALL SELECT n + 1 FROM numbers"
+    query = f"WITH RECURSIVE numbers AS ({endless}) SELECT count(*) FROM numbers"
+    with subprocess.Popen(command("sql", "--warehouse", analyzed, query), stderr=subprocess.PIPE, text=True) as ran:
+        with Path("rows.csv").open("w", encoding="utf-8") as rows:  # it is opened as soon as the query reads it
+            rows.write("n\n1\n")
+        ran.send_signal(asked)
+        try:
+            _, err = ran.communicate(timeout=20)
+        finally:
+            ran.kill()
+    assert ran.returncode == code
+    assert err.startswith("llmprism: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a worker is for a processor of its own")
+@pytest.mark.parametrize("whole_group", [False, True], ids=["as Kubernetes does", "as systemd does"])
+def test_asked_to_end_it_leaves_neither_a_process_nor_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_group: bool
+) -> None:
+    assert cli.main(["simulate", "--out", ".", "--minutes", "2"]) == 0
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = command("analyze", "--flows", "flows", "--topology", "topology.csv", "--warehouse", "w.duckdb")
+    words[2] = f"from llmprism_tasks import worker; worker.WORTH_A_WORKER = 0; {words[2]}"
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as ran:
+        worker = worker_at_work(ran)
+        (os.killpg if whole_group else os.kill)(ran.pid, signal.SIGTERM)
+        _, err = ran.communicate(timeout=60)
+    assert ran.returncode == 143
+    assert err == "llmprism: asked to end. What was written so far is whole; the same command takes it to its end.\n"
+    assert not worker.exists()
+    assert list(tmp_path.glob("llmprism-*/*")) == []
+
+
+def worker_at_work(ran: subprocess.Popen[str]) -> Path:
+    """Wait until a command's worker looks at flows; returns the folder that is there as long as the worker is."""
+    while ran.poll() is None:
+        for child in Path(f"/proc/{ran.pid}/task/{ran.pid}/children").read_text(encoding="utf-8").split():
+            if "flows.arrow" in Path(f"/proc/{child}/maps").read_text(encoding="utf-8"):
+                return Path("/proc") / child
+    raise AssertionError(f"it ended before: {ran.communicate()}")
+
+
 def test_a_reader_that_has_enough_is_no_error(analyzed: str) -> None:
     query = "SELECT * FROM flows"
     with subprocess.Popen(

@@ -30,7 +30,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.landing import windows_in
+from llmprism_tasks.warehouse.landing import EMPTY, windows_in
 from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import working
 
@@ -388,7 +388,7 @@ def test_an_empty_window_succeeds_without_rows(settings: Settings, windows: list
     empty = windows[0].shifted(-1)
     pipeline.run_window(empty, settings)
     row = bookkeeping(settings, empty)
-    assert (row["status"], row["reason"], row["rows_read"]) == ("done", None, 0)
+    assert (row["status"], row["reason"], row["rows_read"]) == ("done", EMPTY, 0)
     found = tables(settings)
     assert [name for name in (*LANDED, *DERIVED) if found[name].height] == []
     assert found["validation_results"]["success"].all()

@@ -110,6 +110,26 @@ def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFram
             _turns(gone, flows, topology, window)
 
 
+def test_one_that_stays_stopped_is_not_waited_for(
+    captured: tuple[pl.DataFrame, pl.DataFrame, Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmprism_tasks.worker.LOOK_S", 0.01)
+    flows, topology, window = captured
+    with working(SETTINGS) as halted:
+        os.kill(halted.pid, signal.SIGSTOP)
+        with pytest.raises(TransientError, match=f"is stopped .process {halted.pid}"):
+            _turns(halted, flows, topology, window)
+    assert not Path(f"/proc/{halted.pid}").exists()
+
+
+def test_one_that_is_only_slow_is_waited_for(
+    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmprism_tasks.worker.LOOK_S", 0)
+    flows, topology, window = captured
+    assert len(_turns(worker, flows, topology, window)) == len(TURNS)
+
+
 class Platform:
     """Parts of which some cannot be looked at."""
 

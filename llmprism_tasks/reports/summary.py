@@ -23,9 +23,9 @@ def summarise(warehouse: Warehouse) -> Row:
     Returns
     -------
     `span` : `start` and `end` of all windows, ISO 8601 UTC, and the same as `start_ns`, `end_ns`; None without windows
-    `windows` : how many there are in `all` and by `status`, records `read`, `landed`, `quarantined` (also by `reason`)
-        and `duplicate`, whether they `add_up`, `expectations_broken`, median and longest run time in s, when those
-        begin that are `without_records`, and what was `stopped`
+    `windows` : how many there are in `all`, by `status`, and `looked_at` (done, with landed records); records `read`,
+        `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, median
+        and longest run time in s, when those begin that are `without_records`, and what was `stopped`
     `set_aside` : each job that some windows tell nothing of, for its rows broke `expectations`: in how many `windows`,
         and the `last_window`
     `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, whether it was
@@ -63,11 +63,13 @@ def _windows(windows: pl.DataFrame) -> Row:
     counted = windows.group_by("status").len().sort("status")
     stopped = windows.filter(pl.col("status") == "stopped").select("window_start_ns", "reason")
     without = windows.filter(pl.col("rows_read") == 0)["window_start_ns"]
-    times = windows.filter(pl.col("status") == "done")["stages_s"]
+    done = windows.filter(pl.col("status") == "done")
+    times = done["stages_s"]
     totals = {name: int(windows[f"rows_{name}"].sum()) for name in ("read", "landed", "quarantined", "duplicate")}
     return {
         "all": windows.height,
         "status": dict(counted.iter_rows()),
+        "looked_at": done.filter(pl.col("rows_landed") > 0).height,
         **totals,
         "add_up": bool(windows["rows_add_up"].all()),
         "expectations_broken": int(windows["expectations_broken"].sum()),

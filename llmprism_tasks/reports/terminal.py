@@ -85,27 +85,30 @@ def _heading(summary: Row) -> Text:
 
 
 def _verdict(summary: Row) -> Text:
-    incidents, status = summary["incidents"], summary["windows"]["status"]
-    done, stopped = status.get("done", 0), status.get("stopped", 0)
+    incidents, windows = summary["incidents"], summary["windows"]
+    done, stopped, seen = windows["status"].get("done", 0), windows["status"].get("stopped", 0), windows["looked_at"]
     if incidents:
         still = sum(incident["state"] == "open" for incident in incidents)
         if len(incidents) == 1:
             return Text(f"1 incident, {'open' if still else 'closed'}.", "bold")
         return Text(f"{_count(len(incidents), 'incident')}, {still:,} of them open.", "bold")
-    if not done:
-        return Text("Nothing can be said: no window was run to its end.", "bold")
+    if not seen:
+        why = "no record was landed for a window that was run to its end" if done else "no window was run to its end"
+        return Text(f"Nothing can be said: {why}.", "bold")
     if not summary["jobs"] and not summary["set_aside"]:
-        seen = f"No job was seen in {_count(done, 'window')}, so there was nothing to diagnose."
-        return Text(f"{seen} If there are any, are the topology's addresses those of the flows?", "bold")
-    if stopped:
-        found = f"No trouble was found in {_count(done, 'window')}; {_count(stopped, 'window')} could not be looked at."
-        return Text(found, "bold")
-    unseen = bool(summary["set_aside"]) or any(
+        none = f"No job was seen in {_count(seen, 'window')}, so there was nothing to diagnose."
+        return Text(f"{none} If there are any, are the topology's addresses those of the flows?", "bold")
+    found = f"no trouble was found in {_count(seen, 'window')}"
+    rest = [f"{_count(stopped, 'window')} could not be looked at"] if stopped else []
+    if done > seen:
+        rest.append(f"{_count(done - seen, 'window')} had no record to look at")
+    if summary["set_aside"] or any(
         job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"]
-    )
-    found = f"no trouble was found in {_count(done, 'window')}"
+    ):
+        rest.append("not all could be seen")
     return Text(
-        f"{found.capitalize()}; not all could be seen." if unseen else f"Nothing is wrong: {found}.", "bold green"
+        f"{found.capitalize()}; {', '.join(rest)}." if rest else f"Nothing is wrong: {found}.",
+        "bold" if rest else "bold green",
     )
 
 

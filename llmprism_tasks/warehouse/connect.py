@@ -60,6 +60,7 @@ class Warehouse:
         try:
             yield connection
         finally:
+            connection.interrupt()  # else to close it would wait for a query that was given up to end by itself
             connection.close()
 
     @contextmanager

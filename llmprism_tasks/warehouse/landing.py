@@ -31,6 +31,7 @@ LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year
 STALE = (*DERIVED, "validation_results")  # what a window that starts over loses
 SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # of flows, by stages
 NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
+EMPTY = "no record starts in the window, though there is a file for it, or a record at or after its end"
 
 
 def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
@@ -200,11 +201,12 @@ def _write(
     unless_landed: bool = False,
 ) -> None:
     counts = staged.counts(window)
+    odd = EMPTY if counts.read == 0 else None
     row = {
         "window_start_ns": window.start_ns,
         "window_end_ns": window.end_ns,
         "status": "landed",
-        "reason": None if arrived else NOT_ARRIVED,
+        "reason": odd if arrived else NOT_ARRIVED,
         "rows_read": counts.read,
         "rows_landed": counts.landed,
         "rows_quarantined": counts.quarantined,

@@ -127,6 +127,7 @@ def test_what_the_last_window_to_be_finished_shows_is_open(warehouse: Warehouse,
     minute(1, status="stopped", reason="flows.unique broken by 7 rows")
     minute(2, status="landed")
     summary = summarise(warehouse)
+    assert summary["windows"]["looked_at"] == 1
     assert summary["incidents"][0]["state"] == "open"
     assert all(job["seen_last"] for job in summary["jobs"])
     assert summary["windows"]["status"] == {"done": 1, "landed": 1, "stopped": 1}

@@ -101,6 +101,30 @@ def test_a_window_without_a_record_is_told(warehouse: Warehouse, minute: Minute,
     assert told == (read == 0)
 
 
+@pytest.mark.parametrize("read", [0, 7], ids=["nothing was read", "all was refused"])
+def test_a_window_in_which_nothing_was_landed_is_not_called_healthy(
+    warehouse: Warehouse, minute: Minute, read: int
+) -> None:
+    nothing = {"rows_read": read, "rows_landed": 0, "rows_quarantined": read}
+    minute(0, **nothing)
+    assert "Nothing can be said: no record was landed for a window that was run to its end." in words(shown(warehouse))
+    minute(1)
+    minute(2)
+    text = words(shown(warehouse))
+    assert "No trouble was found in 2 windows; 1 window had no record to look at." in text
+    minute(3, status="stopped", reason="flows.unique broken by 7 rows")
+    minute(4, aside="gpt")
+    rest = "1 window could not be looked at, 1 window had no record to look at, not all could be seen."
+    assert f"No trouble was found in 3 windows; {rest}" in words(shown(warehouse))
+
+
+def test_no_job_was_seen_only_where_there_was_a_record(warehouse: Warehouse, minute: Minute) -> None:
+    for number, landed in enumerate((1_000, 0)):
+        window = minute(number, rows_read=landed, rows_landed=landed)
+        replace(warehouse, window, {name: frame(name, window, []) for name in ("jobs", "job_members", "steps")})
+    assert "No job was seen in 1 window, so there was nothing to diagnose." in words(shown(warehouse))
+
+
 def test_a_window_that_was_stopped_is_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
     minute(0)
     minute(1, status="stopped", reason="flows.unique broken by 7 rows")

@@ -80,6 +80,19 @@ def test_all_at_once_is_the_same_as_window_by_window(tmp_path: Path, three_files
         assert found[table.name].equals(expected[table.name]), table.name
 
 
+@pytest.mark.parametrize("ending", [".parquet", ".csv"])
+def test_a_window_without_a_record_says_why_nothing_is_found_in_it(
+    warehouse: Warehouse, tmp_path: Path, ending: str
+) -> None:
+    path = write(tmp_path / f"a{ending}", [flow(0), flow(130)])
+    whys = {WINDOW: None, AFTER: landing.EMPTY, WINDOW.shifted(2): landing.NOT_ARRIVED}
+    assert landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS) == list(whys)
+    assert {one: store.read(warehouse, "windows", one)["reason"].item() for one in whys} == whys
+    write(path, [flow(0), flow(70), flow(130)])
+    land(warehouse, path, AFTER)
+    assert store.read(warehouse, "windows", AFTER)["reason"].item() is None
+
+
 def test_a_name_that_tells_the_hour_promises_the_hour(warehouse: Warehouse, tmp_path: Path) -> None:
     write(
         tmp_path / "2025-10-09" / "09.csv", [flow(0), flow(59 * 60), flow(60 * 60 + 14), flow(-16), flow(0, bytes="?")]
