@@ -9,6 +9,8 @@ times or counts.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
@@ -35,6 +37,40 @@ STEPS_APART = 1e9
 """Time, in ns, from one to the next, from which on bursts of several transfers are steps, not the buckets of one: these
 are cut to come every few tens of milliseconds in the backward pass (PyTorch: 25 MB, Megatron-LM: 40 million
 parameters)."""
+
+
+class Limits(NamedTuple):
+    """When a way to cut a series is believed, as `quiet_gaps` is told."""
+
+    shortest_gap: float
+    clearest_ratio: float
+    byte_tolerance: float
+    pace_tolerance: float
+    persistence: float
+    few_ratio: float
+
+
+class Way(NamedTuple):
+    """A way to cut a series into bursts, and what repeats then.
+
+    Attributes
+    ----------
+    threshold, clarity, bursts, period, mean, duration : as in `Rhythms`; no bursts where nothing repeats
+    covered : ratio of the series' time that the periods fill
+    steady : ns, the time in which a period is about as long as one beside it
+    """
+
+    threshold: float
+    clarity: float
+    bursts: int
+    period: float
+    mean: float
+    duration: float
+    covered: float
+    steady: float
+
+
+NO_WAY = Way(np.nan, 0.0, 0, np.nan, np.nan, np.nan, 0.0, 0.0)
 
 
 def quiet_gaps(
@@ -65,20 +101,9 @@ def quiet_gaps(
     few_ratio : two or three bursts, too few to be typical of anything, must all be alike and the gaps between them this
         many times longer than any other
     """
-    return Rhythms(
-        *_quiet_gaps(
-            starts,
-            ends,
-            sizes,
-            offsets,
-            float(shortest_gap),
-            float(clearest_ratio),
-            float(byte_tolerance),
-            float(pace_tolerance),
-            float(persistence),
-            float(few_ratio),
-        )
-    )
+    given = (shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, persistence, few_ratio)
+    longest = int(np.diff(offsets).max(initial=0))
+    return _quiet_gaps(starts, ends, sizes, offsets, longest, Limits(*map(float, given)))
 
 
 def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
@@ -134,8 +159,10 @@ def _number(starts: Integers, ends: Integers, sizes: Integers, threshold: float,
 
 
 @compiled
-def _composite(starts: Integers, ends: Integers, numbers: Integers) -> bool:
-    """Whether most bursts of one series are of several transfers, one after the other."""
+def _composite(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> bool:
+    """Whether most bursts of one series between the gaps above a threshold are of several transfers, one after the
+    other."""
+    _number(starts, ends, sizes, threshold, numbers)
     several, last, latest = 0, -1, ends[0]
     for i in range(1, starts.size):
         if starts[i] > latest and numbers[i] == numbers[i - 1] and numbers[i] != last:
@@ -168,6 +195,7 @@ def _between(
     starts: Integers,
     latest: Integers,
     moved: Integers,
+    joined: Integers,
     burst_starts: Floats,
     burst_ends: Floats,
     burst_bytes: Floats,
@@ -179,17 +207,17 @@ def _between(
     cuts : the first transfer of each part, and the one after the last
     latest : as for `thresholds.long_gaps`
     moved : bytes of all transfers before each, and of all
+    joined : space for the burst of each part
     """
-    carried, joined = np.empty(parts), np.empty(parts, np.int64)
     for part in range(parts):
-        carried[part] = moved[cuts[part + 1]] - moved[cuts[part]]
-    count, last = _with_next(carried, parts, joined), -1
+        burst_bytes[part] = moved[cuts[part + 1]] - moved[cuts[part]]
+    count, last = _with_next(burst_bytes, parts, joined), -1
     for part in range(parts):
-        burst = joined[part]
+        burst, carried = joined[part], burst_bytes[part]  # no burst has a higher number than its first part
         if burst != last:
             burst_starts[burst], burst_bytes[burst] = starts[cuts[part]] - starts[0], 0.0
         burst_ends[burst] = latest[cuts[part + 1] - 1] - starts[0]
-        burst_bytes[burst] += carried[part]
+        burst_bytes[burst] += carried
         last = burst
     return count
 
@@ -210,76 +238,104 @@ def _cut_at(gaps: Floats, places: Integers, long: int, threshold: float, cuts: I
 
 
 @compiled
-def _quiet_gaps(
-    all_starts: Integers,
-    all_ends: Integers,
-    all_sizes: Integers,
-    offsets: Integers,
-    shortest_gap: float,
-    clearest_ratio: float,
-    byte_tolerance: float,
+def _laid(ends: Integers, sizes: Integers, latest: Integers, moved: Integers) -> None:
+    """Write the last end up to each transfer of a series, and the bytes of all before each, and of all."""
+    last, total = ends[0], 0
+    for i in range(ends.size):
+        last = max(last, ends[i])
+        latest[i], moved[i] = last, total
+        total += sizes[i]
+    moved[ends.size] = total
+
+
+@compiled
+def _way(
+    threshold: float,
+    clarity: float,
+    burst_starts: Floats,
+    burst_ends: Floats,
+    burst_bytes: Floats,
+    count: int,
+    limits: Limits,
+) -> Way:
+    """Return what repeats in the bursts that a threshold makes; `NO_WAY` if nothing does for as long as it must."""
+    _, _, byte_tolerance, pace_tolerance, persistence, few_ratio = limits
+    period, mean, duration = rhythm(
+        burst_starts, burst_ends, burst_bytes, count, clarity, byte_tolerance, pace_tolerance, few_ratio
+    )
+    if np.isnan(period):
+        return NO_WAY
+    steady = _steady(burst_ends, count, pace_tolerance)
+    covered = max(period * count, steady) / (mean * max(count - 1, 1))
+    if covered < persistence:
+        return NO_WAY
+    return Way(threshold, clarity, count, period, mean, duration, covered, steady)
+
+
+@compiled
+def _better(
+    way: Way,
+    best: Way,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    numbers: Integers,
     pace_tolerance: float,
-    persistence: float,
-    few_ratio: float,
-) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers]:
-    series, n = offsets.size - 1, 0
-    for s in range(series):
-        n = max(n, offsets[s + 1] - offsets[s])
-    best_thresholds, periods, means = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    durations, best_clarities, counts = np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64)
+) -> bool:
+    """Whether a way makes steps of a series rather than a clearer one.
+
+    The clearer one may have cut it between checkpoints, or into the parts of steps, or only where steps had one of two
+    paces.
+    """
+    same = abs(way.period - best.period) <= pace_tolerance * best.period
+    if same and way.steady - best.steady >= (FEW + 1) * way.period:
+        return True
+    if way.period < NESTED * best.period and (way.covered >= NESTED or way.period >= STEPS_APART):
+        return _composite(starts, ends, sizes, way.threshold, numbers)
+    inside = way.duration >= best.period and way.bursts - 2 > FEW
+    if inside and best.period < NESTED * way.period and best.covered < NESTED:
+        return best.period < STEPS_APART or not _composite(starts, ends, sizes, best.threshold, numbers)
+    return False
+
+
+@compiled
+def _quiet_gaps(
+    all_starts: Integers, all_ends: Integers, all_sizes: Integers, offsets: Integers, longest: int, limits: Limits
+) -> Rhythms:
+    n, found = longest, _nothing(offsets.size - 1)
     latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
     cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
     thresholds, clarities = np.empty(MOST_CANDIDATES + 1), np.empty(MOST_CANDIDATES + 1)
-    for s in range(series):
+    shortest_gap, clearest_ratio, _, pace_tolerance, _, few_ratio = limits
+    for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         starts, ends, sizes, size = all_starts[low:high], all_ends[low:high], all_sizes[low:high], high - low
         if size < 2:
             continue
-        last = ends[0]
-        for i in range(size):
-            last = max(last, ends[i])
-            latest[i], moved[i + 1] = last, moved[i] + sizes[i]
-        long = long_gaps(starts, latest, shortest_gap, places, gaps)
+        _laid(ends, sizes, latest, moved)
+        long, best = long_gaps(starts, latest, shortest_gap, places, gaps), NO_WAY
         others = long < size - 1
         ways = ways_to_cut(gaps, long, others, shortest_gap, clearest_ratio, few_ratio, thresholds, clarities)
-        filled, best_steady = 0.0, 0.0
-        for way in range(ways):
-            parts = _cut_at(gaps, places, long, thresholds[way], cuts)
+        for i in range(ways):
+            parts = _cut_at(gaps, places, long, thresholds[i], cuts)
             cuts[parts] = size
-            count = _between(cuts, parts, starts, latest, moved, burst_starts, burst_ends, burst_bytes)
-            period, mean, duration = rhythm(
-                burst_starts,
-                burst_ends,
-                burst_bytes,
-                count,
-                clarities[way],
-                byte_tolerance,
-                pace_tolerance,
-                few_ratio,
-            )
-            if np.isnan(period):
+            count = _between(cuts, parts, starts, latest, moved, numbers, burst_starts, burst_ends, burst_bytes)
+            way = _way(thresholds[i], clarities[i], burst_starts, burst_ends, burst_bytes, count, limits)
+            if way.bursts == 0:
                 continue
-            steady, periods_seen = _steady(burst_ends, count, pace_tolerance), max(count - 1, 1)
-            covered = max(period * count, steady) / (mean * periods_seen)
-            if covered < persistence:
-                continue
-            inside = duration >= periods[s] and count - 2 > FEW
-            of_parts = inside and periods[s] < NESTED * period and filled < NESTED
-            if of_parts and periods[s] >= STEPS_APART:
-                _number(starts, ends, sizes, best_thresholds[s], numbers)
-                of_parts = not _composite(starts, ends, numbers)
-            nested = period < NESTED * periods[s] and (covered >= NESTED or period >= STEPS_APART)
-            if nested:
-                _number(starts, ends, sizes, thresholds[way], numbers)
-                nested = _composite(starts, ends, numbers)
-            same = abs(period - periods[s]) <= pace_tolerance * periods[s]
-            goes_on = same and steady - best_steady >= (FEW + 1) * period
-            if counts[s] == 0 or nested or of_parts or goes_on:
-                filled, best_steady = covered, steady
-                best_thresholds[s], best_clarities[s], counts[s] = thresholds[way], clarities[way], count
-                periods[s], means[s], durations[s] = period, mean, duration
-    return best_thresholds, periods, means, durations, best_clarities, counts
+            if best.bursts == 0 or _better(way, best, starts, ends, sizes, numbers, pace_tolerance):
+                best = way
+        found.threshold[s], found.clarity[s], found.bursts[s] = best.threshold, best.clarity, best.bursts
+        found.period[s], found.mean_period[s], found.duration[s] = best.period, best.mean, best.duration
+    return found
+
+
+@compiled
+def _nothing(series: int) -> Rhythms:
+    """Return what is known of series in which nothing repeats."""
+    threshold, period, mean = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
 
 
 @compiled

@@ -179,6 +179,59 @@ def _by_length(kappa: float, alpha: float, max_run_length: int) -> ByLength:
 
 
 @compiled_vectors
+def _faded(
+    by_length: ByLength,
+    length: Integers,
+    mean: Floats,
+    beta: Floats,
+    log_beta: Floats,
+    log_mass: Floats,
+    count: int,
+) -> int:
+    """Keep the oldest run at the longest it remembers: the older observations fade, and its rate goes back to its
+    shape. Return how many runs are left.
+
+    The next one, as long now, cannot be told apart from here on: the likelier stands for both.
+    """
+    shape = by_length.shape
+    longest = len(shape) - 1
+    length[0] = longest
+    beta[0] *= shape[longest] / (shape[longest] + 0.5)
+    log_beta[0] = math.log(beta[0])
+    if count == 1 or length[1] < longest:
+        return count
+    likelier = 1 if log_mass[1] > log_mass[0] else 0
+    log_mass[0] = np.logaddexp(log_mass[0], log_mass[1])
+    mean[0], beta[0], log_beta[0] = mean[likelier], beta[likelier], log_beta[likelier]
+    for run in range(1, count - 1):
+        mean[run], beta[run], log_beta[run] = mean[run + 1], beta[run + 1], log_beta[run + 1]
+        length[run], log_mass[run] = length[run + 1], log_mass[run + 1]
+    return count - 1
+
+
+@compiled_vectors
+def _probable(
+    length: Integers,
+    mean: Floats,
+    beta: Floats,
+    log_beta: Floats,
+    log_mass: Floats,
+    mass: Floats,
+    count: int,
+    negligible: float,
+) -> int:
+    """Forget the runs of negligible probability, and return how many are left."""
+    kept = 0
+    while kept < count and mass[kept] >= negligible:
+        kept += 1
+    for run in range(kept, count):  # no branch to guess wrong
+        mean[kept], beta[kept], log_beta[kept] = mean[run], beta[run], log_beta[run]
+        length[kept], log_mass[kept], mass[kept] = length[run], log_mass[run], mass[run]
+        kept += mass[run] >= negligible
+    return kept
+
+
+@compiled_vectors
 def _start_posterior(
     values: Floats,
     offsets: Integers,
@@ -191,8 +244,8 @@ def _start_posterior(
     """Take the runs that may still be going on, oldest first, through each series (the paper's algorithm 1).
 
     With a the shape of the inverse gamma law, and b and c its rate without and with x, the predictive density of x is
-    b ** a / c ** (a + 1/2) times a constant of the run's length: one logarithm for each run. It is one long function
-    because handing a dozen arrays to another takes longer than the work on them.
+    b ** a / c ** (a + 1/2) times a constant of the run's length: one logarithm for each run. What they take in is not
+    in functions of its own, because handing a dozen arrays to another takes longer than the work on them.
     """
     to_mean, to_beta, shape, constant = by_length
     longest = len(shape) - 1
@@ -230,30 +283,14 @@ def _start_posterior(
             for run in range(count):
                 log_mass[run] = max(log_mass[run] - best, LEAST_EXPONENT)
             exponentials(log_mass, room_bits, room, mass, whole)
-            share, kept = mass[count - 1], 0
-            while kept < count and mass[kept] >= negligible:
-                kept += 1
-            for run in range(kept, count):  # those of negligible probability are forgotten; no branch to guess wrong
-                mean[kept], beta[kept], log_beta[kept] = mean[run], beta[run], log_beta[run]
-                length[kept], log_mass[kept], mass[kept] = length[run], log_mass[run], mass[run]
-                kept += mass[run] >= negligible
+            share = mass[count - 1]
+            kept = _probable(length, mean, beta, log_beta, log_mass, mass, count, negligible)
             count, total = kept, 0.0
             for run in range(count):  # the others grow
                 total += mass[run]
                 length[run] += 1
-            if length[0] > longest:  # it remembers no more: the older fade, and its rate goes back to its shape
-                length[0] = longest
-                beta[0] *= shape[longest] / (shape[longest] + 0.5)
-                log_beta[0] = math.log(beta[0])
-                if count > 1 and length[1] == longest:
-                    # They cannot be told apart from here on: the likelier stands for both.
-                    likelier = 1 if log_mass[1] > log_mass[0] else 0
-                    log_mass[0] = np.logaddexp(log_mass[0], log_mass[1])
-                    mean[0], beta[0], log_beta[0] = mean[likelier], beta[likelier], log_beta[likelier]
-                    count -= 1
-                    for run in range(1, count):
-                        mean[run], beta[run], log_beta[run] = mean[run + 1], beta[run + 1], log_beta[run + 1]
-                        length[run], log_mass[run] = length[run + 1], log_mass[run + 1]
+            if length[0] > longest:
+                count = _faded(by_length, length, mean, beta, log_beta, log_mass, count)
             if t > offsets[series]:
                 posterior[t] = share / total
     return posterior

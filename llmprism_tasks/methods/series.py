@@ -16,6 +16,7 @@ from llmprism_tasks.methods.sorting import median
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 SIGMA_PER_MAD = 1.4826
 """Standard deviations per median absolute deviation, for a normal distribution: 1 / (quantile 0.75 of the normal)."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.methods.compiled import compiled
-from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.working import Flags
+from llmprism_tasks.methods.series import Flags, Integers
 
 AGAIN = 3
 """Silences that last alike from which on they are pauses, as for checkpoints."""

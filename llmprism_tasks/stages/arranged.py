@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.working import Flags, Steps, Transfers
+from llmprism_tasks.methods.series import Flags
+from llmprism_tasks.methods.steps import Steps, Transfers
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.placement import NIC
 from llmprism_tasks.stages.traffic import PAIR

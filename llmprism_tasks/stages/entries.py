@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods import working
+from llmprism_tasks.methods.entries import NONE, entries
 from llmprism_tasks.stages.arranged import Arranged
 
 FORWARD_AND_BACKWARD = 3
@@ -31,7 +31,7 @@ def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
     pass is in `own_ns`, too), `entered` (whether it waited for an input: else it is the first stage, or its steps are
     cut after the first micro-batch has passed)
     """
-    found = working.entries(
+    found = entries(
         flows.transfers,
         flows.numbers,
         flows.of(jobs),
@@ -48,7 +48,7 @@ def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
         flows.steps.with_columns(
             own_ns=(found.output_ns - found.begins_ns).astype(np.float64),
             last_stage=found.last,
-            entered=found.input_ns != working.NONE,
+            entered=found.input_ns != NONE,
             begins_ns=found.begins_ns,
             outputs=found.outputs,
             together=found.together,

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.methods import grouping
-from llmprism_tasks.methods.series import Integers
-from llmprism_tasks.methods.working import Flags
+from llmprism_tasks.methods.series import Flags, Integers
 from llmprism_tasks.stages import traffic
 
 BOTH_WAYS = 100

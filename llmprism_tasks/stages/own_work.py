@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.methods.working import carried
+from llmprism_tasks.methods.steps import carried
 from llmprism_tasks.stages import layout
 from llmprism_tasks.stages.arranged import Arranged, arranged
 from llmprism_tasks.stages.entries import entry_work

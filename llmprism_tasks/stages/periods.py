@@ -10,9 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.methods.bursts import STEPS_APART
-from llmprism_tasks.methods.series import Floats, Integers
+from llmprism_tasks.methods.series import Flags, Floats, Integers
 from llmprism_tasks.methods.steadiness import FEW
-from llmprism_tasks.methods.working import Flags
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages import traffic
 from llmprism_tasks.stages.streams import PAIR, PORTIONS, TURNS, WHOLE

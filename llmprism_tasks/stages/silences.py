@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.methods import working
+from llmprism_tasks.methods import step_silences
 from llmprism_tasks.stages.arranged import Arranged
 
 EARLY = 0.1
@@ -35,7 +35,7 @@ def silent_work(flows: Arranged, jobs: pl.Series, *, early: float = EARLY) -> pl
     their squares: it grows with their length as their sum does, but not when stalls that are not told from silences cut
     them in two, and hardly with pauses between the pieces of a burst), `share` (ratio of the step that is silent)
     """
-    length, squares, longest, count = working.silences(
+    length, squares, longest, count = step_silences.silences(
         flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp")
     )
     return (
