@@ -156,10 +156,13 @@ def _first_sends(messages: pl.DataFrame, links: pl.DataFrame, untold: pl.DataFra
 
 
 def _in_order(sends: pl.DataFrame) -> pl.DataFrame:
-    """Number the nodes of each pipeline by their first message: NODE, `pipeline`, `place`, `size` (of the pipeline)."""
+    """Number the nodes of each pipeline by their first message: NODE, `pipeline`, `place`, `size` (of the pipeline).
+
+    Nodes that send theirs together have one place, so their pipeline is not sound: nobody can say which is first.
+    """
     pipeline = ["job_id", "pipeline"]
     return sends.with_columns(
-        place=pl.col("after_ns").rank("ordinal").over(pipeline).cast(pl.Int64) - 1,
+        place=pl.col("after_ns").rank("min").over(pipeline).cast(pl.Int64) - 1,
         size=pl.len().over(pipeline).cast(pl.Int64),
     )
 
