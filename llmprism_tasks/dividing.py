@@ -174,7 +174,7 @@ def _by_parts(
             if number in made:
                 made[number] = Derived(made[number].made | kept.made, kept.stage_ns)
                 continue
-            made[number] = kept._replace(stage_ns={})
+            made[number] = kept._replace(stage_ns={})  # what it took so far is told with what it made
             if _share_names(made.values()):
                 return False
             tables = {table for stage in stages for table in stage.writes}.difference(COMPLETED)
