@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,6 @@ from llmprism_tasks.windows import Window
 
 def serve() -> None:
     """Answer what a `Worker` asks, until nobody does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the terminal ends the other as well
     with Connection(int(sys.argv[1])) as connection, suppress(EOFError):
         folder, method = connection.recv()
         deriving.prepare(method)

@@ -118,7 +118,8 @@ def working(settings: Settings) -> Iterator[Worker]:
         words = [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno())]  # what is named alike here is not ours
         environment = {**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         memory.keep(environment)
-        process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=environment)
+        # In a group of its own, it does not hear who interrupts this process at the terminal, who ends it as well.
+        process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=environment, process_group=0)
         theirs.close()
         try:
             ours.send((folder, settings.method.name))

@@ -102,6 +102,11 @@ def test_an_error_there_is_raised_here_and_it_goes_on(
     assert made.tables["jobs"].height == 1
 
 
+def test_it_does_not_hear_who_interrupts_at_the_terminal(worker: Worker) -> None:
+    """Else it would tell of that, too, at length."""
+    assert os.getpgid(worker.pid) != os.getpgid(0)
+
+
 def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
     flows, topology, window = captured
     with working(SETTINGS) as gone:
