@@ -86,6 +86,10 @@ class Input:
         flows = at / self.flows
         return digest_of_files([at / "topology.csv", *(flows.glob("*") if flows.is_dir() else [flows])])
 
+    def truth(self, folder: Path) -> str:
+        """Return the digest of what was simulated to a folder beside what is analysed."""
+        return digest_of_files((folder / "truth").glob("*"))
+
 
 @dataclass
 class Outcome:
@@ -219,6 +223,8 @@ def _write(one: Input, rows: Path, place: Path, outcome: Outcome) -> None:
     shutil.rmtree(rows / one.name, ignore_errors=True)
     found = {way: _analyse(one, way, place, outcome) for way in one.ways if way != INPUTS}
     outcome.entry = reference.entry_of(one.digest(), found)
+    if one.minutes:
+        outcome.entry[INPUTS]["truth"] = one.truth(one.folder)
     for way in found:
         keep_rows(_warehouse(place, way), outcome.entry[way], rows / one.name / way)
         if outcome.entry[way] and way in (PARTS, WORKER):
@@ -237,24 +243,29 @@ def _check(
     """Hold an input's answers against its entry."""
     digest = expected[INPUTS]["digest"]
     if one.minutes and (INPUTS in ways or not one.folder.is_dir() or one.digest() != digest):
-        _simulate(one, place / "simulated")
-        if one.digest(place / "simulated") == digest:
-            _put(place / "simulated", one.folder)
+        made = place / "simulated"
+        _simulate(one, made)
+        met = {"flows or topology": one.digest(made) == digest, "truth": one.truth(made) == expected[INPUTS]["truth"]}
+        other = [what for what, equal in met.items() if not equal]
+        if other:
+            span = f"{one.minutes} minutes, seed {SEED}"
+            outcome.differences[INPUTS] = [f"{INPUTS}: the simulator makes other {', '.join(other)} ({span})"]
         else:
-            outcome.differences[INPUTS] = [
-                f"{INPUTS}: the simulator makes other flows or another topology of {one.minutes} minutes, seed {SEED}"
-            ]
+            if one.folder.is_dir() and one.digest() != digest:
+                shutil.rmtree(one.folder)
+            _put(made, one.folder)
     if not one.folder.is_dir() or one.digest() != digest:
-        outcome.differences[INPUTS] = [f"{INPUTS}: {one.folder} has other records; nothing was analysed"]
+        lines = outcome.differences.setdefault(INPUTS, [])
+        lines.append(f"{INPUTS}: {one.folder} has not the records of the reference; nothing was analysed")
         return
-    met: dict[str, Digests] = {}
+    found: dict[str, Digests] = {}
     for way in ways:
         if way != INPUTS:
-            met[way] = _analyse(one, way, place, outcome)
-            _compare(one.name, expected, way, met[way], rows, place, outcome, left_out)
+            found[way] = _analyse(one, way, place, outcome)
+            _compare(one.name, expected, way, found[way], rows, place, outcome, left_out)
     for way in (PARTS, WORKER):
-        if way in met and WHOLE in met:
-            apart = reference.changed(met[WHOLE], met[way]).keys() - left_out
+        if way in found and WHOLE in found:
+            apart = reference.changed(found[WHOLE], found[way]).keys() - left_out
             known = "as in the reference" if apart == expected[way].keys() - left_out else "unlike the reference"
             if apart:
                 outcome.remarks.append(f"{way} differs from {WHOLE}, {known}: {', '.join(sorted(apart))}")

@@ -29,12 +29,11 @@ def made(tmp_path: Path) -> Made:
                 connection.execute(f"CREATE TABLE {table.name} ({columns})")
             for window in (FIRST, SECOND):
                 connection.execute(
-                    "INSERT INTO windows (window_start_ns, status, stage_ns) VALUES (?, 'done', ?)", [window, f"{name}"]
+                    "INSERT INTO windows (window_start_ns, status, stage_ns) VALUES (?, 'done', ?)", [window, name]
                 )
                 connection.execute("INSERT INTO jobs (window_start_ns, job_id) VALUES (?, 'j0')", [window])
-            connection.execute(
-                f"INSERT INTO steps SELECT {SECOND}, 'j0', NULL, range, range, range + 1 FROM range(20) ORDER BY random()"
-            )
+            steps = f"SELECT {SECOND}, 'j0', NULL, range, range, range + 1 FROM range(20) ORDER BY random()"
+            connection.execute(f"INSERT INTO steps {steps}")
             for statement in statements:
                 connection.execute(statement)
         return file
