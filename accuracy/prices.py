@@ -12,7 +12,7 @@ from llmprism_tasks import frames
 from llmprism_tasks.plan import STAGES
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
-from llmprism_tasks.simulate.scenario import build_scenario
+from llmprism_tasks.simulate.scenario.scenario_file import build_scenario
 from llmprism_tasks.stages.diagnosis import checkpoints, stalls
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.price import price

@@ -22,7 +22,7 @@ from llmprism_tasks.simulate import (
     write_minute,
     write_scenario,
 )
-from llmprism_tasks.simulate.scenario import SCENARIOS
+from llmprism_tasks.simulate.scenario.scenario_file import presets
 from llmprism_tasks.tables import FLOW_COLUMNS
 from llmprism_tasks.windows import Window
 
@@ -32,7 +32,7 @@ SPREAD_NS = 20_000  # peers' first and last packets lie this close together
 
 
 def content(scenario: str) -> dict[str, Any]:
-    return tomllib.loads((SCENARIOS / f"{scenario}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(presets()[scenario].read_text(encoding="utf-8"))
 
 
 def small(**changes: Any) -> Scenario:
@@ -309,9 +309,9 @@ def test_write_scenario_leaves_a_file_per_minute_and_the_truth(tmp_path: Path) -
 # --- scenarios ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [file.stem for file in sorted(SCENARIOS.glob("*.toml"))])
+@pytest.mark.parametrize("name", presets())
 def test_the_scenarios_we_ship_can_be_read_by_name_and_by_path(name: str) -> None:
-    assert load_scenario(name) == load_scenario(str(SCENARIOS / f"{name}.toml"))
+    assert load_scenario(name) == load_scenario(str(presets()[name]))
 
 
 def test_the_demo_is_the_healthy_scenario_with_two_faults() -> None:

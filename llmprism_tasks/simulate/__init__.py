@@ -26,8 +26,9 @@ merged as if none of their packets were far apart; a job that comes back has GPU
 Not modelled: packets and congestion, adaptive routing, in-network reduction, bonded NICs.
 """
 
-from llmprism_tasks.simulate.scenario import Scenario, build_scenario, load_scenario
-from llmprism_tasks.simulate.writing import Simulation, simulate, simulate_minute, write_minute, write_scenario
+from llmprism_tasks.simulate.scenario.scenario import Scenario
+from llmprism_tasks.simulate.scenario.scenario_file import build_scenario, load_scenario
+from llmprism_tasks.simulate.simulation import Simulation, simulate, simulate_minute, write_minute, write_scenario
 
 __all__ = [
     "Scenario",

@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks import pipeline
 from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate_minute
-from llmprism_tasks.simulate.fabric import topology
+from llmprism_tasks.simulate.network.topology import topology
 from llmprism_tasks.windows import Window
 
 WINDOW = Window(1_760_000_400_000_000_000, 60 * 10**9)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism_tasks.simulate.collecting import collect
-from llmprism_tasks.simulate.records import Messages
-from llmprism_tasks.simulate.surroundings import Collector
+from llmprism_tasks.simulate.collector.exporter import collect
+from llmprism_tasks.simulate.network.messages import Messages
+from llmprism_tasks.simulate.scenario.collector import Collector
 
 MS = 1_000_000
 

@@ -10,7 +10,7 @@ import pytest
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.simulate import Simulation
-from llmprism_tasks.simulate.sizes import sharded_units
+from llmprism_tasks.simulate.workload.message_sizes import sharded_units
 from tests.simulate.made import inside, one_job, payload_per_pair, run
 
 

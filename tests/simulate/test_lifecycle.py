@@ -10,7 +10,7 @@ import pytest
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.simulate import Scenario, Simulation, build_scenario, simulate, simulate_minute
-from llmprism_tasks.simulate.scenario import SCENARIOS
+from llmprism_tasks.simulate.scenario.scenario_file import presets
 from llmprism_tasks.windows import Window
 
 START_NS = 1_760_000_400 * 10**9
@@ -19,7 +19,7 @@ SPARE = {"hosts": 8, "gpus_per_host": 4, "hosts_per_leaf": 2, "spines": 2}
 
 
 def small(**changes: Any) -> Scenario:
-    content = tomllib.loads((SCENARIOS / "small.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads(presets()["small"].read_text(encoding="utf-8"))
     return build_scenario("small", content | {"fabric": SPARE} | changes)
 
 
@@ -136,7 +136,7 @@ def test_a_life_that_cannot_be_is_refused(changes: dict[str, Any], names: str) -
 
 
 def test_jobs_may_follow_each_other_on_the_same_hosts() -> None:
-    jobs = tomllib.loads((SCENARIOS / "small.toml").read_text(encoding="utf-8"))["jobs"]
+    jobs = tomllib.loads(presets()["small"].read_text(encoding="utf-8"))["jobs"]
     after = jobs[1] | {"name": "after"}
     lives = [{"job": "replicas", "end_s": 20}, {"job": "after", "start_s": 25}]
     made = run(small(jobs=[*jobs, after], lives=lives))

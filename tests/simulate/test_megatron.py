@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.simulate.operations import Await, Compute, Launch, launched_at
-from llmprism_tasks.simulate.sizes import tensors
+from llmprism_tasks.simulate.workload.message_sizes import tensors
+from llmprism_tasks.simulate.workload.operations import Await, Compute, Launch, launched_at
 from tests.simulate.made import inside, one_job, payload_per_pair, run
 
 PIPELINE = {"hosts": [0, 1, 2, 3], "pp": 4, "layers": 8}

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from llmprism_tasks.simulate.exchanges import Peers, Wires
-from llmprism_tasks.simulate.operations import FORWARD, Compute, Post, Wait
-from llmprism_tasks.simulate.schedules import Pass, schedule
-from llmprism_tasks.simulate.walk import Durations, Walk
+from llmprism_tasks.simulate.network.collectives import Peers, Wires
+from llmprism_tasks.simulate.steps.execution import Durations, Walk
+from llmprism_tasks.simulate.workload.operations import FORWARD, Compute, Post, Wait
+from llmprism_tasks.simulate.workload.pipeline_schedule import Pass, schedule
 
 NOTHING = np.empty(0, dtype=np.int64)
 NOWHERE = Wires(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))

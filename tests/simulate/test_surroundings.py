@@ -11,7 +11,7 @@ import pytest
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.simulate import Scenario, Simulation, build_scenario, simulate, simulate_minute
-from llmprism_tasks.simulate.scenario import SCENARIOS
+from llmprism_tasks.simulate.scenario.scenario_file import presets
 from llmprism_tasks.windows import Window
 
 START_NS = 1_760_000_400 * 10**9
@@ -22,7 +22,7 @@ KEY = ["src_addr", "dst_addr"]
 
 
 def small(**changes: Any) -> Scenario:
-    content = tomllib.loads((SCENARIOS / "small.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads(presets()["small"].read_text(encoding="utf-8"))
     return build_scenario("small", content | {"fabric": WIDE} | changes)
 
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.simulate.edges import tree_edges
-from llmprism_tasks.simulate.sizes import tensors
-from llmprism_tasks.simulate.trees import depth, first_children, parents
+from llmprism_tasks.simulate.network.double_binary_tree import depth, first_children, parents
+from llmprism_tasks.simulate.network.nccl_edges import tree_edges
+from llmprism_tasks.simulate.workload.message_sizes import tensors
 from tests.simulate.made import one_job, payload_per_pair, run
 
 
