@@ -8,7 +8,6 @@ COPY --chown=airflow:root pyproject.toml constraints.txt README.md ./
 COPY --chown=airflow:root llmprism_tasks llmprism_tasks
 COPY --chown=airflow:root sql sql
 COPY --chown=airflow:root expectations expectations
-COPY --chown=airflow:root scenarios scenarios
 RUN pip install --no-cache-dir -c constraints.txt -e . asyncpg psycopg2-binary
 WORKDIR /opt/airflow
 COPY --chown=airflow:root dags dags

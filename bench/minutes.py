@@ -106,5 +106,5 @@ def _slices(flows: pl.LazyFrame, window: Window) -> Iterator[pl.DataFrame]:
 
 @cache
 def _simulator() -> str:
-    files = sorted((PROJECT / "llmprism_tasks" / "simulate").glob("*.py"))
+    files = sorted((PROJECT / "llmprism_tasks" / "simulate").rglob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]

@@ -14,11 +14,11 @@ import polars as pl
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.simulate.collector.flow_records import MERGING_NS, flow_records
 from llmprism_tasks.simulate.network.topology import topology
-from llmprism_tasks.simulate.scenario.lifecycle import Stay
+from llmprism_tasks.simulate.scenario.lifecycle import Allocation
 from llmprism_tasks.simulate.scenario.scenario import Scenario
 from llmprism_tasks.simulate.scenario.scenario_file import load_scenario
 from llmprism_tasks.simulate.steps.job_model import JobModel, job_model
-from llmprism_tasks.simulate.traffic.runs import Run, loop_run, stay_run, straight_run
+from llmprism_tasks.simulate.traffic.runs import Run, allocation_run, loop_run, straight_run
 from llmprism_tasks.simulate.truth.tables import truth
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
@@ -128,7 +128,7 @@ def write_scenario(out: Path, *, scenario: str, minutes: int, seed: int, start_n
 
 
 def _check_folder(out: Path, span: Window) -> None:
-    """Raise where minutes of another span would stay beside those of this one, as if they were one run."""
+    """Raise where minutes of another span would allocation beside those of this one, as if they were one run."""
     minutes = range(span.start_ns, span.end_ns, MINUTE_NS)
     written = {f"{Window(start, MINUTE_NS).start:{FILE_NAME}}.parquet" for start in minutes}
     others = sorted(file.name for file in (out / "flows").glob("*.parquet") if file.name not in written)
@@ -157,45 +157,49 @@ def write_minute(folder: Path, *, scenario: str, window: Window, seed: int) -> P
 
 
 def _models(scenario: Scenario, seed: int) -> list[JobModel]:
-    """Build every stay's model; a job that comes back has new queue pairs."""
+    """Build every allocation's model; a job that comes back has new queue pairs."""
     if seed < 0:
         raise SettingsError(found=f"seed {seed}", expected="a whole number of at least 0", todo="Correct the seed.")
 
-    def model(stay: Stay) -> JobModel:
-        there = tuple(stay.job if job.name == stay.job.name else job for job in scenario.jobs)
-        own_seed = zlib.crc32(f"{seed} {stay.number}".encode()) if stay.number else seed
-        return job_model(dataclasses.replace(scenario, jobs=there), stay.index, own_seed)
+    def model(allocation: Allocation) -> JobModel:
+        there = tuple(allocation.job if job.name == allocation.job.name else job for job in scenario.jobs)
+        own_seed = zlib.crc32(f"{seed} {allocation.number}".encode()) if allocation.number else seed
+        return job_model(dataclasses.replace(scenario, jobs=there), allocation.index, own_seed)
 
-    return [model(stay) for stay in scenario.stays]
+    return [model(allocation) for allocation in scenario.allocations]
 
 
 def _straight(scenario: Scenario, models: Sequence[JobModel], span: Window, seed: int) -> list[list[Run]]:
-    """Run every stay through a span, as far as it touches it."""
+    """Run every allocation through a span, as far as it touches it."""
     span_s = span.length_ns / 1e9
     return [
         [
             straight_run(scenario, model, seed=seed, start_ns=span.start_ns, length_ns=span.length_ns)
-            if stay.everlasting
-            else stay_run(scenario, model, stay, seed=seed, start_ns=span.start_ns, length_ns=span.length_ns)
+            if allocation.permanent
+            else allocation_run(
+                scenario, model, allocation, seed=seed, start_ns=span.start_ns, length_ns=span.length_ns
+            )
         ]
-        if stay.start_s < span_s
+        if allocation.start_s < span_s
         else []
-        for stay, model in zip(scenario.stays, models, strict=True)
+        for allocation, model in zip(scenario.allocations, models, strict=True)
     ]
 
 
 def _looping(scenario: Scenario, models: Sequence[JobModel], loops: Sequence[int], seed: int) -> list[list[Run]]:
-    """Run every stay through some loops of a feed; stays that begin or end do so in each loop again."""
+    """Run every allocation through some loops of a feed; allocations that begin or end do so in each loop again."""
     loop_ns = scenario.loop_minutes * MINUTE_NS
     return [
         [
             loop_run(scenario, model, seed=seed, loop=loop)
-            if stay.everlasting
-            else stay_run(scenario, model, stay, seed=seed, start_ns=loop * loop_ns, length_ns=loop_ns, loop=loop)
+            if allocation.permanent
+            else allocation_run(
+                scenario, model, allocation, seed=seed, start_ns=loop * loop_ns, length_ns=loop_ns, loop=loop
+            )
             for loop in loops
-            if stay.start_s * 1e9 < loop_ns
+            if allocation.start_s * 1e9 < loop_ns
         ]
-        for stay, model in zip(scenario.stays, models, strict=True)
+        for allocation, model in zip(scenario.allocations, models, strict=True)
     ]
 
 

@@ -11,8 +11,9 @@ import pytest
 from accuracy import runs
 from accuracy.running import apart, run_missing
 from accuracy.runs import Source, kept
+from llmprism_tasks.simulate.scenario.scenario_file import presets
 
-SMALL = runs.PROJECT / "scenarios" / "small.toml"
+SMALL = presets()["small"]
 
 
 def test_a_function_runs_apart() -> None:

@@ -64,18 +64,18 @@ class Conversations:
 def flow_records(
     scenario: Scenario, models: Sequence[JobModel], runs: Sequence[Sequence[Run]], span: Window, seed: int
 ) -> pl.DataFrame:
-    """Collect the traffic of every stay's runs and around them; keep the records that start in the span.
+    """Collect the traffic of every allocation's runs and around them; keep the records that start in the span.
 
     Parameters
     ----------
-    models, runs : of each stay of the scenario, in their order
+    models, runs : of each allocation of the scenario, in their order
     """
     wide = (span.start_ns - MERGING_NS, span.end_ns + MERGING_NS)
     tables = [table for model in models for table in model.connections.tables]
     sizes = [sum(len(table) for table in model.connections.tables) for model in models]
     sent = [
-        _during(messages(run, first_queue_pair=sum(sizes[:stay]), span=wide, seed=seed), run)
-        for stay, several in enumerate(runs)
+        _during(messages(run, first_queue_pair=sum(sizes[:allocation]), span=wide, seed=seed), run)
+        for allocation, several in enumerate(runs)
         for run in several
     ]
     others, of_others = _conversing(scenario, _others(scenario, runs, wide, seed), first_row=sum(sizes))

@@ -39,7 +39,7 @@ class Burst:
 
 
 @dataclass(frozen=True)
-class Wires:
+class StageQueuePairs:
     """The queue pairs of one use in one pp_stage; arrays of one length.
 
     Attributes
@@ -68,7 +68,7 @@ class Collective:
     latency_s : how long the first byte takes through the group
     """
 
-    def __init__(self, wires: Wires, groups: Indices, tp: int, lanes: int, latency_s: float) -> None:
+    def __init__(self, wires: StageQueuePairs, groups: Indices, tp: int, lanes: int, latency_s: float) -> None:
         self._wires, self._groups, self._latency_s = wires, groups, latency_s
         self._group = np.empty(groups.size, dtype=np.int64)
         self._group[groups] = np.arange(len(groups))[:, None]
@@ -101,10 +101,10 @@ class Collective:
         return burst, end.max(axis=2)[:, self._group]
 
 
-class Hops:
+class RingExchange:
     """Each unit sends to the next one of its group; a hop is a rendezvous of the two."""
 
-    def __init__(self, wires: Wires, groups: Indices, lanes: int) -> None:
+    def __init__(self, wires: StageQueuePairs, groups: Indices, lanes: int) -> None:
         self._wires, self._lanes = wires, lanes
         self._following = np.empty(groups.size, dtype=np.int64)
         self._following[groups] = np.roll(groups, -1, axis=1)
@@ -126,7 +126,7 @@ class Hops:
 class AllToAll:
     """Each unit sends to every other of its group what a router decides; two units begin when both have come."""
 
-    def __init__(self, wires: Wires, units: int, turned: Indices) -> None:
+    def __init__(self, wires: StageQueuePairs, units: int, turned: Indices) -> None:
         """Prepare; `turned` is the place of the queue pair that goes the other way, for each."""
         self._wires, self._turned = wires, turned
         touching = [np.flatnonzero((wires.src == unit) | (wires.dst == unit)) for unit in range(units)]
@@ -155,10 +155,10 @@ class AllToAll:
         return Burst(wires.rows, start, start, seconds, carried), done
 
 
-class Peers:
+class PipelineSends:
     """The transfers of a pipeline from one pp_stage to another: TP peers and queue pairs wait for the last of them."""
 
-    def __init__(self, wires: Wires, units: int, payload: float, lanes: int) -> None:
+    def __init__(self, wires: StageQueuePairs, units: int, payload: float, lanes: int) -> None:
         self._wires, self._payload = wires, payload
         self._row_s = LAUNCH_S + wire_bytes(np.array(payload)) * 8 / wires.bps
         self._unit_s = np.full(units, payload * lanes * 8 / NVLINK_BPS)

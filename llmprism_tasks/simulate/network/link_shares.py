@@ -13,16 +13,16 @@ from llmprism_tasks.simulate.scenario.fabric import Fabric
 LINE_EFFICIENCY = 0.9  # share of a link's rate that RDMA traffic reaches in practice
 
 
-def fair_rates(fabric: Fabric, pairs: QueuePairs, together: Indices) -> Reals:
+def fair_rates(fabric: Fabric, pairs: QueuePairs, group: Indices) -> Reals:
     """Share the links among queue pairs that send at the same time, and return each one's rate in bits per second.
 
-    A link is shared equally by the queue pairs of one `together` number that cross it, and the path's scarcest share
+    A link is shared equally by the queue pairs of one `group` that cross it, and the path's scarcest share
     counts. This is simpler than max-min fairness, and tenants are taken not to meet: their bursts are short.
     """
     shares: dict[tuple[object, ...], int] = {}
     crossed = [
-        [(group, *link) for link in _links(int(src), int(dst), switches)]
-        for group, src, dst, switches in zip(together, pairs.src, pairs.dst, pairs.path, strict=True)
+        [(number, *link) for link in _links(int(src), int(dst), switches)]
+        for number, src, dst, switches in zip(group, pairs.src, pairs.dst, pairs.path, strict=True)
     ]
     for links in crossed:
         for link in links:

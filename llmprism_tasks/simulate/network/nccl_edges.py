@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from llmprism_tasks.simulate.network.double_binary_tree import first_children, parents
-from llmprism_tasks.simulate.network.rank_layout import channels, groups, lanes, place, rank_of
+from llmprism_tasks.simulate.network.rank_layout import channels, groups, host_and_gpu, lanes, rank_of
 from llmprism_tasks.simulate.scenario.training_job import Job
 
 Edge = tuple[int, int, int]  # src rank, dst rank, lane
@@ -46,7 +46,7 @@ def _group_edges(job: Job, use: str, members: list[int]) -> Iterator[Edge]:
 def _by_host(job: Job, members: list[int]) -> list[list[int]]:
     hosts: dict[int, list[int]] = {}
     for rank in members:
-        hosts.setdefault(place(job, rank)[0], []).append(rank)
+        hosts.setdefault(host_and_gpu(job, rank)[0], []).append(rank)
     return list(hosts.values())
 
 
@@ -108,6 +108,6 @@ def _pipeline_edges(job: Job) -> Iterator[Edge]:
 
 
 def _peer_edges(job: Job, here: int, there: int) -> list[Edge]:
-    if place(job, here)[0] == place(job, there)[0]:
+    if host_and_gpu(job, here)[0] == host_and_gpu(job, there)[0]:
         return []
     return [(here, there, lane) for lane in range(lanes(job, "pp"))]

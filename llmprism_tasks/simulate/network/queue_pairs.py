@@ -9,7 +9,7 @@ import numpy as np
 
 from llmprism_tasks.simulate.arrays import Indices
 from llmprism_tasks.simulate.network.nccl_edges import edges
-from llmprism_tasks.simulate.network.rank_layout import KINDS, place, uses
+from llmprism_tasks.simulate.network.rank_layout import KIND_OF_USE, host_and_gpu, uses
 from llmprism_tasks.simulate.network.topology import path
 from llmprism_tasks.simulate.scenario.fabric import Fabric
 from llmprism_tasks.simulate.scenario.training_job import Job
@@ -106,16 +106,16 @@ def _way_out(job: Job, use: str, src: int, dst: int) -> tuple[int, int]:
 
     Source: NCCL 2.12 and later, PXN (NCCL_PXN_DISABLE, NCCL_P2P_PXN_LEVEL): the GPU on that rail must be the job's.
     """
-    host, gpu = place(job, src)
-    rail = place(job, dst)[1]
-    relayed = job.relay == "yes" and KINDS[use] in ("pp", "ep", "cp") and rail in job.gpus
+    host, gpu = host_and_gpu(job, src)
+    rail = host_and_gpu(job, dst)[1]
+    relayed = job.relay == "yes" and KIND_OF_USE[use] in ("pp", "ep", "cp") and rail in job.gpus
     return host, rail if relayed else gpu
 
 
 def _queue_pairs(fabric: Fabric, job: Job, use: str, seed: int) -> QueuePairs:
     wanted, salt = list(dict.fromkeys(edges(job, use))), f"{seed} {use}"
     src_rank, dst_rank, lane = np.array(wanted, dtype=np.int64).reshape(-1, 3).T
-    ends = [(_way_out(job, use, src, dst), place(job, dst)) for src, dst, _ in wanted]
+    ends = [(_way_out(job, use, src, dst), host_and_gpu(job, dst)) for src, dst, _ in wanted]
     ports = [_port(f"{salt} {src} {dst}", edge[2]) for (src, dst), edge in zip(ends, wanted, strict=True)]
     return QueuePairs(
         src_rank=src_rank,

@@ -8,7 +8,7 @@ from llmprism_tasks.simulate.arrays import Indices
 from llmprism_tasks.simulate.scenario.training_job import Job
 
 # What each use of queue pairs is called in the truth.
-KINDS = {
+KIND_OF_USE = {
     "dp": "dp",  # gradients and parameters of what all units of a pp_stage hold
     "shard": "dp",  # the same where everything is sharded
     "replicate": "dp",  # gradients between copies of a sharded model
@@ -22,7 +22,7 @@ KINDS = {
 }
 
 
-def place(job: Job, rank: int) -> tuple[int, int]:
+def host_and_gpu(job: Job, rank: int) -> tuple[int, int]:
     """Return a rank's host and GPU."""
     return job.hosts[rank // len(job.gpus)], job.gpus[rank % len(job.gpus)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmprism_tasks.simulate.scenario.faults import OF_A_JOB, OF_A_LINK, SLOWS_COMPUTING, STALLS
-from llmprism_tasks.simulate.scenario.lifecycle import Life, Restart, Stay
+from llmprism_tasks.simulate.scenario.lifecycle import Allocation, Life, Restart
 from llmprism_tasks.simulate.scenario.scenario import Scenario
 from llmprism_tasks.simulate.scenario.sections import wrong
 from llmprism_tasks.simulate.scenario.training_job import misfit
@@ -17,7 +17,7 @@ def check_scenario(scenario: Scenario) -> None:
     SettingsError : the first part that does not fit
     """
     _check_jobs(scenario)
-    _check_stays(scenario)
+    _check_allocations(scenario)
     _check_tenants(scenario)
     _check_faults(scenario)
 
@@ -40,7 +40,12 @@ def _check_tenants(scenario: Scenario) -> None:
     for habit in scenario.habits:
         if habit.job not in names:
             raise wrong(f"{scenario.name}: a habit of job {habit.job!r}", f"one of {', '.join(sorted(names))}")
-    taken = {(host, gpu) for stay in scenario.stays for host in stay.job.hosts for gpu in stay.job.gpus}
+    taken = {
+        (host, gpu)
+        for allocation in scenario.allocations
+        for host in allocation.job.hosts
+        for gpu in allocation.job.gpus
+    }
     for tenant in scenario.tenants:
         where, places = f"{scenario.name}: tenant {tenant.name!r}", {(h, g) for h in tenant.hosts for g in tenant.gpus}
         if not tenant.name or tenant.name in names or len(tenant.hosts) < 2:
@@ -52,7 +57,7 @@ def _check_tenants(scenario: Scenario) -> None:
         taken |= places
 
 
-def _check_stays(scenario: Scenario) -> None:
+def _check_allocations(scenario: Scenario) -> None:
     """Check that jobs fit on their hosts whenever they run, and that no two use a GPU at a time."""
     name, fabric = scenario.name, scenario.fabric
     names = {job.name for job in scenario.jobs}
@@ -60,13 +65,13 @@ def _check_stays(scenario: Scenario) -> None:
     for job_name in (change.job for change in changes):
         if job_name not in names:
             raise wrong(f"{name}: a change of job {job_name!r}", f"a job of the scenario: {', '.join(sorted(names))}")
-    taken: dict[tuple[int, int], list[Stay]] = {}
-    for stay in scenario.stays:
-        job, where = stay.job, f"{name}: job {stay.job.name!r}"
-        if stay.hanging >= job.ranks:
-            raise wrong(f"{where} hangs with its rank {stay.hanging}", f"one of its {job.ranks} ranks")
-        if stay.end_s <= stay.start_s:
-            raise wrong(f"{where} from {stay.start_s:g} s to {stay.end_s:g} s", "an end after its start")
+    taken: dict[tuple[int, int], list[Allocation]] = {}
+    for allocation in scenario.allocations:
+        job, where = allocation.job, f"{name}: job {allocation.job.name!r}"
+        if allocation.hanging >= job.ranks:
+            raise wrong(f"{where} hangs with its rank {allocation.hanging}", f"one of its {job.ranks} ranks")
+        if allocation.end_s <= allocation.start_s:
+            raise wrong(f"{where} from {allocation.start_s:g} s to {allocation.end_s:g} s", "an end after its start")
         if len(job.hosts) * len(job.gpus) != job.ranks:
             found = f"{where} on {len(job.hosts)} hosts with {len(job.gpus)} GPUs each"
             raise wrong(found, f"the {job.ranks} GPUs of its layout")
@@ -78,9 +83,10 @@ def _check_stays(scenario: Scenario) -> None:
                 raise wrong(here, "a GPU of the fabric")
             others = taken.setdefault(nic, [])
             for other in others:
-                if stay.start_s < max(other.end_s, other.left_s) and other.start_s < max(stay.end_s, stay.left_s):
+                ends_s = (max(one.end_s, one.left_s) for one in (other, allocation))
+                if all(one.start_s < end_s for one, end_s in zip((allocation, other), ends_s, strict=True)):
                     raise wrong(here, f"a GPU that job {other.job.name!r} does not use")
-            others.append(stay)
+            others.append(allocation)
 
 
 def _check_faults(scenario: Scenario) -> None:

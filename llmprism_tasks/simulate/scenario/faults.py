@@ -48,7 +48,7 @@ class Fault:
     steps: int = number(4, unit="steps", low=1, high=10**6, reason="one in so many steps stalls")
     pause_s: float = number(1.0, unit="s", low=0, high=NEVER, reason="how much longer a stall waits")
 
-    def at(self, time_s: float) -> bool:
+    def active_at(self, time_s: float) -> bool:
         """Tell whether it is there at a time, in seconds after the run's start."""
         if not self.start_s <= time_s < self.end_s:
             return False

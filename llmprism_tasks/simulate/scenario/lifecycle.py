@@ -1,4 +1,4 @@
-"""When each job runs on which hosts: starts, stops, restarts, and the stays between them."""
+"""When each job runs on which hosts: starts, stops, restarts, and the allocations between them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Stay:
+class Allocation:
     """A job on its hosts, from one start to the next stop; times in seconds after the run's start.
 
     Attributes
     ----------
-    job : with the hosts and the layout of this stay
+    job : with the hosts and the layout of this allocation
     index : the job's place in the scenario
-    number : how many stays came before
+    number : how many allocations came before
     start_s : when its first process comes up; 0 if it ran before
     end_s : when it is told to stop, crashes or hangs
     crash : whether it stops at once; else with the step that is under way
@@ -66,23 +66,23 @@ class Stay:
     hanging: int = -1
 
     @property
-    def everlasting(self) -> bool:
+    def permanent(self) -> bool:
         """Whether it runs before, during and after any data."""
         return self.start_s == 0 and self.end_s == NEVER
 
 
-def stays(jobs: Sequence[Job], lives: Sequence[Life], restarts: Sequence[Restart]) -> list[Stay]:
-    """Return all stays, job by job and in the order of time."""
-    return [stay for index, job in enumerate(jobs) for stay in _stays_of(index, job, lives, restarts)]
+def allocations(jobs: Sequence[Job], lives: Sequence[Life], restarts: Sequence[Restart]) -> list[Allocation]:
+    """Return all allocations, job by job and in the order of time."""
+    return [allocation for index, job in enumerate(jobs) for allocation in _allocations_of(index, job, lives, restarts)]
 
 
-def _stays_of(index: int, job: Job, lives: Sequence[Life], restarts: Sequence[Restart]) -> Iterator[Stay]:
+def _allocations_of(index: int, job: Job, lives: Sequence[Life], restarts: Sequence[Restart]) -> Iterator[Allocation]:
     life = next((life for life in lives if life.job == job.name), Life(job=job.name))
     number, start_s = 0, life.start_s
     for restart in sorted((r for r in restarts if r.job == job.name), key=lambda restart: restart.at_s):
         back_s = restart.at_s + restart.pause_s
         left_s, hanging = (back_s, restart.rank) if restart.stop == "hang" else (restart.at_s, -1)
-        yield Stay(job, index, number, start_s, restart.at_s, restart.stop != "in_order", left_s, hanging)
+        yield Allocation(job, index, number, start_s, restart.at_s, restart.stop != "in_order", left_s, hanging)
         job = dataclasses.replace(job, hosts=restart.hosts or job.hosts, dp=restart.dp or job.dp)
         number, start_s = number + 1, back_s
-    yield Stay(job, index, number, start_s, life.end_s)
+    yield Allocation(job, index, number, start_s, life.end_s)

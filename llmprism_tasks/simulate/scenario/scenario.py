@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.fabric import Fabric
 from llmprism_tasks.simulate.scenario.faults import Fault
-from llmprism_tasks.simulate.scenario.lifecycle import Life, Restart, Stay, stays
+from llmprism_tasks.simulate.scenario.lifecycle import Allocation, Life, Restart, allocations
 from llmprism_tasks.simulate.scenario.surroundings import Background, Habit, Storage, Tenant
 from llmprism_tasks.simulate.scenario.training_job import Job
 
@@ -30,9 +30,9 @@ class Scenario:
     loop_minutes: int = 10
 
     @property
-    def stays(self) -> list[Stay]:
+    def allocations(self) -> list[Allocation]:
         """Where each job is when."""
-        return stays(self.jobs, self.lives, self.restarts)
+        return allocations(self.jobs, self.lives, self.restarts)
 
     def habit(self, job: str) -> Habit:
         """Return a job's habit."""

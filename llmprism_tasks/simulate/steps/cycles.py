@@ -15,8 +15,8 @@ from llmprism_tasks.simulate.arrays import Indices, Reals
 from llmprism_tasks.simulate.network.collectives import LAUNCH_S, Burst
 from llmprism_tasks.simulate.network.messages import wire_bytes
 from llmprism_tasks.simulate.network.rank_layout import coordinates, lanes
-from llmprism_tasks.simulate.steps.communicators import peers, sites
-from llmprism_tasks.simulate.steps.execution import Durations, Walk
+from llmprism_tasks.simulate.steps.communicators import communicators, pipeline_sends
+from llmprism_tasks.simulate.steps.execution import Durations, Execution
 from llmprism_tasks.simulate.steps.fault_effects import Conditions
 from llmprism_tasks.simulate.steps.jitter import Jitter
 from llmprism_tasks.simulate.steps.job_model import JobModel
@@ -62,22 +62,22 @@ class Cycles:
 def run_cycles(model: JobModel, state: Conditions, jitter: Jitter, pause_s: Reals) -> Cycles:
     """Time all cycles under the same conditions; `pause_s`, shape (pp, steps, units), comes before each forward."""
     job, steps = model.job, len(jitter.update)
-    walk = Walk(
+    execution = Execution(
         now=[np.zeros((steps, job.units)) for _ in range(job.pp)],
-        sites=sites(job, model.connections, state.rates),
-        peers=peers(job, model.connections, state.rates),
+        communicators=communicators(job, model.connections, state.rates),
+        pipeline_sends=pipeline_sends(job, model.connections, state.rates),
         durations=_durations(model, state, jitter, pause_s),
     )
-    walk.play(model.programs)
-    reduced = np.stack([walk.marks["reduced", stage] for stage in range(job.pp)], axis=1)
+    execution.play(model.programs)
+    reduced = np.stack([execution.marks["reduced", stage] for stage in range(job.pp)], axis=1)
     if "embedding" in model.connections.by_use:
         burst, reduced[:, [0, -1]] = _tied(model, state, reduced)
-        walk.bursts.append(burst)
+        execution.bursts.append(burst)
     ended = reduced.max(axis=(1, 2))
     norm = ended + KERNELS_S + model.parameters / job.shards_of_gradients * job.gradient_bytes / MEMORY_BYTES_PER_S
     return Cycles(
-        sent=_sent(walk.bursts, steps),
-        optimized=np.stack([walk.marks["optimized", stage].max(axis=1) for stage in range(job.pp)]).max(axis=0),
+        sent=_sent(execution.bursts, steps),
+        optimized=np.stack([execution.marks["optimized", stage].max(axis=1) for stage in range(job.pp)]).max(axis=0),
         reduced=ended,
         norm=norm,
         length=norm + NORM_S,

@@ -1,6 +1,6 @@
-"""Playing the programs of all ranks of a job, for all its steps at once.
+"""The execution of the programs of all ranks of a job, for all its steps at once.
 
-Within a step only durations differ from one step to the next, never the order of events. So one walk through the
+Within a step only durations differ from one step to the next, never the order of events. So one pass through the
 programs, with arrays over steps and units in place of single times, does what an event queue would do step by step.
 The units of a pp_stage run the same program; only pp_stages wait for each other's operations.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from llmprism_tasks.simulate.arrays import Reals
-from llmprism_tasks.simulate.network.collectives import AllToAll, Burst, Collective, Hops, Peers
+from llmprism_tasks.simulate.network.collectives import AllToAll, Burst, Collective, PipelineSends, RingExchange
 from llmprism_tasks.simulate.workload.operations import (
     Await,
     Compute,
@@ -26,17 +26,17 @@ from llmprism_tasks.simulate.workload.operations import (
     Wait,
 )
 
-Site = Collective | Hops | AllToAll
+Communicator = Collective | RingExchange | AllToAll
 
 
 @dataclass(frozen=True)
 class Durations:
-    """What the walk looks up; the first axis of all results is the step.
+    """What the execution looks up; the first axis of all results is the step.
 
     Attributes
     ----------
     compute : seconds of a computation in a pp_stage, shape (steps, units)
-    factor : of a launch's time in a pp_stage, as its site wants it
+    factor : of a launch's time in a pp_stage, in the shape that its communicator wants
     routed : bytes that a call of the router sends in a pp_stage, shape (steps, rows)
     transfer : factor of a transfer's time, shape (steps, units)
     length : of a micro-batch, over the mean, shape (steps or 1, units)
@@ -50,12 +50,12 @@ class Durations:
 
 
 @dataclass
-class Walk:
-    """The state of a walk: where each pp_stage's units are, and all that was sent on the way."""
+class Execution:
+    """The state of an execution: where each pp_stage's units are, and all that was sent on the way."""
 
     now: list[Reals]
-    sites: Mapping[tuple[str, int], Site]
-    peers: Mapping[tuple[int, int], Peers]
+    communicators: Mapping[tuple[str, int], Communicator]
+    pipeline_sends: Mapping[tuple[int, int], PipelineSends]
     durations: Durations
     bursts: list[Burst] = field(default_factory=list)
     marks: dict[tuple[str, int], Reals] = field(default_factory=dict)
@@ -99,17 +99,17 @@ class Walk:
             return
         start = np.maximum(self.posted[transfer], self.now[stage])
         src, dst, micro_batch = transfer
-        burst, self.arrived[transfer] = self.peers[src % len(self.now), dst % len(self.now)].send(
+        burst, self.arrived[transfer] = self.pipeline_sends[src % len(self.now), dst % len(self.now)].send(
             start, self.durations.transfer(transfer), self.durations.length(micro_batch)
         )
         self.bursts.append(burst)
 
     def _launch(self, op: Launch, stage: int) -> None:
-        site, factor = self.sites[op.use, stage], self.durations.factor(op, stage)
+        communicator, factor = self.communicators[op.use, stage], self.durations.factor(op, stage)
         ready = np.maximum(self.now[stage], self.ends[op.after, stage]) if op.after else self.now[stage]
-        if isinstance(site, AllToAll):
-            burst, end = site.launch(ready, self.durations.routed(op.load, stage), factor, back=op.back)
+        if isinstance(communicator, AllToAll):
+            burst, end = communicator.launch(ready, self.durations.routed(op.load, stage), factor, back=op.back)
         else:
-            burst, end = site.launch(ready, op.payload, factor)
+            burst, end = communicator.launch(ready, op.payload, factor)
         self.ends[op.key, stage] = end
         self.bursts.append(burst)

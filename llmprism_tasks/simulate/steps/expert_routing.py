@@ -14,8 +14,8 @@ from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.simulate.workload.message_sizes import PARAMETER_BYTES, micro_batch_tokens
 from llmprism_tasks.simulate.workload.operations import Launch, Program
 
-LASTING_TASTE = 0.8  # how far the experts' popularity is the same from step to step; the square is of the variance
-OWN_TASTE = 0.3  # how far one rank's tokens differ from the others' in their choice of experts, of router_imbalance
+LASTING_PREFERENCE = 0.8  # how far the experts' popularity stays the same over steps; the square is of the variance
+OWN_PREFERENCE = 0.3  # how far one rank's tokens differ from the others' in their experts, of router_imbalance
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ def route(
     *,
     steps: int,
     rng: np.random.Generator,
-    taste: Reals,
+    preference: Reals,
 ) -> Routing:
     """Draw where tokens go: some ranks' experts are popular with all ranks, and each rank differs somewhat.
 
-    Popularity is log-normal; with `router_imbalance` 0 all are sent the same. Sizes are whole tokens. `taste` is the
-    lasting part of popularity, normal, of shape (pp, chunks x layers of a chunk, ep).
+    Popularity is log-normal; with `router_imbalance` 0 all are sent the same. Sizes are whole tokens. `preference` is
+    the lasting part of popularity, normal, of shape (pp, chunks x layers of a chunk, ep).
     """
     calls = sorted({op.load for op in program if isinstance(op, Launch) and op.load >= 0})
     at = {call: place for place, call in enumerate(calls)}
@@ -64,9 +64,9 @@ def route(
     own = liked[1].standard_normal((*shape, job.ep, job.tp, job.ep))
     layers = job.layers // (job.pp * job.chunks)
     layer = [call // layers // job.micro_batches * layers + call % layers for call in calls]
-    lasting = taste[stage, layer][None, :, None, None, None]
-    popular = LASTING_TASTE * lasting + np.sqrt(1 - LASTING_TASTE**2) * common
-    weight = np.exp(job.router_imbalance * (popular + OWN_TASTE * own))
+    lasting = preference[stage, layer][None, :, None, None, None]
+    popular = LASTING_PREFERENCE * lasting + np.sqrt(1 - LASTING_PREFERENCE**2) * common
+    weight = np.exp(job.router_imbalance * (popular + OWN_PREFERENCE * own))
     share = weight / weight.sum(axis=-1, keepdims=True)  # of groups, sources, tp, destinations
     tokens = np.floor(share * micro_batch_tokens(job) * job.experts_per_token)
     payload = np.floor(tokens * job.hidden * PARAMETER_BYTES / lanes(job, "ep"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from llmprism_tasks.simulate.arrays import Indices, Reals
 from llmprism_tasks.simulate.network.queue_pairs import QueuePairs
-from llmprism_tasks.simulate.network.rank_layout import coordinates, place
+from llmprism_tasks.simulate.network.rank_layout import coordinates, host_and_gpu
 from llmprism_tasks.simulate.scenario.faults import Fault, crosses
 from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.simulate.steps.job_model import JobModel
@@ -39,7 +39,7 @@ def conditions(model: JobModel, faults: Sequence[Fault], gpus_per_host: int) -> 
     return Conditions(slowdown=gpu.max(axis=2), rates=rates)
 
 
-def strikes(model: JobModel, fault: Fault) -> bool:
+def affects(model: JobModel, fault: Fault) -> bool:
     """Tell whether a job feels a fault at all; one that has come back smaller may not have the rank any more."""
     if fault.job:
         return fault.job == model.job.name and fault.rank < model.job.ranks and fault.pp_stage < model.job.pp
@@ -66,7 +66,7 @@ def pauses(job: Job, faults: Sequence[Fault], saves: Indices, chances: Reals) ->
 
 def nic(job: Job, rank: int, gpus_per_host: int) -> int:
     """Return a rank's NIC, as host x gpus_per_host + gpu."""
-    host, gpu = place(job, rank)
+    host, gpu = host_and_gpu(job, rank)
     return host * gpus_per_host + gpu
 
 

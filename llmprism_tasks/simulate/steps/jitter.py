@@ -67,11 +67,11 @@ def draw(
     programs: Sequence[Program],
     steps: int,
     rng: np.random.Generator,
-    taste: Reals,
+    preference: Reals,
 ) -> Jitter:
     """Draw the random factors of that many steps; more steps begin with the same ones.
 
-    `taste` is how popular the experts of each rank are for good, as in `route`.
+    `preference` is how popular the experts of each rank are for good, as in `route`.
     """
     posted = sorted({t for program in programs for op in program if isinstance(op, Post) for t in op.transfers})
     by_site = _by_site(programs)
@@ -91,7 +91,7 @@ def draw(
         launches={site: np.maximum(factors(len(keys), *_width(job, site[0])), 1) for site, keys in by_site.items()},
         launch_at={(key, stage): at for (_, stage), keys in by_site.items() for at, key in enumerate(keys)},
         routing=[
-            route(job, connections, stage, program, rng=next(streams), steps=steps, taste=taste)
+            route(job, connections, stage, program, rng=next(streams), steps=steps, preference=preference)
             for stage, program in enumerate(programs)
         ],
         lengths=_lengths(job, steps, next(streams)),

@@ -29,7 +29,7 @@ class JobModel:
     programs : what the ranks of each pp_stage do in a cycle
     gpu : each rank's compute factor, about 1, shape (pp, units, tp)
     rates : bits per second of each use's queue pairs, with healthy switches
-    taste : how popular experts are for good, as in `routing.route`
+    preference : how popular experts are for good, as in `expert_routing.route`
     """
 
     job: Job
@@ -37,7 +37,7 @@ class JobModel:
     programs: tuple[Program, ...]
     gpu: Reals
     rates: Mapping[str, Reals]
-    taste: Reals
+    preference: Reals
 
     @property
     def parameters(self) -> float:
@@ -46,7 +46,7 @@ class JobModel:
 
     def jitter(self, steps: int, rng: np.random.Generator) -> Jitter:
         """Draw the random factors of that many steps."""
-        return draw(self.job, self.connections, self.programs, steps, rng, self.taste)
+        return draw(self.job, self.connections, self.programs, steps, rng, self.preference)
 
 
 def job_model(scenario: Scenario, index: int, seed: int) -> JobModel:
@@ -55,7 +55,8 @@ def job_model(scenario: Scenario, index: int, seed: int) -> JobModel:
     connections = connect(scenario.fabric, job, seed)
     rng = np.random.default_rng([seed, index])
 
-    def together(use: str) -> Indices:
+    def sharing_group(use: str) -> Indices:
+        """Number the queue pairs that send at the same time alike."""
         pairs = connections.by_use[use]
         if use != "pp":
             return np.zeros(len(pairs), dtype=np.int64)
@@ -66,6 +67,8 @@ def job_model(scenario: Scenario, index: int, seed: int) -> JobModel:
         connections=connections,
         programs=tuple(sharded_program(job) if job.sharded else megatron_program(job, s) for s in range(job.pp)),
         gpu=1 + GPU_JITTER * rng.standard_normal((job.pp, job.units, job.tp)),
-        rates={use: fair_rates(scenario.fabric, pairs, together(use)) for use, pairs in connections.by_use.items()},
-        taste=rng.standard_normal((job.pp, job.layers // job.pp, job.ep)),
+        rates={
+            use: fair_rates(scenario.fabric, pairs, sharing_group(use)) for use, pairs in connections.by_use.items()
+        },
+        preference=rng.standard_normal((job.pp, job.layers // job.pp, job.ep)),
     )

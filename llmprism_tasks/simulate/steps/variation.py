@@ -14,11 +14,11 @@ from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.simulate.steps.jitter import Jitter
 
 SHORTEST_BATCH = 0.2  # of the mean
-NEVER_DONE = 1e8  # a pass of a millisecond would take a day
+HANG_FACTOR = 1e8  # a pass of a millisecond would take a day
 
 
 @dataclass(frozen=True)
-class Stuck:
+class Hang:
     """A rank that hangs: in which cycle, and after which ratio of it."""
 
     cycle: int
@@ -26,7 +26,7 @@ class Stuck:
     rank: int
 
 
-def varied(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> Jitter:
+def with_variation(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> Jitter:
     """Stretch computing as a job's habit says; more steps begin with the same ones.
 
     Sequences packed to one length send as much as others, but the longer they are the more attention costs. Such a
@@ -46,11 +46,11 @@ def varied(jitter: Jitter, job: Job, habit: Habit, rng: np.random.Generator) -> 
     return dataclasses.replace(jitter, forward=forward * slower, backward=backward * slower)
 
 
-def never_done(jitter: Jitter, job: Job, stuck: Stuck) -> Jitter:
+def with_hang(jitter: Jitter, job: Job, hang: Hang) -> Jitter:
     """Let a rank never end one of its backward passes; all that waits for it never happens."""
-    _, (unit,), (stage,) = coordinates(job, np.array([stuck.rank]))
+    _, (unit,), (stage,) = coordinates(job, np.array([hang.rank]))
     backward = jitter.backward.copy()
-    backward[stuck.cycle, stage, unit, int(stuck.done * backward.shape[3])] *= NEVER_DONE
+    backward[hang.cycle, stage, unit, int(hang.done * backward.shape[3])] *= HANG_FACTOR
     return dataclasses.replace(jitter, backward=backward)
 
 

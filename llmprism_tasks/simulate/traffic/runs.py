@@ -13,12 +13,12 @@ import numpy as np
 
 from llmprism_tasks.simulate.arrays import Indices, Reals
 from llmprism_tasks.simulate.scenario.faults import Fault
-from llmprism_tasks.simulate.scenario.lifecycle import Stay
+from llmprism_tasks.simulate.scenario.lifecycle import Allocation
 from llmprism_tasks.simulate.scenario.scenario import Scenario
 from llmprism_tasks.simulate.steps.cycles import Cycles, run_cycles
-from llmprism_tasks.simulate.steps.fault_effects import conditions, pauses, strikes
+from llmprism_tasks.simulate.steps.fault_effects import affects, conditions, pauses
 from llmprism_tasks.simulate.steps.job_model import JobModel
-from llmprism_tasks.simulate.steps.variation import Stuck, never_done, varied
+from llmprism_tasks.simulate.steps.variation import Hang, with_hang, with_variation
 from llmprism_tasks.simulate.traffic.startup import checkpoint_seconds, startup_seconds
 
 PROBE_CYCLES = 8
@@ -72,7 +72,7 @@ def straight_run(scenario: Scenario, model: JobModel, *, seed: int, start_ns: in
     span_s = length_ns / 1e9 + phase_s
     count = math.ceil(span_s / (SHORTEST * mean)) + SPARE_CYCLES
     stacked = states.run(_rng(seed, model, "run", 0), count)
-    chosen = states.walk(stacked, -phase_s, loop_s=math.inf)
+    chosen = states.fault_sets(stacked, -phase_s, loop_s=math.inf)
     return _on_the_clock(states, stacked, chosen, start_ns - round(phase_s * 1e9))
 
 
@@ -88,12 +88,12 @@ def loop_run(scenario: Scenario, model: JobModel, *, seed: int, loop: int) -> Ru
     loop_s = scenario.loop_minutes * 60.0
     count = math.ceil(loop_s / (SHORTEST * mean)) + SPARE_CYCLES
     full = states.run(_rng(seed, model, "loop", loop), count)
-    chosen = states.walk(full, -phase_s, loop_s=loop_s)
+    chosen = states.fault_sets(full, -phase_s, loop_s=loop_s)
     ends = np.cumsum(_lengths(full, chosen))
     count = max(1, int(np.searchsorted(ends, loop_s, side="right")))
     pause_s = 0.0
     for _ in range(4):  # a pause may move a cycle across a fault's edge, and with it the pause
-        chosen = states.walk(full, -phase_s, loop_s=loop_s, pause_s=pause_s)[:count]
+        chosen = states.fault_sets(full, -phase_s, loop_s=loop_s, pause_s=pause_s)[:count]
         pause_s = (loop_s - float(_lengths(full, chosen).sum())) / count
     stacked = states.run(_rng(seed, model, "loop", loop), count, pause_s=pause_s)
     begin_ns = round((loop * loop_s - phase_s) * 1e9)
@@ -102,33 +102,40 @@ def loop_run(scenario: Scenario, model: JobModel, *, seed: int, loop: int) -> Ru
     return dataclasses.replace(run, start_ns=np.append(run.start_ns[:-1], max(last, run.start_ns[-2] + 1)))
 
 
-def stay_run(
-    scenario: Scenario, model: JobModel, stay: Stay, *, seed: int, start_ns: int, length_ns: int, loop: int = 0
+def allocation_run(
+    scenario: Scenario,
+    model: JobModel,
+    allocation: Allocation,
+    *,
+    seed: int,
+    start_ns: int,
+    length_ns: int,
+    loop: int = 0,
 ) -> Run:
-    """Run a job through a stay that begins or ends inside a span, or through what the span has of it.
+    """Run a job through an allocation that begins or ends inside a span, or through what the span has of it.
 
-    It begins with what `startup` sends; then come whole steps, until the stay's end, and the last one's parameters.
+    It begins with what `startup` sends. Whole steps follow until the allocation ends, and the last one's parameters.
     """
     states = _States(scenario, model)
     mean, phase_s = _rhythm(states, seed)
-    begin_s = stay.start_s + startup_seconds(scenario, model) if stay.start_s else -phase_s
-    last_s = min(stay.end_s, length_ns / 1e9)
+    begin_s = allocation.start_s + startup_seconds(scenario, model) if allocation.start_s else -phase_s
+    last_s = min(allocation.end_s, length_ns / 1e9)
     count = math.ceil(max(0.0, last_s - begin_s) / (SHORTEST * mean)) + SPARE_CYCLES
     stacked = states.run(_rng(seed, model, "stay", loop), count)
-    chosen = states.walk(stacked, begin_s, loop_s=math.inf)
+    chosen = states.fault_sets(stacked, begin_s, loop_s=math.inf)
     run = _on_the_clock(states, stacked, chosen, start_ns + round(begin_s * 1e9))
     ended, _ = step_ends(run)
-    arrived_ns, last_ns = start_ns + round(stay.start_s * 1e9), start_ns + round(last_s * 1e9)
-    begin_ns = int(ended[0]) if stay.start_s else arrived_ns
+    arrived_ns, last_ns = start_ns + round(allocation.start_s * 1e9), start_ns + round(last_s * 1e9)
+    begin_ns = int(ended[0]) if allocation.start_s else arrived_ns
     run = dataclasses.replace(run, arrived_ns=arrived_ns, begin_ns=begin_ns, end_ns=last_ns, left_ns=last_ns)
-    if stay.end_s > last_s:
+    if allocation.end_s > last_s:
         return run
-    if stay.hanging >= 0:
-        stuck = _stuck_at(run, last_ns, stay.hanging)
-        stacked = states.run(_rng(seed, model, "stay", loop), count, stuck=stuck)
-        left_ns = start_ns + round(min(stay.left_s, length_ns / 1e9) * 1e9)
-        return _hung(_on_the_clock(states, stacked, chosen, int(run.start_ns[0])), run, left_ns, stay.hanging)
-    if stay.crash:
+    if allocation.hanging >= 0:
+        hang = _hang_at(run, last_ns, allocation.hanging)
+        stacked = states.run(_rng(seed, model, "stay", loop), count, hang=hang)
+        left_ns = start_ns + round(min(allocation.left_s, length_ns / 1e9) * 1e9)
+        return _hung(_on_the_clock(states, stacked, chosen, int(run.start_ns[0])), run, left_ns, allocation.hanging)
+    if allocation.crash:
         return dataclasses.replace(run, ending="crash")
     end_ns = int(ended[np.searchsorted(ended, last_ns)])
     return dataclasses.replace(run, end_ns=end_ns, left_ns=end_ns)
@@ -155,20 +162,20 @@ class _States:
         self.model = model
         self.habit = scenario.habit(model.job.name)
         self._saving_s = checkpoint_seconds(scenario, model)
-        self._felt = tuple(fault for fault in scenario.faults if strikes(model, fault))
-        edges = {0.0} | {fault.start_s for fault in self._felt} | {fault.end_s for fault in self._felt}
-        met = [tuple(f for f in self._felt if f.start_s <= edge < f.end_s) for edge in sorted(edges)]
+        self._affecting = tuple(fault for fault in scenario.faults if affects(model, fault))
+        edges = {0.0} | {fault.start_s for fault in self._affecting} | {fault.end_s for fault in self._affecting}
+        met = [tuple(f for f in self._affecting if f.start_s <= edge < f.end_s) for edge in sorted(edges)]
         self.sets: list[Faults] = list(dict.fromkeys(itertools.chain([()], *map(_some, met))))
         self.conditions = [conditions(model, faults, scenario.fabric.gpus_per_host) for faults in self.sets]
 
-    def at(self, time_s: float) -> Faults:
-        return tuple(fault for fault in self._felt if fault.at(time_s))
+    def active_at(self, time_s: float) -> Faults:
+        return tuple(fault for fault in self._affecting if fault.active_at(time_s))
 
-    def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0, stuck: Stuck | None = None) -> Cycles:
+    def run(self, rng: np.random.Generator, count: int, *, pause_s: float = 0.0, hang: Hang | None = None) -> Cycles:
         """Time cycles under each set of faults, stacked along a new first axis, with the same jitter."""
-        jitter = varied(self.model.jitter(count, rng), self.model.job, self.habit, rng.spawn(1)[0])
-        if stuck is not None:
-            jitter = never_done(jitter, self.model.job, stuck)
+        jitter = with_variation(self.model.jitter(count, rng), self.model.job, self.habit, rng.spawn(1)[0])
+        if hang is not None:
+            jitter = with_hang(jitter, self.model.job, hang)
         waits = np.full((count, 1), pause_s)
         waits[self.saves(count)] += self._saving_s
         chances, saves = rng.spawn(1)[0].random((count, 3)), self.saves(count)
@@ -184,20 +191,20 @@ class _States:
         every = self.habit.checkpoint_steps
         return np.arange(every - 1, count, every) if every else np.empty(0, dtype=np.int64)
 
-    def walk(self, stacked: Cycles, start_s: float, *, loop_s: float, pause_s: float = 0.0) -> Indices:
+    def fault_sets(self, stacked: Cycles, start_s: float, *, loop_s: float, pause_s: float = 0.0) -> Indices:
         """Return which set of faults each cycle meets, cycle after cycle from a start relative to the scenario's."""
         number = {faults: index for index, faults in enumerate(self.sets)}
         lengths, time_s, chosen = stacked.length, start_s, []
         for cycle in range(lengths.shape[1]):
-            chosen.append(number[self.at(max(time_s, 0.0) if loop_s == math.inf else time_s % loop_s)])
+            chosen.append(number[self.active_at(max(time_s, 0.0) if loop_s == math.inf else time_s % loop_s)])
             time_s += float(lengths[chosen[-1], cycle]) + pause_s
         return np.array(chosen, dtype=np.int64)
 
 
-def _stuck_at(run: Run, time_ns: int, rank: int) -> Stuck:
+def _hang_at(run: Run, time_ns: int, rank: int) -> Hang:
     cycle = int(np.searchsorted(run.start_ns, time_ns, side="right")) - 1
     begin, end = run.start_ns[cycle : cycle + 2]
-    return Stuck(cycle=cycle, done=float((time_ns - begin) / (end - begin)), rank=rank)
+    return Hang(cycle=cycle, done=float((time_ns - begin) / (end - begin)), rank=rank)
 
 
 def _hung(hung: Run, well: Run, left_ns: int, rank: int) -> Run:

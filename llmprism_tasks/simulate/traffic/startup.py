@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.simulate.arrays import Indices
-from llmprism_tasks.simulate.network.rank_layout import place
+from llmprism_tasks.simulate.network.rank_layout import host_and_gpu
 from llmprism_tasks.simulate.scenario.scenario import Scenario
 from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.simulate.steps.job_model import JobModel
@@ -64,7 +64,7 @@ def startup_pairs(scenario: Scenario, job: Job) -> set[tuple[int, int]]:
 
 def job_nics(scenario: Scenario, job: Job) -> Indices:
     """Return the endpoints of a job's ranks."""
-    return np.array([endpoint(scenario.fabric, *place(job, rank)) for rank in range(job.ranks)], dtype=np.int64)
+    return np.array([endpoint(scenario.fabric, *host_and_gpu(job, rank)) for rank in range(job.ranks)], dtype=np.int64)
 
 
 def _load_bytes(model: JobModel) -> float:

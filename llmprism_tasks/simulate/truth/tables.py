@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.simulate.network.rank_layout import KINDS, place
+from llmprism_tasks.simulate.network.rank_layout import KIND_OF_USE, host_and_gpu
 from llmprism_tasks.simulate.network.topology import addr, host_name
 from llmprism_tasks.simulate.scenario.faults import STALLS, Fault
 from llmprism_tasks.simulate.scenario.scenario import Scenario
@@ -15,7 +15,7 @@ from llmprism_tasks.simulate.traffic.bursts import together
 from llmprism_tasks.simulate.traffic.runs import Run, step_ends
 from llmprism_tasks.simulate.traffic.startup import startup_pairs
 from llmprism_tasks.simulate.traffic.tenants import tenant_bursts
-from llmprism_tasks.simulate.truth.fault_subjects import blamed
+from llmprism_tasks.simulate.truth.fault_subjects import fault_subject
 
 MINUTE_NS = 60 * 10**9
 TIMES = {"start_ns": pl.Int64, "end_ns": pl.Int64}
@@ -73,15 +73,15 @@ def truth(scenario: Scenario, runs: Sequence[Run], *, start_ns: int, end_ns: int
 
 
 def _layouts(runs: Sequence[Run], start_ns: int, end_ns: int) -> pl.DataFrame:
-    """Return each job's layout; one that grew has a row for each, with the time from its first stay to its last."""
+    """Return each job's layout; one that grew has a row for each, from its first allocation to its last."""
     rows = [
         (j.name, j.dp, j.pp, j.tp, j.cp, j.ep, len(j.hosts), j.model, "yes" if j.sharded else "no", *span)
         for run in runs
         for j, span in [(run.model.job, _span(run, start_ns, end_ns))]
     ]
     key = ["job", "dp", "pp", "tp", "cp", "ep", "hosts", "model", "sharded"]
-    stays = pl.DataFrame(rows, schema=[*key, *TIMES], orient="row")
-    return stays.group_by(key, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    allocations = pl.DataFrame(rows, schema=[*key, *TIMES], orient="row")
+    return allocations.group_by(key, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
 
 
 def _span(run: Run, start_ns: int, end_ns: int) -> tuple[int, int]:
@@ -91,15 +91,15 @@ def _span(run: Run, start_ns: int, end_ns: int) -> tuple[int, int]:
 
 def _members(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
     job, visible = run.model.job, len(run.model.connections) > 0
-    places = [place(job, rank) for rank in range(job.ranks)]
+    places = [host_and_gpu(job, rank) for rank in range(job.ranks)]
     span = _span(run, start_ns, end_ns)
     return [(job.name, addr(*nic), host_name(nic[0]), *span, "training", visible) for nic in places]
 
 
 def _pairs(scenario: Scenario, run: Run) -> list[tuple[object, ...]]:
-    ends: dict[str, set[tuple[int, int]]] = {kind: set() for kind in KINDS.values()}
+    ends: dict[str, set[tuple[int, int]]] = {kind: set() for kind in KIND_OF_USE.values()}
     for use, pairs in run.model.connections.by_use.items():
-        ends[KINDS[use]] |= set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
+        ends[KIND_OF_USE[use]] |= set(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
     if run.begin_ns > run.arrived_ns > 0:
         ends["other"] |= startup_pairs(scenario, run.model.job)
     if scenario.background.ack_packets:
@@ -152,7 +152,7 @@ def _steps(run: Run, start_ns: int, end_ns: int) -> list[tuple[object, ...]]:
 
 
 def _numbered(steps: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    """Count the steps of each job, over all its stays."""
+    """Count the steps of each job, over all its allocations."""
     counts: dict[object, int] = {}
     numbered = []
     for job, *span in steps:
@@ -174,7 +174,7 @@ def _faults(runs: Sequence[Run], fault: Fault, start_ns: int, end_ns: int) -> li
         return []
     span = (max(start_ns, min(begin for begin, _, _ in met)), min(end_ns, max(end for _, end, _ in met)))
     job = met[0][2].model.job  # as it was placed when it met the fault first
-    subject_type, subject, also = blamed(job, fault)
+    subject_type, subject, also = fault_subject(job, fault)
     severity = _severity(fault, [end - begin for begin, end, _ in met])
     accept = [f"{subject_type}:{subject}", *also]
     return [(fault.kind, fault.job or None, subject_type, subject, *span, severity, accept)]
@@ -189,13 +189,13 @@ def _ending(run: Run, runs: Sequence[Run]) -> tuple[object, ...]:
     if run.ending == "crash":
         later = [other.model.job for other in runs if other.model.job.name == job.name and other.begin_ns >= run.end_ns]
         gone = set(job.hosts) - set(later[0].hosts if later else job.hosts)
-        nics = [place(job, rank) for rank in range(job.ranks)]
+        nics = [host_and_gpu(job, rank) for rank in range(job.ranks)]
         left = {said for nic in nics if nic[0] in gone for said in (f"host:{host_name(nic[0])}", f"addr:{addr(*nic)}")}
         accept = [f"job:{job.name}", *sorted(left)]
         return ("crash", job.name, "job", job.name, run.end_ns, run.left_ns, 1.0, accept)
     begin_ns = int(run.start_ns[np.searchsorted(run.start_ns, run.left_ns) - 1])
     # Who hangs is no easier to tell from its TP peers than who is slow.
-    _, subject, also = blamed(job, Fault(kind="slow_gpu", job=job.name, rank=run.hanging))
+    _, subject, also = fault_subject(job, Fault(kind="slow_gpu", job=job.name, rank=run.hanging))
     return ("hang", job.name, "addr", subject, begin_ns, run.left_ns, 1.0, [f"addr:{subject}", *also])
 
 

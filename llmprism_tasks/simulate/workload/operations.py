@@ -1,4 +1,4 @@
-"""What a rank does, one operation after the other: a program that `walk` plays."""
+"""What a rank does, one operation after the other: a program that `steps.execution` plays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Launch:
 
     Attributes
     ----------
-    use : whose queue pairs carry it: a key of `Connections.tables`
+    use : whose queue pairs carry it: a key of `Connections.by_use`
     key : a name of its own among the launches of the rank
     payload : bytes that each queue pair carries, unless a router decides
     load : which call of the router decides, or -1

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llmprism_tasks.simulate import Scenario
-from tests.simulate.made import one_job, run
+from tests.simulate.small_platforms import one_job, run
 
 YES = st.sampled_from(["yes", "no"])
 DEGREE = st.sampled_from([1, 2, 4])

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from llmprism_tasks.simulate import load_scenario
-from tests.simulate.made import run
+from tests.simulate.small_platforms import run
 
-KINDS = {
+KIND_OF_USE = {
     "answers": {"dp", "pp", "other"},
     "context_parallel": {"cp", "dp", "pp", "other"},
     "experts": {"ep", "dp", "pp", "other"},
@@ -22,13 +22,13 @@ KINDS = {
 RECORDS = 200_000  # a simulated minute is to be analysed in seconds
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", KIND_OF_USE)
 def test_pairs_carry_what_the_truth_says(name: str) -> None:
     scenario = load_scenario(name)
     made = run(scenario)
     flows, pairs = made.flows, made.truth["truth_pairs"]
     assert flows.height < RECORDS
-    assert set(pairs["kind"]) == KINDS[name]
+    assert set(pairs["kind"]) == KIND_OF_USE[name]
     assert pairs.is_unique().all()
     assert set(pairs.select("src_addr", "dst_addr").iter_rows()) == set(
         flows.select("src_addr", "dst_addr").unique().iter_rows()

@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from llmprism_tasks.simulate.network.collectives import Peers, Wires
-from llmprism_tasks.simulate.steps.execution import Durations, Walk
+from llmprism_tasks.simulate.network.collectives import PipelineSends, StageQueuePairs
+from llmprism_tasks.simulate.steps.execution import Durations, Execution
 from llmprism_tasks.simulate.workload.operations import FORWARD, Compute, Post, Wait
 from llmprism_tasks.simulate.workload.pipeline_schedule import Pass, schedule
 
 NOTHING = np.empty(0, dtype=np.int64)
-NOWHERE = Wires(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))
+NOWHERE = StageQueuePairs(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0))
 
 
 def seconds(pp: int, chunks: int, micro_batches: int) -> float:
@@ -22,7 +22,7 @@ def seconds(pp: int, chunks: int, micro_batches: int) -> float:
         [Compute(op.phase) if isinstance(op, Pass) else op for op in schedule(stage, pp, chunks, micro_batches)]
         for stage in range(pp)
     ]
-    free = Peers(NOWHERE, units=1, payload=0.0, lanes=1)
+    free = PipelineSends(NOWHERE, units=1, payload=0.0, lanes=1)
     durations = Durations(
         compute=lambda op, stage: np.full((1, 1), (1.0 if op.phase == FORWARD else 2.0) / chunks),
         factor=lambda op, stage: np.ones((1, 1)),
@@ -31,7 +31,7 @@ def seconds(pp: int, chunks: int, micro_batches: int) -> float:
         length=lambda micro_batch: np.ones((1, 1)),
     )
     peers = {(here, there): free for here in range(pp) for there in range(pp)}
-    walk = Walk([np.zeros((1, 1))] * pp, sites={}, peers=peers, durations=durations)
+    walk = Execution([np.zeros((1, 1))] * pp, communicators={}, pipeline_sends=peers, durations=durations)
     walk.play(programs)
     return float(max(now.max() for now in walk.now))
 

@@ -9,7 +9,7 @@ import pytest
 
 from llmprism_tasks.errors import SettingsError
 from llmprism_tasks.simulate import Simulation
-from tests.simulate.made import inside, one_job, run
+from tests.simulate.small_platforms import inside, one_job, run
 
 PIPELINE = {"hosts": [0, 1, 2, 3], "pp": 2, "dp": 2}
 RINGS = {"hosts": [0, 1, 4, 5], "dp": 4, "hidden": 4096}
