@@ -11,13 +11,14 @@ import polars as pl
 
 from accuracy.runs import version
 from llmprism_tasks import pipeline
-from llmprism_tasks.evaluation import TABLES, Scores, evaluate
-from llmprism_tasks.evaluation.steps import duration_errors
+from llmprism_tasks.reports.evaluation import TABLES, Scores, evaluate
+from llmprism_tasks.reports.evaluation.steps import duration_errors
 from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate
 from llmprism_tasks.sources.truth import read_truth
-from llmprism_tasks.warehouse import landing, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.landing import landing
 
 START_NS = 1_760_000_400_000_000_000
 """Where simulated time starts: a whole minute."""

@@ -8,15 +8,15 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.plan import STAGES
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.plan import STAGES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario.scenario_file import build_scenario
-from llmprism_tasks.stages.diagnosis import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
-from llmprism_tasks.stages.diagnosis.price import price
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
 
 START = Window(1_760_000_400_000_000_000, 60_000_000_000)
 LAST = START.shifted(1)

@@ -20,7 +20,7 @@ def _always(name: str) -> Named:
 
 PIPELINE, STORE = "llmprism_tasks.pipeline", "llmprism_tasks.warehouse.store"
 HOOKS: tuple[tuple[str, str, Named], ...] = (
-    ("llmprism_tasks.warehouse.landing", "land_all", _always("landing")),
+    ("llmprism_tasks.warehouse.landing.landing", "land_all", _always("landing")),
     (PIPELINE, "validate_landed", _always("validation")),
     (PIPELINE, "derive_tables", _always("stages")),
     (PIPELINE, "validate_results", _always("results_validation")),

@@ -57,7 +57,7 @@ from airflow.sdk import (
 )
 
 from llmprism_run import TRYING_AGAIN, CallOut, assets, current_run
-from llmprism_tasks import plan
+from llmprism_tasks.contract import plan
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseNotifier, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
 
-from llmprism_tasks.configuration import load
-from llmprism_tasks.errors import PermanentError, SettingsError, TransientError
+from llmprism_tasks.contract.errors import PermanentError, SettingsError, TransientError
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import Window
+from llmprism_tasks.settings.load import load
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

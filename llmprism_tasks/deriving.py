@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from llmprism_tasks.frames import Part, conform
-from llmprism_tasks.plan import ALL, READIES, STAGES, Stage
+from llmprism_tasks.contract.frames import Part, conform
+from llmprism_tasks.contract.plan import ALL, READIES, STAGES, Stage
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import Window
 
-ALONE = {"diagnosis": "llmprism_tasks.stages.diagnosis:of_part"}
+ALONE = {"diagnosis": "llmprism_tasks.stages.diagnosis.phase:of_part"}
 """Stages that have a function of their own for a part of the platform: None of it says that the whole must be seen."""
 
 

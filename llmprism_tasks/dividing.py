@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import polars as pl
 
 from llmprism_tasks import deriving
+from llmprism_tasks.contract.frames import Part
+from llmprism_tasks.contract.plan import BATCHES, PARTS, UNLISTED, Stage
+from llmprism_tasks.contract.tables import table_named
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.deriving import Derived
-from llmprism_tasks.frames import Part
-from llmprism_tasks.plan import BATCHES, PARTS, UNLISTED, Stage
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
-from llmprism_tasks.tables import table_named
-from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from pathlib import Path
 import polars as pl
 
 from llmprism_tasks import temporary
+from llmprism_tasks.contract.plan import Stage
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.deriving import Derived
-from llmprism_tasks.plan import Stage
-from llmprism_tasks.windows import Window
 
 MADE = "made.json"
 

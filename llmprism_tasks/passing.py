@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from llmprism_tasks import temporary
-from llmprism_tasks.methods import numbering
+from llmprism_tasks.numerics import encoding
 
 CATEGORIES = b"categories"
 """Key of a file's metadata: the columns whose numbers stand for words."""
@@ -55,7 +55,7 @@ def taken(folder: Path, name: str) -> pl.DataFrame:
 
 def _words(columns: pl.DataFrame) -> pl.DataFrame:
     """Return each `number` that columns of categories have, and the `word` that it stands for."""
-    met = [numbering.codes_met(column.to_physical().drop_nulls().to_numpy()) for column in columns]
+    met = [encoding.codes_met(column.to_physical().drop_nulls().to_numpy()) for column in columns]
     numbers = pl.Series("number", np.unique(np.concatenate(met)))
     return pl.DataFrame({"number": numbers, "word": numbers.cat.to(pl.Categorical()).cast(pl.String)})
 

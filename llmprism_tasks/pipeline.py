@@ -17,15 +17,16 @@ import polars as pl
 
 from llmprism_tasks import notifications
 from llmprism_tasks.aside import Aside, aside
-from llmprism_tasks.errors import ContractError, TransientError
-from llmprism_tasks.plan import DERIVED, LANDED
+from llmprism_tasks.contract.errors import ContractError, TransientError
+from llmprism_tasks.contract.plan import DERIVED, LANDED
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.reports.missing_nics import unlisted_warning
 from llmprism_tasks.running import Landed, derive_tables, forget_drafts, opened, run_stage
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.unlisted import unlisted_warning
-from llmprism_tasks.warehouse import landing, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.worker import Worker
 
 __all__ = [

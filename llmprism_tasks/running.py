@@ -16,16 +16,17 @@ import polars as pl
 
 from llmprism_tasks import __version__, dividing
 from llmprism_tasks.aside import Aside, Work, aside
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.plan import DERIVED, STAGES, Stage, stage_named, tables_after
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.drafts import Drafts
-from llmprism_tasks.errors import TransientError
-from llmprism_tasks.plan import DERIVED, STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.warehouse import landing, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.store import Change
-from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker, helped
 
 logger = logging.getLogger(__name__)

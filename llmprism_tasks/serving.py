@@ -9,9 +9,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from llmprism_tasks import deriving, passing
-from llmprism_tasks.frames import Part
+from llmprism_tasks.contract.frames import Part
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import Window
 
 
 def serve() -> None:

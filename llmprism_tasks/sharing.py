@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks import deriving
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker
 
 

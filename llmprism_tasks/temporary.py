@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from llmprism_tasks.errors import InputError, TransientError
+from llmprism_tasks.contract.errors import InputError, TransientError
 
 LONGEST_S = 3600
 """What nobody has written to for so long is swept up: tasks of a window follow each other within minutes, or somebody

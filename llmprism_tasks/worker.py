@@ -17,16 +17,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from llmprism_tasks import memory, temporary
-from llmprism_tasks.errors import TransientError
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources import flows as sources
-from llmprism_tasks.windows import Window
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from llmprism_tasks.contract.frames import Part
     from llmprism_tasks.deriving import Derived
-    from llmprism_tasks.frames import Part
 
 PROGRAM = "from llmprism_tasks import memory; memory.seldom_look(); from llmprism_tasks import serving; serving.serve()"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from llmprism_tasks.configuration import load
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.pipeline import seconds_to_wait
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.settings.load import load
 
 WINDOW = Window(1_777_608_720_000_000_000, 60_000_000_000)
 LATENESS_S = 60

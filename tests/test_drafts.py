@@ -10,12 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from llmprism_tasks import frames
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.plan import stage_named
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.drafts import Drafts
-from llmprism_tasks.errors import TransientError
-from llmprism_tasks.plan import stage_named
-from llmprism_tasks.windows import Window
 
 WINDOW = Window(60_000_000_000, 60_000_000_000)
 STEPS, LAYOUT = stage_named("step_division"), stage_named("parallelism")

@@ -17,9 +17,9 @@ from receiver import Receiver, receiving
 from small_windows import FIRST, SECOND, diagnosis, writer
 
 from llmprism_tasks import pipeline
-from llmprism_tasks.configuration import load
 from llmprism_tasks.notifications import call_out
 from llmprism_tasks.settings import NotifySettings
+from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import query
 

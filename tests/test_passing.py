@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import passing
-from llmprism_tasks.errors import TransientError
+from llmprism_tasks.contract.errors import TransientError
 
 TEXTS = pl.Series("text", ["a", None, "b", "a"])
 ROWS = pl.DataFrame(

@@ -23,15 +23,15 @@ import pytest
 
 from llmprism_tasks import cli, deriving, dividing, pipeline, running
 from llmprism_tasks.aside import Aside, Work, aside
-from llmprism_tasks.configuration import load
-from llmprism_tasks.errors import ContractError, InputError
-from llmprism_tasks.plan import DERIVED, LANDED, STAGES
+from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.tables import TABLES
+from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.landing import EMPTY, windows_in
-from llmprism_tasks.windows import Window
+from llmprism_tasks.warehouse.landing.landing import EMPTY, windows_in
 from llmprism_tasks.worker import working
 
 REAL = Path(__file__).parent / "data" / "real"
@@ -524,16 +524,16 @@ def killed_then_again(
 
 def break_a_job(monkeypatch: pytest.MonkeyPatch, *networks: str) -> None:
     """Put a fault into the timeline: what steps went to does not add up, for the job that a NIC is in."""
-    from llmprism_tasks.stages import timeline
+    from llmprism_tasks.stages.timeline import phase
 
-    sound = timeline.timeline
+    sound = phase.timeline
 
     def faulty(**tables: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
         steps, phases, breakdown = sound(**tables)  # type: ignore[arg-type]
         of_it = pl.any_horizontal(pl.col("addr").str.starts_with(network) for network in networks)
         return steps, phases, breakdown.with_columns(compute_ns=pl.col("compute_ns") + of_it.cast(pl.Int64))
 
-    monkeypatch.setattr(timeline, "timeline", faulty)
+    monkeypatch.setattr(phase, "timeline", faulty)
 
 
 def without(whole: Tables, jobs: Sequence[str]) -> Tables:

@@ -11,14 +11,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from llmprism_tasks import deriving, frames
-from llmprism_tasks.errors import TransientError
-from llmprism_tasks.frames import Part
-from llmprism_tasks.plan import ALL, DERIVED
+from llmprism_tasks import deriving
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.frames import Part
+from llmprism_tasks.contract.plan import ALL, DERIVED
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.windows import Window
 from llmprism_tasks.worker import Worker, working
 
 CAPTURE = Path(__file__).parent / "data" / "real" / "dp2pp4_healthy"

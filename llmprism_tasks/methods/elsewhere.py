@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.methods.compiled import compiled
-from llmprism_tasks.methods.ordering import Groups
-from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.numerics.grouped_sort import Groups
+from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.robust import Integers
 
 NEVER = np.iinfo(np.int64).min
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.simulate.collector.flow_records import MERGING_NS, flow_records
 from llmprism_tasks.simulate.network.topology import topology
 from llmprism_tasks.simulate.scenario.lifecycle import Allocation
@@ -20,7 +21,6 @@ from llmprism_tasks.simulate.scenario.scenario_file import load_scenario
 from llmprism_tasks.simulate.steps.job_model import JobModel, job_model
 from llmprism_tasks.simulate.traffic.runs import Run, allocation_run, loop_run, straight_run
 from llmprism_tasks.simulate.truth.tables import truth
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
 FILE_NAME = "%Y%m%dT%H%M"

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.frames import Part
-from llmprism_tasks.methods import ordering, tallies
+from llmprism_tasks.contract.frames import Part
 from llmprism_tasks.methods.elsewhere import Latest, latest_of_two
-from llmprism_tasks.methods.grouping import connected_components
-from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.numerics import grouped_sort
+from llmprism_tasks.numerics.graphs import connected_components
+from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.kernels import pair_sums
 
 RESOLUTION_NS = 1_000_000
 """What others send is known by the last start in each millisecond: silences are compared with steps, a thousand times
@@ -75,16 +76,16 @@ def parts(flows: pl.DataFrame, topology: pl.DataFrame, settings: TrafficSettings
     topology : `addr`, `host`; flows with neither end in it are in no part, only elsewhere
     most : parts at most; fewer where hosts cannot be parted
     """
-    pair, pairs = traffic.pairs_met(flows)
+    pair, pairs = nic_pairs.pairs_met(flows)
     source, target, hosts = _hosts(pairs, topology)
-    sent, largest = tallies.of_groups(pair, pairs.height, flows["bytes"].to_numpy())
+    sent, largest = pair_sums.of_groups(pair, pairs.height, flows["bytes"].to_numpy())
     site = _sites(source, target, hosts, largest > settings.control_bytes)
     part_of_pair, number = _dealt(site, sent, most)
-    part = ordering.taken(part_of_pair, pair)
-    places, offsets = ordering.collected_narrow(part, number + 1)
-    outside = np.flatnonzero(ordering.taken((source < 0) | (target < 0), pair))
+    part = grouped_sort.taken(part_of_pair, pair)
+    places, offsets = grouped_sort.collected_narrow(part, number + 1)
+    outside = np.flatnonzero(grouped_sort.taken((source < 0) | (target < 0), pair))
     latest = latest_of_two(flows["flow_start_ns"].to_numpy(), part, RESOLUTION_NS)
-    ends = pl.concat([pairs.select(addr=end, part=pl.Series(part_of_pair)) for end in traffic.PAIR])
+    ends = pl.concat([pairs.select(addr=end, part=pl.Series(part_of_pair)) for end in nic_pairs.PAIR])
     nics = ends.filter(pl.col("part") < number).unique("addr")
     return Parts(flows, flows[outside], number, places, offsets, latest, nics.join(topology, on="addr", how="semi"))
 
@@ -128,7 +129,7 @@ def _hosts(pairs: pl.DataFrame, topology: pl.DataFrame) -> tuple[Integers, Integ
         pairs.join(hosts, left_on=end, right_on="addr", how="left", maintain_order="left")["host"]
         .fill_null(NOWHERE)
         .to_numpy()
-        for end in traffic.PAIR
+        for end in nic_pairs.PAIR
     )
     return source, target, topology["host"].n_unique()
 

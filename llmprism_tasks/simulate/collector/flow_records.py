@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.frames import schema
+from llmprism_tasks.contract.frames import schema
+from llmprism_tasks.contract.tables import FLOW_COLUMNS
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.simulate.arrays import Indices
 from llmprism_tasks.simulate.collector.exporter import collect
 from llmprism_tasks.simulate.network.messages import HEADER_BYTES, Messages, joined, noise
@@ -26,8 +28,6 @@ from llmprism_tasks.simulate.traffic.startup import startup_bursts
 from llmprism_tasks.simulate.traffic.step_messages import messages
 from llmprism_tasks.simulate.traffic.storage import storage_bursts
 from llmprism_tasks.simulate.traffic.tenants import tenant_bursts
-from llmprism_tasks.tables import FLOW_COLUMNS
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MERGING_NS = NANOSECONDS_PER_SECOND  # cycles this much around a span are made too, for records across its edges
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate.scenario.checks import check_scenario
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.fabric import Fabric

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_platforms import one_job, payload_per_pair, run
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate.network.double_binary_tree import depth, first_children, parents
 from llmprism_tasks.simulate.network.nccl_edges import tree_edges
 from llmprism_tasks.simulate.workload.message_sizes import tensors
-from tests.simulate.small_platforms import one_job, payload_per_pair, run
 
 
 def test_twelve_hosts_stand_as_in_nccls_drawing() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from small_platforms import run
 
 from llmprism_tasks.simulate import load_scenario
-from tests.simulate.small_platforms import run
 
 KIND_OF_USE = {
     "answers": {"dp", "pp", "other"},

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from small_platforms import inside, one_job, payload_per_pair, run
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate.workload.message_sizes import tensors
 from llmprism_tasks.simulate.workload.operations import Await, Compute, Launch, launched_at
-from tests.simulate.small_platforms import inside, one_job, payload_per_pair, run
 
 PIPELINE = {"hosts": [0, 1, 2, 3], "pp": 4, "layers": 8}
 
