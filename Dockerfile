@@ -11,4 +11,4 @@ COPY --chown=airflow:root expectations expectations
 RUN pip install --no-cache-dir -c constraints.txt -e . asyncpg psycopg2-binary
 WORKDIR /opt/airflow
 COPY --chown=airflow:root dags dags
-COPY --chown=airflow:root demo/config config
+COPY --chown=airflow:root tools/demo/config config

@@ -15,10 +15,10 @@ CAPTURE := tests/data/real/dp4pp2_slow_rank
 
 setup: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
 	@echo "Installing into .venv, about a minute the first time"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]' -e tools
 	@touch $@
 
 demo: setup

@@ -1,0 +1,24 @@
+"""A process that imports and loads what an analysis does, as it does, and does nothing.
+
+Run as `python -m bench.measure.imports_only`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from llmprism_tasks import cli
+from llmprism_tasks.postponed import hide
+
+
+def main() -> None:
+    hide("pandas")  # as the command does
+    importlib.import_module("llmprism_tasks.pipeline")
+    warm = importlib.import_module("llmprism_tasks.warm")
+    warm.checks()
+    warm.stages()
+
+
+if __name__ == "__main__":
+    main()
+    cli.leave(0)
