@@ -11,7 +11,7 @@ from accuracy.prices import PUBLISHED_SEEDS, WITHIN
 from accuracy.runs import Result, Source, capture_sources, family_sources, kept, kept_prices, version
 from accuracy.tables import MISSED, shown, table
 from accuracy.tallies import LEAST_EFFECT, culprits, is_loud, missed
-from llmprism_tasks.kinds import KINDS
+from llmprism_tasks.contract.fault_catalogue import KINDS
 
 FIGURES = ("faults", "above the floor", "detected", "first right", "kind right", "false", "per job-hour")
 

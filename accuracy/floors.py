@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from accuracy.tables import shown, table
-from llmprism_tasks.evaluation.steps import duration_errors, spread
+from llmprism_tasks.reports.evaluation.steps import duration_errors, spread
 from llmprism_tasks.settings import TrafficSettings
 
 PAIR = ["src_addr", "dst_addr"]

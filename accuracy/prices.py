@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.plan import STAGES
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.plan import STAGES
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.stage_runner import stage_functions
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario import build_scenario
-from llmprism_tasks.stages.diagnosis import checkpoints, stalls
+from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
-from llmprism_tasks.stages.diagnosis.price import price
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
 
 START = Window(1_760_000_400_000_000_000, 60_000_000_000)
 LAST = START.shifted(1)
@@ -120,10 +120,8 @@ def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
         "topology": made.topology,
     }
     for stage in STAGES[:-1]:
-        module, _, name = stage.function.partition(":")
-        written = getattr(importlib.import_module(module), name)(
-            **{table: tables[table] for table in stage.reads}, window=window, settings=Settings()
-        )
+        run = stage_functions("joint")[stage.name]
+        written = run(**{table: tables[table] for table in stage.reads}, window=window, settings=Settings())
         tables |= dict(zip(stage.writes, written, strict=True))
     return tables
 

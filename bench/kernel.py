@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench import textbook
-from llmprism_tasks.methods.changepoint import Prior, start_posterior
+from llmprism_tasks.stages.published.kernels.bocpd import Prior, start_posterior
 
 SERIES, LENGTH = 2_000, 200
 """Series of noise around levels that last for 5 to 100 observations."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from bayesian_changepoint_detection import online_changepoint_detection as package
 
-from llmprism_tasks.methods.changepoint import Prior
+from llmprism_tasks.stages.published.kernels.bocpd import Prior
 
 Floats = npt.NDArray[np.float64]
 

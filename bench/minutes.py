@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from accuracy.measuring import START_NS
 from accuracy.runs import PROJECT
 from bench.platforms import parts
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate import Scenario, build_scenario, simulate_minute
 from llmprism_tasks.simulate.fabric import topology
-from llmprism_tasks.windows import Window
 
 FOLDER = PROJECT / ".bench"
 """Everything that is kept; git ignores it."""

@@ -21,13 +21,13 @@ import numpy.typing as npt
 import polars as pl
 
 from bench import library, textbook
-from llmprism_tasks import frames
-from llmprism_tasks.methods import changepoint
-from llmprism_tasks.plan import STAGES
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.plan import STAGES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import MethodSettings, Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.stages.published import diagnosis, parallelism, recognition, step_division, timeline
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.published.kernels import bocpd
 
 FUNCTIONS = {
     module.__name__.rpartition(".")[2]: getattr(module, module.__name__.rpartition(".")[2])
@@ -55,12 +55,12 @@ class Counted:
     textbook_s: float = 0.0
     marks: int = 0
     agreed: int = 0
-    _kernel: Any = field(default=changepoint.change_points, repr=False)
+    _kernel: Any = field(default=bocpd.change_points, repr=False)
 
     def change_points(
-        self, values: npt.ArrayLike, offsets: npt.ArrayLike, *, prior: changepoint.Prior, hazard: float, **kwargs: Any
+        self, values: npt.ArrayLike, offsets: npt.ArrayLike, *, prior: bocpd.Prior, hazard: float, **kwargs: Any
     ) -> npt.NDArray[np.bool_]:
-        """Answer as `changepoint.change_points` does, and count."""
+        """Answer as `bocpd.change_points` does, and count."""
         began = time.process_time()
         marked: npt.NDArray[np.bool_] = self._kernel(values, offsets, prior=prior, hazard=hazard, **kwargs)
         self.kernel_s += time.process_time() - began
@@ -76,7 +76,7 @@ class Counted:
         self,
         series: npt.NDArray[np.float64],
         marked: npt.NDArray[np.bool_],
-        prior: changepoint.Prior,
+        prior: bocpd.Prior,
         hazard: float,
         threshold: float,
     ) -> None:
@@ -102,7 +102,7 @@ def published(folder: Path, file: Path) -> dict[str, Any]:
     and what `Counted` counted
     """
     counted = Counted()
-    setattr(changepoint, "change_points", counted.change_points)  # noqa: B010 - where the stages look it up
+    setattr(bocpd, "change_points", counted.change_points)  # noqa: B010 - where the stages look it up
     settings = Settings(method=MethodSettings(name="published"))
     began, wall = time.process_time(), time.monotonic()
     flows = pl.read_parquet(file).with_columns(pl.lit(None, pl.Int64).alias("window_start_ns"))

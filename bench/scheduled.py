@@ -21,8 +21,8 @@ from bench.platforms import LOOP_MINUTES
 from bench.processes import ProcessFailed, command, run
 from demo.__main__ import DAG, FEED, moment, runs
 from demo.local_airflow import LocalAirflow, free_ports, started
-from llmprism_tasks.configuration import load
-from llmprism_tasks.windows import Window
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings.load import load
 
 Figures = dict[str, Any]
 STARTING_S = 90

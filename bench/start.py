@@ -10,10 +10,7 @@ from llmprism_tasks.postponed import hide
 
 def main() -> None:
     hide("pandas")  # as the command does
-    importlib.import_module("llmprism_tasks.pipeline")
-    warm = importlib.import_module("llmprism_tasks.warm")
-    warm.checks()
-    warm.stages()
+    importlib.import_module("llmprism_tasks.execution.analyze").preload("joint")
 
 
 if __name__ == "__main__":

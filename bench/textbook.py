@@ -2,7 +2,7 @@
 
 A step of the loop takes in one observation; what is known of the runs that may still be going on are arrays of numpy,
 one number for each, and no run is forgotten. This is as fast as Python goes; `bench.library` is what is public. The law
-of a run is that of `llmprism_tasks.methods.changepoint`, whose answer is the same.
+of a run is that of `llmprism_tasks.stages.published.kernels.bocpd`, whose answer is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.methods.changepoint import Prior
+from llmprism_tasks.stages.published.kernels.bocpd import Prior
 
 Floats = npt.NDArray[np.float64]
 

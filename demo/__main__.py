@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.local_airflow import PROJECT, LocalAirflow, LocalAirflowError, attached, free_ports, running, started
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate import write_minute
-from llmprism_tasks.windows import Window
 
 FOLDER = PROJECT / ".demo"
 DAG, FEED = "llmprism_minute", "llmprism_demo_feed"

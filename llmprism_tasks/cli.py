@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from llmprism_tasks import __version__, memory
-from llmprism_tasks.configuration import Origin, load_with_origins
-from llmprism_tasks.errors import InputError, LlmprismError, TransientError
+from llmprism_tasks.contract.errors import InputError, LlmprismError, TransientError
 from llmprism_tasks.postponed import hide
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.settings.load import Origin, load_with_origins
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
 
+    from llmprism_tasks.contract.windows import Window
     from llmprism_tasks.warehouse.connect import Warehouse
-    from llmprism_tasks.windows import Window
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
 
@@ -227,14 +227,14 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
 
 def _analyze(arguments: argparse.Namespace) -> None:
     settings, _ = _load(arguments)
-    from llmprism_tasks.worker import helped_with_files
+    from llmprism_tasks.execution.pool import pool_for_files
 
-    with helped_with_files(settings) as worker, _progress("landing") as on_window:
-        if worker is not None:  # which has one of the processors; Polars reads this when it is imported
-            os.environ.setdefault("POLARS_MAX_THREADS", str(len(os.sched_getaffinity(0)) - 1))
-        from llmprism_tasks import pipeline  # takes as long as a worker takes to get ready
+    with pool_for_files(settings) as pool, _progress("landing") as on_window:
+        if pool is not None:  # whose workers have the other processors; Polars reads this when it is imported
+            os.environ.setdefault("POLARS_MAX_THREADS", "1")
+        from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready
 
-        windows = pipeline.analyze(settings, worker=worker, on_window=on_window)
+        windows = analyze(settings, pool=pool, on_window=on_window)
     if not windows:
         raise InputError(
             found=f"no flow record in {settings.places.flows}",
@@ -267,8 +267,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     warehouse = _existing_warehouse(arguments)
-    from llmprism_tasks import evaluation
-    from llmprism_tasks.reports import scores
+    from llmprism_tasks.reports import evaluation, scores
     from llmprism_tasks.sources.truth import read_truth
     from llmprism_tasks.warehouse import store
 
@@ -311,7 +310,7 @@ def _settings(arguments: argparse.Namespace) -> None:
 
 def _simulate(arguments: argparse.Namespace) -> None:
     from llmprism_tasks import simulate
-    from llmprism_tasks.windows import Window
+    from llmprism_tasks.contract.windows import Window
 
     with _progress("simulating"):
         written = simulate.write_scenario(

@@ -10,8 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.frames import conform, schema
+from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.frames import conform, schema
+from llmprism_tasks.contract.tables import FLOW_COLUMNS
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate import (
     Scenario,
     Simulation,
@@ -23,8 +25,6 @@ from llmprism_tasks.simulate import (
     write_scenario,
 )
 from llmprism_tasks.simulate.scenario import SCENARIOS
-from llmprism_tasks.tables import FLOW_COLUMNS
-from llmprism_tasks.windows import Window
 
 START_NS = 1_760_000_400 * 10**9
 MINUTE_NS = 60 * 10**9

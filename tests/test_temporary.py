@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-
-from llmprism_tasks.errors import InputError, TransientError
 from llmprism_tasks.temporary import LONGEST_S, home, sweep, written_in
+
+from llmprism_tasks.contract.errors import InputError, TransientError
 
 
 @pytest.fixture(autouse=True)

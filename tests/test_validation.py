@@ -17,16 +17,17 @@ import polars as pl
 import pytest
 from empty_warehouse import empty_warehouse
 
-from llmprism_tasks import __version__, frames, validation
-from llmprism_tasks.errors import ContractError, WarehouseBusy
-from llmprism_tasks.plan import DERIVED
+from llmprism_tasks import __version__, validation
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.errors import ContractError, WarehouseBusy
+from llmprism_tasks.contract.plan import DERIVED
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.postponed import hide, is_postponed, postpone, show
 from llmprism_tasks.sources.flows import REASONS
-from llmprism_tasks.tables import TABLES
 from llmprism_tasks.validation import refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.windows import Window
 
 WINDOW = Window(1_800_000_000_000_000_000, 60_000_000_000)
 START, END = WINDOW.start_ns, WINDOW.end_ns

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from llmprism_tasks.errors import ContractError
+from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.contract.plan import STAGES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution import stage_runner
 from llmprism_tasks.execution.partitioned import run_by_jobs, run_in_memory, tables_read_first
 from llmprism_tasks.execution.pool import Pool
@@ -26,13 +28,12 @@ from llmprism_tasks.execution.window import (
     validate_results,
 )
 from llmprism_tasks.execution.writer import TableWriter, Work, Writer, background_writer
-from llmprism_tasks.plan import STAGES
+from llmprism_tasks.reports.missing_nics import unlisted_warning
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.unlisted import unlisted_warning
-from llmprism_tasks.warehouse import landing, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.windows import Window
+from llmprism_tasks.warehouse.landing import landing
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def _analyze(
 ) -> list[Window]:
     warehouse, before = open_for_landing(settings)
     if pool is None:  # else all processors are busy as it is
-        threading.Thread(target=_preload, args=(settings,), daemon=True).start()
+        threading.Thread(target=preload, args=(settings.method.name,), daemon=True).start()
     frames: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
@@ -200,12 +201,15 @@ def _after_writing(
     return read_written
 
 
-def _preload(settings: Settings) -> None:
-    """Import what validation and stages need, which takes a second, while files are read and Python is idle."""
+def preload(method: str) -> None:
+    """Import what validation and the stages need, which takes a second, before it is needed.
+
+    No thread is started: a process that imports this may be forked afterwards, as Airflow's scheduler does.
+    """
     from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations
 
     validation.prepare()
-    stage_runner.preload(settings.method.name)
+    stage_runner.preload(method)
 
 
 def _warn_of_missing_nics(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:

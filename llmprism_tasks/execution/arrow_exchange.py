@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks.errors import InputError, TransientError
-from llmprism_tasks.methods import numbering
+from llmprism_tasks.contract.errors import InputError, TransientError
+from llmprism_tasks.numerics import encoding
 
 KEPT_S = 3600
 """Seconds after which a folder that nobody has written to is deleted: its process was killed, or its run given up."""
@@ -120,7 +120,7 @@ def read_frame(folder: Path, name: str) -> pl.DataFrame:
 
 def _texts(columns: pl.DataFrame) -> pl.DataFrame:
     """Return each `number` that occurs in columns of categories, and the `text` that it stands for."""
-    met = [numbering.codes_met(column.to_physical().drop_nulls().to_numpy()) for column in columns]
+    met = [encoding.codes_met(column.to_physical().drop_nulls().to_numpy()) for column in columns]
     numbers = pl.Series("number", np.unique(np.concatenate(met)))
     return pl.DataFrame({"number": numbers, "text": numbers.cat.to(pl.Categorical()).cast(pl.String)})
 

@@ -21,7 +21,9 @@ from typing import NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks.errors import TransientError
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.plan import STAGES, Stage, stage_named
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.arrow_exchange import (
     delete_old_folders,
     private_folder,
@@ -31,9 +33,7 @@ from llmprism_tasks.execution.arrow_exchange import (
 )
 from llmprism_tasks.execution.partition import Partition
 from llmprism_tasks.execution.stage_runner import StageResults, run_stages
-from llmprism_tasks.plan import STAGES, Stage, stage_named
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import Window
 
 COUNT = "partitions.json"
 """Holds how many partitions there are; written when the flows of all of them are."""

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.methods import ordering, tallies
-from llmprism_tasks.methods.compiled import compiled
-from llmprism_tasks.methods.grouping import connected_components
-from llmprism_tasks.methods.ordering import Groups
-from llmprism_tasks.methods.series import Integers
+from llmprism_tasks.numerics import grouped_sort
+from llmprism_tasks.numerics.graphs import connected_components
+from llmprism_tasks.numerics.grouped_sort import Groups
+from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages import traffic
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.kernels import pair_sums
 
 RESOLUTION_NS = 1_000_000
 """Of other partitions' flows, a partition knows the last start in each millisecond: they are compared with silences of
@@ -78,7 +79,7 @@ class Partitions(NamedTuple):
     ----------
     flows : all flows
     outside : those of them with an end that is not in the topology
-    count : how many partitions there are
+    n_partitions : how many partitions there are
     rows, offsets : the flows of partition i are the rows `rows[offsets[i] : offsets[i + 1]]`
     latest : the last starts in each millisecond, of each partition and of what is in none
     nics : `addr` and `partition` of the NICs in the topology
@@ -86,7 +87,7 @@ class Partitions(NamedTuple):
 
     flows: pl.DataFrame
     outside: pl.DataFrame
-    count: int
+    n_partitions: int
     rows: Numbers
     offsets: Integers
     latest: LatestStarts
@@ -120,16 +121,16 @@ def divide_platform(flows: pl.DataFrame, topology: pl.DataFrame, settings: Traff
     topology : `addr`, `host`; flows with neither end in it are in no partition
     most : partitions at most; fewer where the hosts cannot be separated
     """
-    pair, pairs = traffic.pairs_met(flows)
+    pair, pairs = nic_pairs.pairs_met(flows)
     source, target, hosts = _hosts(pairs, topology)
-    sent, largest = tallies.of_groups(pair, pairs.height, flows["bytes"].to_numpy())
+    sent, largest = pair_sums.of_groups(pair, pairs.height, flows["bytes"].to_numpy())
     group = _groups(source, target, hosts, largest > settings.control_bytes)
     partition_of_pair, count = _packed(group, sent, most)
-    partition = ordering.taken(partition_of_pair, pair)
-    rows, offsets = ordering.collected_narrow(partition, count + 1)
-    outside = np.flatnonzero(ordering.taken((source < 0) | (target < 0), pair))
+    partition = grouped_sort.taken(partition_of_pair, pair)
+    rows, offsets = grouped_sort.collected_narrow(partition, count + 1)
+    outside = np.flatnonzero(grouped_sort.taken((source < 0) | (target < 0), pair))
     latest = latest_starts(flows["flow_start_ns"].to_numpy(), partition, RESOLUTION_NS)
-    ends = pl.concat([pairs.select(addr=end, partition=pl.Series(partition_of_pair)) for end in traffic.PAIR])
+    ends = pl.concat([pairs.select(addr=end, partition=pl.Series(partition_of_pair)) for end in nic_pairs.PAIR])
     nics = ends.filter(pl.col("partition") < count).unique("addr").join(topology, on="addr", how="semi")
     return Partitions(flows, flows[outside], count, rows, offsets, latest, nics)
 
@@ -177,7 +178,7 @@ def _hosts(pairs: pl.DataFrame, topology: pl.DataFrame) -> tuple[Integers, Integ
         pairs.join(hosts, left_on=end, right_on="addr", how="left", maintain_order="left")["host"]
         .fill_null(NO_GROUP)
         .to_numpy()
-        for end in traffic.PAIR
+        for end in nic_pairs.PAIR
     )
     return source, target, topology["host"].n_unique()
 

@@ -13,7 +13,7 @@ import logging
 import math
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
@@ -21,18 +21,18 @@ from typing import Protocol
 
 import polars as pl
 
+from llmprism_tasks.contract.frames import empty
+from llmprism_tasks.contract.plan import Stage
+from llmprism_tasks.contract.tables import table_named
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution import stage_runner
 from llmprism_tasks.execution.arrow_exchange import temporary_folder, write_frame
 from llmprism_tasks.execution.handover import read_results, run_stages_on_files, write_partition
 from llmprism_tasks.execution.partition import Partition, Partitions, divide_platform, job_batches
 from llmprism_tasks.execution.pool import Pool
 from llmprism_tasks.execution.stage_runner import StageResults
-from llmprism_tasks.frames import empty
-from llmprism_tasks.plan import Stage
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.unlisted import with_unlisted
-from llmprism_tasks.tables import table_named
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ def divided(flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings, poo
     if most < 2 or settings.method.name != "joint":
         return None
     partitions = divide_platform(flows, topology, settings.traffic, most=most)
-    return partitions if partitions.count > 1 else None
+    return partitions if partitions.n_partitions > 1 else None
 
 
 def too_many(flows: int, settings: Settings) -> bool:
@@ -163,7 +163,7 @@ def too_many(flows: int, settings: Settings) -> bool:
     return _pieces(flows, settings) > 1
 
 
-def each_result(count: int, runners: Sequence[Runner]) -> Iterator[tuple[int, StageResults]]:
+def each_result(count: int, runners: Sequence[Runner]) -> Generator[tuple[int, StageResults], None, None]:
     """Yield the results of each partition with its number, as soon as they are there.
 
     Each runner has a thread, and takes another partition when it is done. The first one begins with the last and
@@ -273,7 +273,7 @@ def _run_partitions(
     -------
     False where jobs of two partitions have one name: only the whole platform tells them apart
     """
-    log_partitions(stages, partitions.flows.height, partitions.count, window)
+    log_partitions(stages, partitions.flows.height, partitions.n_partitions, window)
     kept: list[StageResults] = []
     early = {table for stage in stages for table in stage.writes}.difference(COMPLETED_LAST)
 
@@ -290,13 +290,13 @@ def _run_partitions(
     in_workers = [] if pool is None else [functools.partial(in_worker, pool)] * pool.workers
     with temporary_folder() as folder:
         write_frame(topology, folder, "topology")
-        with closing(each_result(partitions.count, [here, *in_workers])) as each:
+        with closing(each_result(partitions.n_partitions, [here, *in_workers])) as each:
             for _, results in each:
                 kept.append(_only(results, {*READ_WHOLE, *COMPLETED_LAST}))
                 if share_job_names(kept):
                     return False
                 jobs = results.tables["jobs"]["job_id"].to_list()
-                sink.take(_only(results, early)._replace(stage_ns={}), jobs, more=partitions.count - len(kept))
+                sink.take(_only(results, early)._replace(stage_ns={}), jobs, more=partitions.n_partitions - len(kept))
     whole = {"flows": partitions.flows, "topology": topology}
     completed = merged(stages, kept, COMPLETED_LAST, partitions.outside, lambda: whole, topology, window, settings)
     sink.take(completed, None)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from llmprism_tasks.errors import TransientError
+from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources import flows as sources
 

@@ -8,13 +8,17 @@ from typing import NamedTuple
 
 import polars as pl
 
+from llmprism_tasks.contract.frames import conform
+from llmprism_tasks.contract.plan import Stage
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partition import Partition
-from llmprism_tasks.frames import conform
-from llmprism_tasks.methods import compiled
-from llmprism_tasks.plan import Stage
+from llmprism_tasks.numerics import jit
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import diagnosis, parallelism, recognition, step_division, timeline
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.diagnosis import phase as diagnosis
+from llmprism_tasks.stages.parallelism import phase as parallelism
+from llmprism_tasks.stages.recognition import phase as recognition
+from llmprism_tasks.stages.step_division import phase as step_division
+from llmprism_tasks.stages.timeline import phase as timeline
 
 StageFunction = Callable[..., Sequence[pl.DataFrame]]
 """From the tables that the stage reads, as keyword arguments, to the tables that it writes, in the plan's order."""
@@ -112,9 +116,6 @@ def _published_functions() -> dict[str, StageFunction]:
 
 
 def preload(method: str) -> None:
-    """Import all that the stages use and load their compiled kernels, which takes a second, ahead of the first flows.
-
-    No thread is started: a process that imports this may be forked afterwards, as Airflow's scheduler does.
-    """
+    """Import what the stages use and load their compiled kernels ahead of the first flows: it takes a second."""
     stage_functions(method)
-    compiled.load_all()
+    jit.load_all()

@@ -1,4 +1,4 @@
-"""One stage of one window, as an Airflow task: a process that reads what earlier tasks handed over, and works for itself.
+"""One stage of one window, as an Airflow task: a process that reads what the earlier tasks handed over to it.
 
 The first task of a window divides the platform into partitions and leaves their flows as files (`handover`). Each task
 takes the partitions through its stage, on all processors if that pays, leaves its tables for the later tasks, and
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from llmprism_tasks import __version__
+from llmprism_tasks.contract.plan import Stage, stage_named, tables_after
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.handover import (
     Handover,
     HandoverLostError,
@@ -39,12 +41,10 @@ from llmprism_tasks.execution.partitioned import (
 from llmprism_tasks.execution.pool import Pool, pool_for_flows
 from llmprism_tasks.execution.stage_runner import StageResults
 from llmprism_tasks.execution.window import open_configured, read_inputs
-from llmprism_tasks.plan import Stage, stage_named, tables_after
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.windows import Window
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class _StageTask:
         self._read = functools.partial(read_inputs, warehouse, window, settings)
         self._topology = read_topology(settings.places.topology)
         landed = store.landed_flows(warehouse, window.lookback(settings.window.lookback_windows))
-        self._flows = landed.count
+        self._flows = landed.rows
         made_of = repr((__version__, settings, self._topology.write_csv(), landed))
         self._handover = Handover(settings.places.warehouse, window, made_of)
 
@@ -137,15 +137,18 @@ class _StageTask:
 
     def _hand_over_flows(self, pool: Pool | None) -> int:
         """Leave the flows of all partitions; return how many partitions there are."""
+        logger.info(
+            "window %s, %s: no flows were handed over; reading them from the warehouse", self._window, self._stage.name
+        )
         flows = self._read(["flows"])["flows"]
         partitions = divided(flows, self._topology, self._settings, pool)
         if partitions is None:
             return self._hand_over_whole(flows)
         self._handover.begin(self._topology)
-        for number in range(partitions.count):
+        for number in range(partitions.n_partitions):
             write_partition(self._handover.partition_folder(number), partitions.partition(number))
-        self._handover.complete(partitions.count, partitions.outside, partitions.nics)
-        return partitions.count
+        self._handover.complete(partitions.n_partitions, partitions.outside, partitions.nics)
+        return partitions.n_partitions
 
     def _hand_over_whole(self, flows: pl.DataFrame) -> int:
         """Leave the flows of the whole platform as one partition; return 1."""
@@ -173,7 +176,7 @@ class _Collected:
         """Drop what was taken before."""
         self._results.clear()
 
-    def take(self, results: StageResults, _jobs: Sequence[str] | None, **_: int | None) -> None:
+    def take(self, results: StageResults, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Keep the results of a batch of jobs."""
         self._results.append(results)
 

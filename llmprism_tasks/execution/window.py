@@ -11,15 +11,16 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from llmprism_tasks.errors import TransientError
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.plan import DERIVED, LANDED
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.handover import delete_handovers
 from llmprism_tasks.execution.notify import incidents
-from llmprism_tasks.plan import DERIVED, LANDED
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.warehouse import landing, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.warehouse.landing import landing
 
 logger = logging.getLogger(__name__)
 

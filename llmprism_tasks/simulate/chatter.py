@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.simulate.bursts import (
-    FIRST_PORT,
-    PORTS,
-    TCP,
-    bursts,
-    endpoint,
-    in_chunks,
-    link_bps,
-    port,
-    together,
-)
+from llmprism_tasks.simulate.bursts import FIRST_PORT, PORTS, TCP, bursts, endpoint, in_chunks, link_bps, port, together
 from llmprism_tasks.simulate.fabric import ROCE_PORT, UDP
 from llmprism_tasks.simulate.scenario import Scenario
 

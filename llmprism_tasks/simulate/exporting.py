@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.frames import schema
+from llmprism_tasks.contract.frames import schema
+from llmprism_tasks.contract.tables import FLOW_COLUMNS
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.simulate.bursts import FIVE_TUPLE, route, server_addr, together
 from llmprism_tasks.simulate.chatter import background_bursts
 from llmprism_tasks.simulate.collecting import collect
@@ -24,8 +26,6 @@ from llmprism_tasks.simulate.storage import storage_bursts
 from llmprism_tasks.simulate.surroundings import Habit
 from llmprism_tasks.simulate.tenants import tenant_bursts
 from llmprism_tasks.simulate.traffic import messages
-from llmprism_tasks.tables import FLOW_COLUMNS
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MERGING_NS = NANOSECONDS_PER_SECOND  # cycles this much around a span are made too, for records across its edges
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.settings import number, text
 from llmprism_tasks.simulate.faults import Fault, check_faults
 from llmprism_tasks.simulate.jobs import Job, misfit

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 
 NEVER = 1e9  # seconds; later than any run's end
 

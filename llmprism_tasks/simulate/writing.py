@@ -11,7 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.simulate.cycles import JobModel, job_model
 from llmprism_tasks.simulate.exporting import MERGING_NS, flow_records
 from llmprism_tasks.simulate.fabric import topology
@@ -19,7 +20,6 @@ from llmprism_tasks.simulate.lifecycle import Stay
 from llmprism_tasks.simulate.runs import Run, loop_run, stay_run, straight_run
 from llmprism_tasks.simulate.scenario import Scenario, load_scenario
 from llmprism_tasks.simulate.truth import truth
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
 FILE_NAME = "%Y%m%dT%H%M"

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from llmprism_tasks import resources
-from llmprism_tasks.errors import ContractError
-from llmprism_tasks.frames import conform, empty
-from llmprism_tasks.tables import TABLES
+from llmprism_tasks.contract import shipped_files
+from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.contract.frames import conform, empty
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.validation import importing, refusals
 from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.numbers import among, stored
-from llmprism_tasks.windows import Window
+from llmprism_tasks.warehouse.nic_codes import among, stored
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
@@ -45,7 +45,7 @@ def suite(table: str) -> dict[str, Any]:
     ------
     ContractError : there is no such suite, or an expectation of it has no name
     """
-    suites = resources.folder("expectations")
+    suites = shipped_files.folder("expectations")
     path = suites / f"{table}.json"
     if not path.is_file():
         raise ContractError(

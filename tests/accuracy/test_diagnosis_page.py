@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results import result
 
 from accuracy import runs
 from accuracy.diagnosis_page import write_diagnosis
@@ -13,7 +14,6 @@ from accuracy.families import DEVELOPMENT_SEEDS, TROUBLES
 from accuracy.runs import family_sources, keep, keep_prices
 from accuracy.tallies import culprits
 from llmprism_tasks.simulate import build_scenario
-from tests.accuracy.results import result
 
 
 @pytest.fixture(autouse=True)

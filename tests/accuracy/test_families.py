@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from results import result
 
 from accuracy.collectors import CURVES, point
 from accuracy.drawing import Draw
@@ -11,7 +12,6 @@ from accuracy.families import DEVELOPMENT_SEEDS, FAMILIES, FIRST_PUBLISHED_SEED,
 from accuracy.measuring import START_NS
 from accuracy.tallies import tally
 from llmprism_tasks.simulate import build_scenario, simulate
-from tests.accuracy.results import result
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from results import NOTHING, result
 
 from accuracy import page, runs
 from accuracy.__main__ import main
@@ -16,7 +17,6 @@ from accuracy.runs import Source, capture_sources, family_sources, keep, kept
 from accuracy.tables import families_table, shown
 from accuracy.tallies import tally
 from accuracy.unknown import confidence_table, gaps
-from tests.accuracy.results import NOTHING, result
 
 
 @pytest.fixture(autouse=True)

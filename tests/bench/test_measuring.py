@@ -56,7 +56,9 @@ def test_a_process_does_not_see_a_developers_settings(monkeypatch: pytest.Monkey
 
 def test_what_starting_takes_is_what_an_analysis_imports() -> None:
     code = "import sys; from bench.start import main; main(); print(*sys.modules)"
-    assert {"numba", "great_expectations", "llmprism_tasks.stages.diagnosis"} <= set(python("-c", code).said.split())
+    assert {"numba", "great_expectations", "llmprism_tasks.stages.diagnosis.phase"} <= set(
+        python("-c", code).said.split()
+    )
 
 
 def test_spans_inside_spans_are_told_apart_and_not_counted_twice() -> None:

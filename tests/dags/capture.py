@@ -6,12 +6,12 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.configuration import load
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.tables import TABLES
+from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.windows import Window
 
 MINUTE_NS = 60_000_000_000
 SOURCE = Path(__file__).resolve().parents[1] / "data" / "real" / "dp2pp4_healthy"  # the smallest

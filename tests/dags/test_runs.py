@@ -12,8 +12,8 @@ import pytest
 from capture import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
 
 from llmprism_tasks import pipeline
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.windows import Window
 
 MINUTE = dt.timedelta(minutes=1)
 

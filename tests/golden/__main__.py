@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from scored_runs import scored_run
 
-from llmprism_tasks.evaluation import Scores, together
-from llmprism_tasks.evaluation.headline import headline
 from llmprism_tasks.reports import scores as report
+from llmprism_tasks.reports.evaluation import Scores, together
+from llmprism_tasks.reports.evaluation.headline import headline
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 FLOWS = {"flows": "", "flows.parquet": "", "flows_coarse.parquet": ", coarse"}

@@ -11,8 +11,8 @@ import pytest
 from scored_runs import Scored, scored_run
 
 from accuracy.floors import floor
-from llmprism_tasks.evaluation import together
-from llmprism_tasks.evaluation.headline import headline
+from llmprism_tasks.reports.evaluation import together
+from llmprism_tasks.reports.evaluation.headline import headline
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 HEALTHY = ("ddp4_healthy", "dp2pp4_healthy")

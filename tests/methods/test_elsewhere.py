@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from llmprism_tasks.methods.elsewhere import latest_of_two
 
 SLOT = 10

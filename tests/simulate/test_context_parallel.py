@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from made import inside, one_job, payload_per_pair, run
 
 from llmprism_tasks.simulate.sizes import PARAMETER_BYTES, key_value_bytes, tensors
-from tests.simulate.made import inside, one_job, payload_per_pair, run
 
 FOUR = {"hosts": [0, 1, 2, 3], "cp": 4, "key_value_ratio": 0.5, "sequence": 16_384}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from made import inside, one_job, payload_per_pair, run
 
 from llmprism_tasks.simulate.layout import groups
 from llmprism_tasks.simulate.sizes import PARAMETER_BYTES, micro_batch_tokens, tensors
-from tests.simulate.made import inside, one_job, payload_per_pair, run
 
 THREE = {"hosts": [0, 1, 2], "dp": 3, "ep": 3, "experts": 6, "peer_channels": 1, "sequence": 3 * 1024}
 

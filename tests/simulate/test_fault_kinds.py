@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from made import inside, one_job, run
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate import Simulation
-from tests.simulate.made import inside, one_job, run
 
 PIPELINE = {"hosts": [0, 1, 2, 3], "pp": 2, "dp": 2}
 RINGS = {"hosts": [0, 1, 4, 5], "dp": 4, "hidden": 4096}

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from made import inside, one_job, payload_per_pair, run
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate import Simulation
 from llmprism_tasks.simulate.sizes import sharded_units
-from tests.simulate.made import inside, one_job, payload_per_pair, run
 
 
 def sharded(**changes: Any) -> Simulation:

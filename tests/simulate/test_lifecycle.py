@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate import Scenario, Simulation, build_scenario, simulate, simulate_minute
 from llmprism_tasks.simulate.scenario import SCENARIOS
-from llmprism_tasks.windows import Window
 
 START_NS = 1_760_000_400 * 10**9
 SECOND_NS = 10**9

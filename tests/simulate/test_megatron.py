@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from made import inside, one_job, payload_per_pair, run
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate.operations import Await, Compute, Launch, launched_at
 from llmprism_tasks.simulate.sizes import tensors
-from tests.simulate.made import inside, one_job, payload_per_pair, run
 
 PIPELINE = {"hosts": [0, 1, 2, 3], "pp": 4, "layers": 8}
 

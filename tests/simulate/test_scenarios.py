@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from made import run
 
 from llmprism_tasks.simulate import load_scenario
-from tests.simulate.made import run
 
 KINDS = {
     "answers": {"dp", "pp", "other"},

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from made import START_NS, inside, one_job, run
 
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate import Simulation, simulate, simulate_minute
-from llmprism_tasks.windows import Window
-from tests.simulate.made import START_NS, inside, one_job, run
 
 MINUTE_NS = 60 * 10**9
 SHARDED = {"tp": 1, "dp": 8, "sharding": "full", "channels": 4, "micro_batches": 1, "forward_ms": 400}

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made import one_job, run
 
 from llmprism_tasks.simulate import Scenario
-from tests.simulate.made import one_job, run
 
 YES = st.sampled_from(["yes", "no"])
 DEGREE = st.sampled_from([1, 2, 4])

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made import one_job, payload_per_pair, run
 
-from llmprism_tasks.errors import SettingsError
+from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.simulate.edges import tree_edges
 from llmprism_tasks.simulate.sizes import tensors
 from llmprism_tasks.simulate.trees import depth, first_children, parents
-from tests.simulate.made import one_job, payload_per_pair, run
 
 
 def test_twelve_hosts_stand_as_in_nccls_drawing() -> None:

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llmprism_tasks.stages.parts import RESOLUTION_NS, Parts, batches, parts
 
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.parts import RESOLUTION_NS, Parts, batches, parts
 
 SETTINGS = TrafficSettings()
 DATA, CHATTER = SETTINGS.control_bytes + 1, SETTINGS.control_bytes

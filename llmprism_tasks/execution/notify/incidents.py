@@ -7,12 +7,12 @@ import json
 import logging
 from typing import Any
 
-from llmprism_tasks.kinds import KINDS
-from llmprism_tasks.settings import NotifySettings
-from llmprism_tasks.warehouse import claims
-from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify.webhook import Outcome, post
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.settings import NotifySettings
+from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.warehouse.connect import Warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings
     counts = {"sent": 0, "not_sent": 0}
     if not settings.webhook or now_ns - window.end_ns > settings.oldest_s * NANOSECONDS_PER_SECOND:
         return counts
-    claimed = claims.claim(
+    claimed = notifications.claim(
         warehouse,
         window,
         kinds=settings.kind_names,
@@ -51,7 +51,7 @@ def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings
         if reachable:
             outcome = post(settings.webhook, row["message"], timeout_s=settings.timeout_s)
             reachable = outcome.answered
-        claims.settle(warehouse, row, outcome=outcome.state, detail=outcome.detail)
+        notifications.settle(warehouse, row, outcome=outcome.state, detail=outcome.detail)
         counts["sent" if outcome.state == "sent" else "not_sent"] += 1
         if outcome.detail is not None:
             logger.warning("window %s: %s %s: %s", window, row["change"], row["incident_id"], outcome.detail)
