@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from llmprism_tasks.pipeline import seconds_to_wait
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.execution.window import seconds_to_wait
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
 

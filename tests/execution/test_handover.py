@@ -1,24 +1,34 @@
-"""Drafts: found only once all is there, only for what they are of, and not for ever."""
+"""What is handed over is found once it is complete, only by those who ask for the same, and never if it is damaged."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
 import polars as pl
 import pytest
-from llmprism_tasks.deriving import Derived
-from llmprism_tasks.drafts import Drafts
 
-from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import stage_named
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.handover import (
+    Handover,
+    HandoverLostError,
+    delete_handovers,
+    read_partition,
+    write_partition,
+    write_tables,
+)
+from llmprism_tasks.execution.partition import Partition
 
 WINDOW = Window(60_000_000_000, 60_000_000_000)
-STEPS, LAYOUT = stage_named("step_division"), stage_named("parallelism")
+DIVISION = stage_named("step_division")
+FLOWS = pl.DataFrame({"src_addr": ["a", "b"], "bytes": [1, 2]}, schema_overrides={"src_addr": pl.Categorical})
+STARTS = pl.DataFrame({"flow_start_ns": [7]})
+NICS = pl.DataFrame({"addr": ["a"], "partition": [0]})
+TOPOLOGY = pl.DataFrame({"addr": ["a"], "host": ["h"]})
+TABLES = {"jobs": pl.DataFrame({"job_id": ["j"]}), "job_members": pl.DataFrame({"job_id": ["j"], "addr": ["a"]})}
 
 
 @pytest.fixture(autouse=True)
@@ -28,95 +38,96 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"llmprism-{os.getuid()}"
 
 
-def made(*jobs: str, elapsed_ns: int = 7) -> Derived:
-    """Return what step division makes of jobs: a row each."""
-    row = {"window_start_ns": WINDOW.start_ns, "src_addr": "a", "dst_addr": "b", "step_index": 0}
-    rows = pl.DataFrame([row | {"job_id": job} for job in jobs]).with_columns(pl.col("src_addr").cast(pl.Categorical))
-    return Derived({STEPS.name: {"pair_steps": rows}}, {STEPS.name: elapsed_ns})
+def handed_over(made_of: str = "flows", warehouse: str = "w", *, complete: bool = True) -> Handover:
+    """Return a hand-over with one partition."""
+    handover = Handover(warehouse, WINDOW, made_of)
+    handover.begin(TOPOLOGY)
+    write_partition(handover.partition_folder(0), Partition(FLOWS, STARTS))
+    if complete:
+        handover.complete(1, FLOWS.clear(), NICS)
+    return handover
 
 
-def kept(*derived: Derived, made_of: str = "flows", warehouse: str = "w") -> Drafts:
-    all_of_it = Drafts(warehouse, WINDOW)
-    all_of_it.begin()
-    for one in derived:
-        all_of_it.take(one, ())
-    all_of_it.end(made_of)
-    return all_of_it
+def test_a_partition_comes_out_as_it_went_in() -> None:
+    folder = handed_over().partition_folder(0)
+    write_tables(folder, DIVISION, TABLES)
+    found = read_partition(folder, DIVISION)
+    assert found.flows.equals(FLOWS)
+    assert found.other_starts is not None
+    assert found.other_starts.equals(STARTS)
+    assert {name: rows.to_dict(as_series=False) for name, rows in found.tables.items()} == {
+        name: rows.to_dict(as_series=False) for name, rows in TABLES.items()
+    }
 
 
-def jobs(found: Derived | None) -> list[str] | None:
-    return None if found is None else found.tables["pair_steps"]["job_id"].to_list()
+def test_the_whole_platform_has_no_other_flows() -> None:
+    folder = handed_over().folder / "whole"
+    write_partition(folder, Partition(FLOWS))
+    assert read_partition(folder, stage_named("recognition")).other_starts is None
 
 
-def test_pieces_come_back_as_one_with_the_time_they_took_in_all() -> None:
-    found = kept(made("j", "k"), made("l", elapsed_ns=5)).of(STEPS, "flows")
-    assert found is not None
-    assert jobs(found) == ["j", "k", "l"]
-    assert found.stage_ns == {STEPS.name: 12}
-    assert found.tables["pair_steps"].schema["src_addr"] == pl.Categorical
+def test_flows_are_found_by_those_who_ask_for_the_same() -> None:
+    handed_over("these flows")
+    assert Handover("w", WINDOW, "these flows").count == 1
+    assert Handover("w", WINDOW, "other flows").count is None
+    assert Handover("another warehouse", WINDOW, "these flows").count is None
+    assert Handover("w", WINDOW.shifted(1), "these flows").count is None
 
 
-def test_rows_of_none_are_a_draft_and_no_rows_are_none() -> None:
-    drafted = kept(Derived({STEPS.name: {"pair_steps": frames.empty("pair_steps")}}, {STEPS.name: 1}))
-    assert jobs(drafted.of(STEPS, "flows")) == []
-    assert drafted.of(LAYOUT, "flows") is None
+def test_flows_are_not_found_before_all_are_there() -> None:
+    assert handed_over(complete=False).count is None
 
 
-def test_what_was_made_of_anything_else_is_none() -> None:
-    drafted = kept(made("j"), made_of="flows")
-    assert drafted.of(STEPS, "other flows") is None
-    assert Drafts("another warehouse", WINDOW).of(STEPS, "flows") is None
-    assert Drafts("w", WINDOW.shifted(1)).of(STEPS, "flows") is None
-    assert jobs(Drafts("w", WINDOW).of(STEPS, "flows")) == ["j"]
+def test_tables_are_found_once_their_stage_ended_and_not_while_it_is_run_again() -> None:
+    handover, recognition = handed_over(), stage_named("recognition")
+    assert handover.has_tables_for(recognition)
+    assert not handover.has_tables_for(DIVISION)
+    handover.end_stage(recognition)
+    assert handover.has_tables_for(DIVISION)
+    assert not handover.has_tables_for(stage_named("timeline"))
+    handover.begin_stage(recognition)
+    assert not handover.has_tables_for(DIVISION)
 
 
-def test_nothing_is_found_before_all_is_there() -> None:
-    kept(made("j"))
-    again = Drafts("w", WINDOW)
-    again.begin()
-    again.take(made("k"), ())
-    assert Drafts("w", WINDOW).of(STEPS, "flows") is None
-    again.end("flows")
-    assert jobs(Drafts("w", WINDOW).of(STEPS, "flows")) == ["k"]
+def test_a_stage_run_again_leaves_what_came_before_it() -> None:
+    handover = handed_over()
+    for name in ("recognition", "step_division", "parallelism"):
+        handover.end_stage(stage_named(name))
+    handover.begin_stage(DIVISION)
+    assert handover.has_tables_for(DIVISION)
+    assert not handover.has_tables_for(stage_named("timeline"))
 
 
-def test_two_that_make_the_same_at_a_time_do_not_mix(place: Path) -> None:
-    one, other = Drafts("w", WINDOW), Drafts("w", WINDOW)
-    one.begin()
-    one.take(made("j"), ())
-    other.begin()
-    other.take(made("j"), ())
-    one.take(made("k"), ())
-    one.end("flows")
-    other.take(made("k"), ())
-    other.end("flows")
-    assert jobs(one.of(STEPS, "flows")) == ["j", "k"]
-    one.forget()
-    assert list(place.iterdir()) == []
+@pytest.mark.parametrize("damage", [None, b"", b"not an Arrow file"])
+@pytest.mark.parametrize("name", ["flows", "flows.texts", "recognition.jobs"])
+def test_files_that_are_gone_or_damaged_are_said_to_be(name: str, damage: bytes | None) -> None:
+    folder = handed_over().partition_folder(0)
+    write_tables(folder, DIVISION, TABLES)
+    if damage is None:
+        (folder / f"{name}.arrow").unlink()
+    else:
+        (folder / f"{name}.arrow").write_bytes(damage)
+    with pytest.raises(HandoverLostError, match="gone or damaged"):
+        read_partition(folder, DIVISION)
+
+
+def test_a_damaged_note_is_none() -> None:
+    handover = handed_over()
+    (handover.folder / "partitions.json").write_text("")
+    assert handover.count is None
+
+
+def test_a_done_window_leaves_nothing_whatever_it_was_made_of(place: Path) -> None:
+    handed_over("these flows")
+    handed_over("other flows")
+    kept = handed_over(warehouse="another warehouse")
+    delete_handovers("w", WINDOW)
+    assert list(place.iterdir()) == [kept.folder]
 
 
 def test_where_nothing_can_be_written_it_says_what_to_do(place: Path) -> None:
-    drafts = Drafts("w", WINDOW)
-    drafts.begin()
-    shutil.rmtree(place)
+    handover = Handover("w", WINDOW, "flows")
+    place.rmdir()
+    place.touch()
     with pytest.raises(TransientError, match="set TMPDIR to another folder"):
-        drafts.take(made("j"), ())
-    with pytest.raises(TransientError, match="set TMPDIR to another folder"):
-        drafts.end("flows")
-
-
-@pytest.mark.parametrize("spoilt", [None, b"", b"not an Arrow file"])
-def test_a_piece_that_is_gone_or_spoilt_is_no_draft(place: Path, spoilt: bytes | None) -> None:
-    drafted = kept(made("j"), made("k"))
-    piece = next(place.glob("*/*.000001"))
-    if spoilt is None:
-        piece.unlink()
-    else:
-        piece.write_bytes(spoilt)
-    assert drafted.of(STEPS, "flows") is None
-
-
-def test_a_spoilt_note_is_no_draft(place: Path) -> None:
-    drafted = kept(made("j"))
-    next(place.glob("*/*.json")).write_text("")
-    assert drafted.of(STEPS, "flows") is None
+        write_partition(handover.partition_folder(0), Partition(FLOWS))

@@ -1,4 +1,4 @@
-"""A worker process: it answers as this process would, tells what went wrong there, and is missed when it is gone."""
+"""The process pool: workers make what this process makes, errors come back, and a worker that ended is missed."""
 
 from __future__ import annotations
 
@@ -10,32 +10,38 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from llmprism_tasks.sharing import shared
-from llmprism_tasks.worker import Worker, working
 
-from llmprism_tasks import deriving
 from llmprism_tasks.contract import frames
-from llmprism_tasks.contract.errors import TransientError
-from llmprism_tasks.contract.frames import Part
-from llmprism_tasks.contract.plan import ALL, DERIVED
+from llmprism_tasks.contract.errors import ContractError, TransientError
+from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.arrow_exchange import write_frame
+from llmprism_tasks.execution.handover import write_partition
+from llmprism_tasks.execution.partition import Partition
+from llmprism_tasks.execution.partitioned import each_result, run_in_pool
+from llmprism_tasks.execution.pool import Pool, process_pool
+from llmprism_tasks.execution.stage_runner import StageResults, run_stages
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 
-CAPTURE = Path(__file__).parent / "data" / "real" / "dp2pp4_healthy"
+CAPTURE = Path(__file__).parents[1] / "data" / "real" / "dp2pp4_healthy"
 SETTINGS = Settings()
-TURNS = [ALL[:-1], ALL[-1:]]
-NOBODY = pl.DataFrame({"flow_start_ns": []}, schema={"flow_start_ns": pl.Int64})
+NO_OTHERS = pl.DataFrame(schema={"flow_start_ns": pl.Int64})
+
+Captured = tuple[pl.DataFrame, pl.DataFrame, Window]
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="workers are for further processors")
 
 
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with working(SETTINGS) as process:
-        yield process
+def pool() -> Iterator[Pool]:
+    with process_pool(SETTINGS) as found:
+        assert found is not None
+        yield found
 
 
 @pytest.fixture(scope="module")
-def captured() -> tuple[pl.DataFrame, pl.DataFrame, Window]:
+def captured() -> Captured:
     flows = pl.read_parquet(CAPTURE / "flows.parquet")
     window = Window.containing(int(flows["flow_start_ns"].median()), SETTINGS.window.length_ns)  # type: ignore[arg-type]
     start = pl.col("flow_start_ns")
@@ -44,138 +50,110 @@ def captured() -> tuple[pl.DataFrame, pl.DataFrame, Window]:
     return known, read_topology(str(CAPTURE / "topology.csv")), window
 
 
-def test_it_derives_what_this_process_does(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
+def in_worker(pool: Pool, partition: Partition, topology: pl.DataFrame, window: Window, folder: Path) -> StageResults:
+    write_frame(topology, folder, "topology")
+    write_partition(folder / "0", partition)
+    return run_in_pool(pool, folder / "0", STAGES, window, SETTINGS)
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_worker_makes_what_this_process_makes(
+    pool: Pool, captured: Captured, tmp_path: Path, *, compact: bool
+) -> None:
     flows, topology, window = captured
-    there = _turns(worker, flows, topology, window)
-    here = list(deriving.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
-    for made in (there, here):
-        assert [list(one.stage_ns) for one in made] == [list(turn) for turn in TURNS]
-    assert {name for one in there for name in one.tables} == set(DERIVED)
-    assert not there[0].tables["timeline"].is_empty()
-    for one, other in zip(there, here, strict=True):
-        assert [name for name, rows in one.tables.items() if not rows.equals(other.tables[name])] == []
+    if compact:  # as they are landed: the worker's process knows none of the categories
+        flows = flows.with_columns(
+            pl.col("src_addr", "dst_addr").cast(pl.Categorical),
+            pl.col("switch_path").list.join(frames.BETWEEN_SWITCHES).cast(pl.Categorical),
+        )
+    partition = Partition(flows, NO_OTHERS)
+    there = in_worker(pool, partition, topology, window, tmp_path)
+    here = run_stages(STAGES, partition, topology, window, SETTINGS)
+    assert list(there.stage_ns) == [stage.name for stage in STAGES]
+    assert set(there.tables) == set(DERIVED)
+    assert not there.tables["timeline"].is_empty()
+    assert [name for name, rows in here.tables.items() if not rows.equals(there.tables[name])] == []
 
 
-def test_it_takes_flows_as_they_are_landed(worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
-    """As categories, of which the other process knows none: it has them for as long as somebody has the flows."""
-    flows, topology, window = captured
-    compact = flows.with_columns(
-        pl.col("src_addr", "dst_addr").cast(pl.Categorical),
-        pl.col("switch_path").list.join(frames.BETWEEN_SWITCHES).cast(pl.Categorical),
-    )
-    there = {name: rows for one in _turns(worker, compact, topology, window) for name, rows in one.tables.items()}
-    here = deriving.derive(Part(compact, NOBODY), topology, window, SETTINGS).tables
-    assert there["timeline"]["addr"].dtype == pl.Categorical
-    assert [name for name, rows in there.items() if not rows.equals(here[name])] == []
-
-
-def test_what_is_named_like_a_library_where_it_is_called_is_not_taken_for_it(
-    captured: tuple[pl.DataFrame, pl.DataFrame, Window], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_named_like_a_library_where_the_command_runs_is_not_taken_for_it(
+    captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "polars.py").write_text("raise SystemExit(3)")
+    (tmp_path / "loky.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    flows, topology, window = captured
-    with working(SETTINGS) as process:
-        made, _ = _turns(process, flows, topology, window)
-    assert made.tables["jobs"].height == 1
+    with process_pool(SETTINGS) as elsewhere:
+        assert elsewhere is not None
+        assert elsewhere.call(os.getpid) != os.getpid()
 
 
-def _turns(worker: Worker, flows: pl.DataFrame, topology: pl.DataFrame, window: Window) -> list[deriving.Derived]:
-    return list(worker.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, TURNS))
+def raise_contract_error() -> None:
+    raise ContractError(found="rows", expected="no rows", todo="Nothing.")
 
 
-def test_stages_in_turn_make_what_they_make_at_once(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
-    flows, topology, window = captured
-    at_once = deriving.derive(Part(flows, NOBODY), topology, window, SETTINGS)
-    in_turn: dict[str, pl.DataFrame] = {}
-    for one in deriving.derive_in_turn(Part(flows, NOBODY), topology, window, SETTINGS, [[name] for name in ALL]):
-        in_turn |= one.tables
-    assert [name for name, rows in at_once.tables.items() if not rows.equals(in_turn[name])] == []
+def test_an_error_in_a_worker_is_raised_here_with_its_parts_and_the_worker_goes_on(pool: Pool) -> None:
+    worker = pool.call(os.getpid)
+    with pytest.raises(ContractError) as caught:
+        pool.call(raise_contract_error)
+    assert (caught.value.found, caught.value.todo) == ("rows", "Nothing.")
+    assert pool.call(os.getpid) == worker
 
 
-def test_an_error_there_is_raised_here_and_it_goes_on(
-    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]
-) -> None:
-    flows, topology, window = captured
-    with pytest.raises(pl.exceptions.ColumnNotFoundError, match="host"):
-        _turns(worker, flows, topology.drop("host"), window)
-    made, _ = _turns(worker, flows, topology, window)
-    assert made.tables["jobs"].height == 1
+def test_a_worker_leaves_interruptions_to_this_process(pool: Pool) -> None:
+    worker = pool.call(os.getpid)
+    for interruption in (signal.SIGINT, signal.SIGTERM):
+        os.kill(worker, interruption)
+    assert pool.call(os.getpid) == worker
 
 
-def test_it_does_not_hear_who_interrupts_at_the_terminal(worker: Worker) -> None:
-    """Else it would tell of that, too, at length."""
-    assert os.getpgid(worker.pid) != os.getpgid(0)
+def kill_oneself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_it_is_said_that_it_was_killed(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
-    flows, topology, window = captured
-    with working(SETTINGS) as gone:
-        os.kill(gone.pid, signal.SIGKILL)
-        with pytest.raises(TransientError, match="exit code -9"):
-            _turns(gone, flows, topology, window)
+def test_a_killed_worker_is_an_error_that_says_what_to_do_and_the_next_pool_is_whole() -> None:
+    with process_pool(SETTINGS) as broken:
+        assert broken is not None
+        with pytest.raises(TransientError, match=r"worker process that ended.*batches\.at_once"):
+            broken.call(kill_oneself)
+    with process_pool(SETTINGS) as whole:
+        assert whole is not None
+        assert whole.call(os.getpid) != os.getpid()
 
 
-def test_one_that_stays_stopped_is_not_waited_for(
-    captured: tuple[pl.DataFrame, pl.DataFrame, Window], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llmprism_tasks.worker.LOOK_S", 0.01)
-    flows, topology, window = captured
-    with working(SETTINGS) as halted:
-        os.kill(halted.pid, signal.SIGSTOP)
-        with pytest.raises(TransientError, match=f"is stopped .process {halted.pid}"):
-            _turns(halted, flows, topology, window)
-    assert not Path(f"/proc/{halted.pid}").exists()
+def test_workers_end_with_the_block() -> None:
+    with process_pool(SETTINGS) as ended:
+        assert ended is not None
+        worker = ended.call(os.getpid)
+    assert not Path(f"/proc/{worker}").exists()
 
 
-def test_one_that_is_only_slow_is_waited_for(
-    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llmprism_tasks.worker.LOOK_S", 0)
-    flows, topology, window = captured
-    assert len(_turns(worker, flows, topology, window)) == len(TURNS)
+NOTHING = StageResults({}, {})
 
 
-class Platform:
-    """Parts of which some cannot be looked at."""
+def test_each_runner_takes_partitions_until_none_is_left() -> None:
+    threads: dict[int, str] = {}
+    meet = threading.Barrier(2)  # of the first and the last partition, which must be at work at one time
 
-    number = 3
+    def run(name: str, number: int) -> StageResults:
+        threads[number] = name
+        if number in (0, 2):
+            meet.wait(10)
+        return NOTHING
 
-    def __init__(self, part: Part, *broken: int) -> None:
-        self._part, self._broken, self.taken = part, broken, dict[int, int]()
-
-    def part(self, number: int) -> Part:
-        self.taken[number] = threading.get_ident()
-        flows = self._part.flows
-        return Part(flows.drop("bytes") if number in self._broken else flows, self._part.elsewhere)
-
-
-def test_both_take_parts_until_none_is_left(
-    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window]
-) -> None:
-    flows, topology, window = captured
-    platform = Platform(Part(flows, NOBODY))
-    with shared(platform, worker, topology, window, SETTINGS, TURNS) as each:
-        assert sorted(number for number, _ in each) == [0, 0, 1, 1, 2, 2]
-    assert platform.taken[0] != platform.taken[2]
+    found = each_result(3, [lambda number: run("here", number), lambda number: run("worker", number)])
+    assert sorted(number for number, _ in found) == [0, 1, 2]
+    assert (threads[0], threads[2]) == ("worker", "here")
 
 
-def test_without_a_worker_all_parts_are_taken_here(captured: tuple[pl.DataFrame, pl.DataFrame, Window]) -> None:
-    flows, topology, window = captured
-    platform = Platform(Part(flows, NOBODY))
-    with shared(platform, None, topology, window, SETTINGS, TURNS) as each:
-        assert [number for number, _ in each] == [2, 2, 1, 1, 0, 0]
-    assert list(platform.taken) == [2, 1, 0]
+def test_one_runner_alone_takes_the_smallest_first() -> None:
+    assert [number for number, _ in each_result(3, [lambda _: NOTHING])] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("broken", [0, 2])
-def test_no_part_is_lost_whoever_took_it(
-    worker: Worker, captured: tuple[pl.DataFrame, pl.DataFrame, Window], broken: int
-) -> None:
-    flows, topology, window = captured
-    platform = Platform(Part(flows, NOBODY), broken)
-    with (
-        pytest.raises(pl.exceptions.ColumnNotFoundError, match="bytes"),
-        shared(platform, worker, topology, window, SETTINGS, TURNS) as each,
-    ):
-        list(each)
+def test_an_error_of_any_partition_is_raised(broken: int) -> None:
+    def run(number: int) -> StageResults:
+        if number == broken:
+            raise ContractError(found="rows", expected="no rows", todo="Nothing.")
+        return NOTHING
+
+    with pytest.raises(ContractError):
+        list(each_result(3, [run, run]))

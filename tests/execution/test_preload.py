@@ -10,15 +10,15 @@ from accuracy.runs import CAPTURES
 
 FORKED = """
 import os, sys
-from llmprism_tasks import cli, pipeline, warm
-warm.checks()
-warm.stages()
+from llmprism_tasks import cli
+from llmprism_tasks.execution import analyze
+analyze.preload("joint")
 there = set(sys.modules)
 if os.fork() == 0:
     code = cli.main(sys.argv[1:])
     ours = ("llmprism_tasks.stages", "great_expectations")
-    print("late:", *(name for name in set(sys.modules) - there if name.startswith(ours)))
-    cli.leave(code)
+    print("late:", *(name for name in set(sys.modules) - there if name.startswith(ours)), flush=True)
+    os._exit(code)
 raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 

@@ -193,7 +193,7 @@ def test_stages_one_by_one_whole_and_in_parts_end_like_all_at_once_even_if_draft
     ("changed", "read_again"),
     [("nothing", False), ("the same again", False), ("a byte", True), ("a setting", True), ("the topology", True)],
 )
-def test_flows_are_handed_over_only_as_long_as_nothing_that_stages_depend_on_has_changed(
+def test_flows_are_handed_over_while_nothing_that_stages_depend_on_changes(
     place: Path,
     tmp_path: Path,
     windows: list[Window],
@@ -214,7 +214,7 @@ def test_flows_are_handed_over_only_as_long_as_nothing_that_stages_depend_on_has
     if changed in ("the same again", "a byte"):
         land_window(windows[0], settings)
     if changed == "a setting":
-        settings = settings_for(tmp_path, tmp_path / "w.duckdb", diagnosis__persistence="4")
+        settings = settings_for(tmp_path, tmp_path / "w.duckdb", diagnosis__persistence="0.5")
     if changed == "the topology":
         topology = pl.read_csv(tmp_path / "topology.csv")
         topology.with_columns(pl.format("{}-new", "host").alias("host")).write_csv(tmp_path / "topology.csv")
@@ -239,7 +239,7 @@ AT_ONCE = [f"{name}: at once" for name in NAMES]
 OF_SOME = "step_division, parallelism, timeline: of some jobs"
 
 
-@pytest.mark.parametrize(("fewer", "taken"), [(0, AT_ONCE), (1, [f"{', '.join(NAMES)}: in 2 parts"])])
+@pytest.mark.parametrize(("fewer", "taken"), [(0, AT_ONCE), (1, [f"{', '.join(NAMES)}: in 2 partitions"])])
 def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
     copy: Settings,
     windows: list[Window],
@@ -470,8 +470,8 @@ def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
 KILLED_AT_A_CALL = """
 import functools, importlib, os, signal, sys
 from llmprism_tasks.execution import analyze, window
-from llmprism_tasks.configuration import load
-from llmprism_tasks.windows import Window
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings.load import load
 
 calls, start_ns, length_ns = map(int, sys.argv[3:])
 module = importlib.import_module(sys.argv[1])
@@ -496,7 +496,7 @@ analyze.run_landed(minute, settings)
     ("module", "function", "calls"),
     [
         ("warehouse.store", "insert", 2),  # inside the landing of the look-back: flows, but no bookkeeping yet
-        ("stages.timeline", "timeline", 1),  # while a stage computes
+        ("stages.timeline.phase", "timeline", 1),  # while a stage computes
         ("execution.analyze", "validate_results", 1),  # all derived, nothing checked
     ],
 )

@@ -6,8 +6,9 @@ import socket
 import time
 
 import pytest
-from llmprism_tasks.webhook import post
 from receiver import receiving
+
+from llmprism_tasks.execution.notify.webhook import post
 
 
 def test_what_the_receiver_takes_is_sent() -> None:
