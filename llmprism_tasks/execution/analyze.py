@@ -209,7 +209,7 @@ def preload(method: str) -> None:
     from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations
 
     validation.prepare()
-    stage_runner.preload(method)
+    stage_runner.stage_functions(method)
 
 
 def _warn_of_missing_nics(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:

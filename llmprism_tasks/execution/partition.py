@@ -17,7 +17,7 @@ import polars as pl
 from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.numerics.graphs import connected_components
 from llmprism_tasks.numerics.grouped_sort import Groups
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT32S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -239,7 +239,7 @@ def latest_starts(times: Integers, groups: Groups, slot: int) -> LatestStarts:
     return LatestStarts(*_latest_starts(times, groups, first * slot, slot, int(times.max()) // slot - first + 1))
 
 
-@compiled
+@kernel(INT64S, INT32S, INT64, INT64, INT64)
 def _latest_starts(
     times: Integers, groups: Groups, begin: int, slot: int, slots: int
 ) -> tuple[Integers, Integers, Integers]:

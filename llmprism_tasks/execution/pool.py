@@ -89,17 +89,17 @@ def process_pool(settings: Settings) -> Iterator[Pool | None]:
 
     Workers import and compile what the stages need at once, while this process goes on.
     """
-    from loky import cpu_count, get_reusable_executor  # noqa: PLC0415 - only where there is a pool
+    from loky import ProcessPoolExecutor, cpu_count  # noqa: PLC0415 - only where there is a pool
 
     workers = cpu_count() - 1
     if workers == 0:
         yield None
         return
-    executor = get_reusable_executor(
+    executor = ProcessPoolExecutor(
         max_workers=workers,
         timeout=IDLE_S,
         env=ENVIRONMENT,
-        initializer=_preload,
+        initializer=_import_stages,
         initargs=(settings.method.name,),
     )
     pool = Pool(executor, workers)
@@ -122,10 +122,10 @@ def pool_for_flows(flows: int, settings: Settings) -> AbstractContextManager[Poo
     return process_pool(settings) if flows >= MIN_FLOWS_FOR_POOL else nullcontext()
 
 
-def _preload(method: str) -> None:
+def _import_stages(method: str) -> None:
     from llmprism_tasks.execution import stage_runner  # noqa: PLC0415 - heavy, and for the workers
 
-    stage_runner.preload(method)
+    stage_runner.stage_functions(method)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.plan import Stage
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partition import Partition
-from llmprism_tasks.numerics import jit
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import phase as diagnosis
 from llmprism_tasks.stages.parallelism import phase as parallelism
@@ -113,9 +112,3 @@ def _published_functions() -> dict[str, StageFunction]:
 
     functions = (recognition, step_division, parallelism, timeline, diagnosis)
     return {function.__name__: function for function in functions}
-
-
-def preload(method: str) -> None:
-    """Import what the stages use and load their compiled kernels ahead of the first flows: it takes a second."""
-    stage_functions(method)
-    jit.load_all()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from llmprism_tasks.settings import number, text
+from llmprism_tasks.settings.schema import number, text
 from llmprism_tasks.simulate.sections import NEVER, wrong
 
 if TYPE_CHECKING:  # a scenario checks its faults, so what declares it is read after this

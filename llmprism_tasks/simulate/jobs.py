@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmprism_tasks.settings import number, text
+from llmprism_tasks.settings.schema import number, text
 from llmprism_tasks.simulate.sections import indices
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmprism_tasks.contract.errors import SettingsError
-from llmprism_tasks.settings import number, text
+from llmprism_tasks.settings.schema import number, text
 from llmprism_tasks.simulate.faults import Fault, check_faults
 from llmprism_tasks.simulate.jobs import Job, misfit
 from llmprism_tasks.simulate.lifecycle import Stay, check_stays, stays

@@ -116,7 +116,7 @@ SLOT = 10
 
 
 def others(times: list[int], groups: list[int], group: int) -> list[int]:
-    latest = latest_starts(np.array(times, np.int64), np.array(groups, np.int64), SLOT)
+    latest = latest_starts(np.array(times, np.int64), np.array(groups, np.int32), SLOT)
     return latest.of_others(group).tolist()
 
 

@@ -17,7 +17,8 @@ there = set(sys.modules)
 if os.fork() == 0:
     code = cli.main(sys.argv[1:])
     ours = ("llmprism_tasks.stages", "great_expectations")
-    print("late:", *(name for name in set(sys.modules) - there if name.startswith(ours)), flush=True)
+    print("late:", *(name for name in set(sys.modules) - there if name.startswith(ours)))
+    sys.stdout.flush()
     os._exit(code)
 raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
