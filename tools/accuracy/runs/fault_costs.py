@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.stage_runner import stage_functions
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario.scenario_file import build_scenario
@@ -120,10 +120,8 @@ def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
         "topology": made.topology,
     }
     for stage in STAGES[:-1]:
-        module, _, name = stage.function.partition(":")
-        written = getattr(importlib.import_module(module), name)(
-            **{table: tables[table] for table in stage.reads}, window=window, settings=Settings()
-        )
+        run = stage_functions("joint")[stage.name]
+        written = run(**{table: tables[table] for table in stage.reads}, window=window, settings=Settings())
         tables |= dict(zip(stage.writes, written, strict=True))
     return tables
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from accuracy.runs.results import version
-from llmprism_tasks import pipeline
+from llmprism_tasks.execution.analyze import derive_tables
 from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
 from llmprism_tasks.reports.evaluation.steps import duration_errors
 from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
@@ -61,7 +61,7 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
     length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
-        pipeline.derive_tables(window, settings, warehouse=opened)
+        derive_tables(window, settings, warehouse=opened)
     cpu_s = time.process_time() - began
     found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
     return {**_plain(evaluate(found, read_truth(str(folder / "truth")))), "version": version(), "cpu_s": cpu_s}

@@ -9,10 +9,7 @@ import importlib
 
 
 def main() -> None:
-    importlib.import_module("llmprism_tasks.pipeline")
-    warm = importlib.import_module("llmprism_tasks.warm")
-    warm.checks()
-    warm.stages()
+    importlib.import_module("llmprism_tasks.execution.analyze").preload("joint")
 
 
 if __name__ == "__main__":

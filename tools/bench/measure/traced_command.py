@@ -21,14 +21,14 @@ def _always(name: str) -> Named:
     return lambda *args, **kwargs: name
 
 
-PIPELINE, STORE = "llmprism_tasks.pipeline", "llmprism_tasks.warehouse.store"
+ANALYZE, STORE = "llmprism_tasks.execution.analyze", "llmprism_tasks.warehouse.store"
 HOOKS: tuple[tuple[str, str, Named], ...] = (
     ("llmprism_tasks.warehouse.landing.landing", "land_all", _always("landing")),
-    (PIPELINE, "validate_landed", _always("validation")),
-    (PIPELINE, "derive_tables", _always("stages")),
-    (PIPELINE, "validate_results", _always("results_validation")),
-    (PIPELINE, "finish", _always("finish")),
-    (PIPELINE, "call_out", _always("call_out")),
+    (ANALYZE, "validate_landed", _always("validation")),
+    (ANALYZE, "derive_tables", _always("stages")),
+    (ANALYZE, "validate_results", _always("results_validation")),
+    (ANALYZE, "finish", _always("finish")),
+    (ANALYZE, "send_messages", _always("send_messages")),
     (STORE, "read", _always("read")),
     (STORE, "read_each", _always("read")),
     (STORE, "replace", _always("write")),

@@ -9,10 +9,9 @@ import importlib
 import sys
 
 if "scheduler" in sys.argv:
-    from llmprism_tasks import warm
+    from llmprism_tasks.execution import analyze
 
     # DuckDB looks for these with the first value, and the first frame, that it is given.
-    for library in ("pandas", "pyarrow.dataset", "llmprism_tasks.pipeline"):
+    for library in ("pandas", "pyarrow.dataset", "llmprism_tasks.execution.stage_task"):
         importlib.import_module(library)
-    warm.checks()
-    warm.stages()
+    analyze.preload("joint")

@@ -1,4 +1,4 @@
-"""Webhook: one JSON body to one address, and what became of it; it never raises and never takes long."""
+"""Post one JSON body to one address; never raises, and ends after a timeout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is followed without the body, to a page that then answers that all is well."""
+    """Refuses redirects: they are followed without the body, to a page that answers that all is well."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -8,7 +8,7 @@ import time
 import pytest
 from receiver import receiving
 
-from llmprism_tasks.webhook import post
+from llmprism_tasks.execution.notify.webhook import post
 
 
 def test_what_the_receiver_takes_is_sent() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.pipeline import seconds_to_wait
+from llmprism_tasks.execution.window import seconds_to_wait
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
 

@@ -21,20 +21,25 @@ from typing import Any
 import polars as pl
 import pytest
 
-from llmprism_tasks import cli, deriving, dividing, pipeline, running
-from llmprism_tasks.aside import Aside, Work, aside
+from llmprism_tasks import cli
 from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution import partitioned, stage_runner
+from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
+from llmprism_tasks.execution.handover import delete_handovers
+from llmprism_tasks.execution.pool import process_pool
+from llmprism_tasks.execution.stage_task import run_stage
+from llmprism_tasks.execution.window import finish, land_window, validate_landed, validate_results
+from llmprism_tasks.execution.writer import Work, Writer, background_writer
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing.landing import EMPTY, windows_in
-from llmprism_tasks.worker import working
 
-REAL = Path(__file__).parent / "data" / "real"
+REAL = Path(__file__).parents[1] / "data" / "real"
 WINDOW_S, LOOKBACK = 60, 1
 SECONDS = 110  # of the captures: two windows
 
@@ -103,6 +108,12 @@ def differing(one: Tables, other: Tables) -> list[str]:
     return [name for name in one if not one[name].equals(other[name])]
 
 
+def run_window(window: Window, settings: Settings) -> None:
+    """Land a window and take it to its end."""
+    land_window(window, settings)
+    run_landed(window, settings)
+
+
 def bookkeeping(settings: Settings, window: Window) -> dict[str, object]:
     return store.read(opened(settings), "windows", window).row(0, named=True)
 
@@ -116,7 +127,7 @@ def windows(place: Path) -> list[Window]:
 def analyzed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A warehouse that nothing has disturbed."""
     settings = settings_for(place, tmp_path_factory.mktemp("undisturbed") / "w.duckdb")
-    pipeline.analyze(settings)
+    analyze(settings)
     return settings
 
 
@@ -146,13 +157,13 @@ def test_windows_run_one_by_one_in_reverse_and_again_end_like_analyze(
     settings: Settings, windows: list[Window], undisturbed: Tables
 ) -> None:
     for window in (windows[1], windows[0], windows[1]):
-        pipeline.run_window(window, settings)
+        run_window(window, settings)
     assert differing(tables(settings), undisturbed) == []
 
 
 def test_analyze_again_changes_nothing(copy: Settings, windows: list[Window], undisturbed: Tables) -> None:
     seen: list[tuple[Window, int, int]] = []
-    assert pipeline.analyze(copy, on_window=lambda *told: seen.append(told)) == windows
+    assert analyze(copy, on_window=lambda *told: seen.append(told)) == windows
     assert seen == [(window, number, len(windows)) for number, window in enumerate(windows)]
     assert differing(tables(copy), undisturbed) == []
 
@@ -167,33 +178,50 @@ def test_stages_one_by_one_whole_and_in_parts_end_like_all_at_once_even_if_draft
 ) -> None:
     window = windows[1]
     settings = in_batches(settings, at_once=int(undisturbed["windows"]["rows_landed"].sum()) - fewer)
-    pipeline.land_window(window, settings)
-    pipeline.validate_landed(window, settings)
+    land_window(window, settings)
+    validate_landed(window, settings)
     for stage in STAGES:
-        pipeline.run_stage(stage.name, window, settings)
+        run_stage(stage.name, window, settings)
         if lost:
-            running.forget_drafts(window, settings)
-    pipeline.validate_results(window, settings)
-    pipeline.finish(window, settings)
+            delete_handovers(settings.places.warehouse, window)
+    validate_results(window, settings)
+    finish(window, settings)
     assert differing(tables(settings, window), part(undisturbed, window)) == []
 
 
-@pytest.mark.parametrize(("landed", "worked"), [(None, []), (0, ["step_division: at once"])])
-def test_what_was_made_of_flows_that_are_landed_anew_is_not_used(
-    settings: Settings,
+@pytest.mark.parametrize(
+    ("changed", "read_again"),
+    [("nothing", False), ("the same again", False), ("a byte", True), ("a setting", True), ("the topology", True)],
+)
+def test_flows_are_handed_over_while_nothing_that_stages_depend_on_changes(
+    place: Path,
+    tmp_path: Path,
     windows: list[Window],
     caplog: pytest.LogCaptureFixture,
-    landed: int | None,
-    worked: list[str],
+    changed: str,
+    *,
+    read_again: bool,
 ) -> None:
-    pipeline.land_window(windows[1], settings)
-    pipeline.run_stage("recognition", windows[1], settings)
-    if landed is not None:
-        pipeline.land_window(windows[landed], settings)
-    with caplog.at_level("INFO", logger=dividing.logger.name):
+    for file in ("flows.parquet", "topology.csv"):
+        shutil.copy(place / file, tmp_path)
+    settings = settings_for(tmp_path, tmp_path / "w.duckdb")
+    land_window(windows[1], settings)
+    run_stage("recognition", windows[1], settings)
+    if changed == "a byte":  # of the look-back
+        flows = pl.read_parquet(tmp_path / "flows.parquet")
+        one = (pl.int_range(pl.len()) == 0).cast(pl.Int64)
+        flows.with_columns(pl.col("bytes") + one).write_parquet(tmp_path / "flows.parquet")
+    if changed in ("the same again", "a byte"):
+        land_window(windows[0], settings)
+    if changed == "a setting":
+        settings = settings_for(tmp_path, tmp_path / "w.duckdb", diagnosis__persistence="0.5")
+    if changed == "the topology":
+        topology = pl.read_csv(tmp_path / "topology.csv")
+        topology.with_columns(pl.format("{}-new", "host").alias("host")).write_csv(tmp_path / "topology.csv")
+    with caplog.at_level("INFO", logger="llmprism_tasks.execution"):
         caplog.clear()
-        pipeline.run_stage("step_division", windows[1], settings)
-    assert ways(caplog.messages) == worked
+        run_stage("step_division", windows[1], settings)
+    assert any("reading them from the warehouse" in message for message in caplog.messages) == read_again
 
 
 def in_batches(settings: Settings, **changes: int) -> Settings:
@@ -211,7 +239,7 @@ AT_ONCE = [f"{name}: at once" for name in NAMES]
 OF_SOME = "step_division, parallelism, timeline: of some jobs"
 
 
-@pytest.mark.parametrize(("fewer", "taken"), [(0, AT_ONCE), (1, [f"{', '.join(NAMES)}: in 2 parts"])])
+@pytest.mark.parametrize(("fewer", "taken"), [(0, AT_ONCE), (1, [f"{', '.join(NAMES)}: in 2 partitions"])])
 def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
     copy: Settings,
     windows: list[Window],
@@ -221,8 +249,8 @@ def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
     taken: list[str],
 ) -> None:
     flows = int(undisturbed["windows"]["rows_landed"].sum())
-    with caplog.at_level("INFO", logger=dividing.logger.name):
-        pipeline.derive_tables(windows[1], in_batches(copy, at_once=flows - fewer))
+    with caplog.at_level("INFO", logger=partitioned.logger.name):
+        derive_tables(windows[1], in_batches(copy, at_once=flows - fewer))
     assert ways(caplog.messages) == taken
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
@@ -251,16 +279,16 @@ def test_where_hosts_cannot_be_parted_those_of_some_jobs_are_looked_at_at_a_time
     flows.write_parquet(tmp_path / "flows.parquet")
     whole, divided = (settings_for(tmp_path, tmp_path / f"{name}.duckdb") for name in ("whole", "divided"))
     divided = in_batches(divided, at_once=flows.filter(pl.col("flow_start_ns") < windows[1].end_ns).height - 1)
-    pipeline.analyze(whole)
-    pipeline.analyze(divided)
+    analyze(whole)
+    analyze(divided)
     window = windows[1]
     caplog.clear()
-    with caplog.at_level("INFO", logger=dividing.logger.name):
+    with caplog.at_level("INFO", logger=partitioned.logger.name):
         if task_by_task:
             for stage in STAGES:
-                pipeline.run_stage(stage.name, window, divided)
+                run_stage(stage.name, window, divided)
         else:
-            pipeline.derive_tables(window, divided)
+            derive_tables(window, divided)
     finished(divided, window)
     some = [[f"{name}: of some jobs"] * batches for name in NAMES[1:4]] if task_by_task else [[OF_SOME] * batches]
     assert ways(caplog.messages) == ["recognition: at once", *itertools.chain(*some), "diagnosis: at once"]
@@ -269,36 +297,36 @@ def test_where_hosts_cannot_be_parted_those_of_some_jobs_are_looked_at_at_a_time
 
 
 def finished(settings: Settings, window: Window) -> None:
-    pipeline.finish(window, settings)
-    pipeline.validate_results(window, settings)
+    finish(window, settings)
+    validate_results(window, settings)
 
 
 def test_jobs_of_two_parts_with_one_name_are_told_apart_by_the_whole_platform(
     copy: Settings, windows: list[Window], undisturbed: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    derive = deriving.derive
+    run_stages = stage_runner.run_stages
 
-    def alike(*told: Any) -> deriving.Derived:
+    def alike(*given: Any) -> stage_runner.StageResults:
         """Name each part's job alike, as names of eight digits may be."""
-        found = derive(*told)
-        if told[0].elsewhere is None:
+        found = run_stages(*given)
+        if given[1].other_starts is None:
             return found
         made = {
             stage: {table: frame.with_columns(job_id=pl.lit("job-0")) for table, frame in of_stage.items()}
-            for stage, of_stage in found.made.items()
+            for stage, of_stage in found.by_stage.items()
         }
-        return found._replace(made=made)
+        return found._replace(by_stage=made)
 
-    monkeypatch.setattr(deriving, "derive", alike)
-    pipeline.derive_tables(windows[1], in_batches(copy, at_once=1))
+    monkeypatch.setattr(stage_runner, "run_stages", alike)
+    derive_tables(windows[1], in_batches(copy, at_once=1))
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
 
 def test_a_worker_s_parts_are_like_our_own(copy: Settings, windows: list[Window], undisturbed: Tables) -> None:
-    with working(copy) as worker:
+    with process_pool(copy) as pool:
         for window in windows:
-            pipeline.derive_tables(window, copy, worker=worker)
+            derive_tables(window, copy, pool=pool)
             finished(copy, window)
     assert differing(tables(copy), undisturbed) == []
 
@@ -311,15 +339,15 @@ class Interrupted:
     after : of how many pieces of work
     """
 
-    def __init__(self, writing: Aside, after: int, other: Work) -> None:
-        self._writing, self._left, self._other = writing, after, other
-        self.wait = writing.wait
+    def __init__(self, writer: Writer, after: int, other: Work) -> None:
+        self._writer, self._left, self._other = writer, after, other
+        self.wait = writer.wait
 
-    def __call__(self, work: Work) -> None:
-        self._writing(work)
+    def submit(self, work: Work) -> None:
+        self._writer.submit(work)
         self._left -= 1
         if self._left == 0:
-            self._writing(self._other)
+            self._writer.submit(self._other)
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])  # the check, the clearing, the parts and what completes them
@@ -327,9 +355,9 @@ def test_two_runs_of_a_window_at_once_leave_the_rows_of_one(
     copy: Settings, windows: list[Window], undisturbed: Tables, after: int
 ) -> None:
     in_parts = in_batches(copy, at_once=1)
-    with aside() as writing:
-        interrupted = Interrupted(writing, after, functools.partial(pipeline.derive_tables, windows[1], in_parts))
-        pipeline.derive_tables(windows[1], in_parts, writing=interrupted)
+    with background_writer() as writer:
+        interrupted = Interrupted(writer, after, functools.partial(derive_tables, windows[1], in_parts))
+        derive_tables(windows[1], in_parts, writer=interrupted)
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
@@ -344,9 +372,9 @@ def test_where_a_part_s_trouble_may_be_the_fabric_s_the_whole_platform_is_diagno
     )
     pl.concat([topology for _, topology in both], how="diagonal").write_csv(tmp_path / "topology.csv")
     whole, in_parts = (settings_for(tmp_path, tmp_path / f"{name}.duckdb") for name in ("whole", "parts"))
-    pipeline.analyze(whole)
-    with caplog.at_level("INFO", logger=dividing.logger.name):
-        pipeline.analyze(in_batches(in_parts, at_once=1))
+    analyze(whole)
+    with caplog.at_level("INFO", logger=partitioned.logger.name):
+        analyze(in_batches(in_parts, at_once=1))
     assert not tables(whole)["diagnoses"].is_empty()
     assert differing(tables(in_parts), tables(whole)) == []
     assert {way.partition(" in ")[0] for way in ways(caplog.messages)} == {f"{', '.join(NAMES)}:", "diagnosis: at once"}
@@ -356,7 +384,7 @@ def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
     copy: Settings, windows: list[Window], undisturbed: Tables
 ) -> None:
     window = windows[1]
-    pipeline.run_stage("step_division", window, copy)
+    run_stage("step_division", window, copy)
     after = tables(copy, window)
     assert [name for name in DERIVED if after[name].is_empty()] == [
         "pairs",
@@ -367,9 +395,9 @@ def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
     ]
     assert bookkeeping(copy, window)["status"] == "running"
     for stage in STAGES[2:]:
-        pipeline.run_stage(stage.name, window, copy)
-    pipeline.validate_results(window, copy)
-    pipeline.finish(window, copy)
+        run_stage(stage.name, window, copy)
+    validate_results(window, copy)
+    finish(window, copy)
     assert differing(tables(copy), undisturbed) == []
 
 
@@ -378,15 +406,15 @@ def test_a_topology_that_cannot_be_read_costs_no_finished_window(
 ) -> None:
     nowhere = dataclasses.replace(copy, places=dataclasses.replace(copy.places, topology="nowhere.csv"))
     with pytest.raises(InputError, match="nowhere"):
-        pipeline.analyze(nowhere)
+        analyze(nowhere)
     with pytest.raises(InputError, match="nowhere"):
-        pipeline.run_stage("step_division", windows[1], nowhere)
+        run_stage("step_division", windows[1], nowhere)
     assert differing(tables(copy), undisturbed) == []
 
 
 def test_an_empty_window_succeeds_without_rows(settings: Settings, windows: list[Window]) -> None:
     empty = windows[0].shifted(-1)
-    pipeline.run_window(empty, settings)
+    run_window(empty, settings)
     row = bookkeeping(settings, empty)
     assert (row["status"], row["reason"], row["rows_read"]) == ("done", EMPTY, 0)
     found = tables(settings)
@@ -413,7 +441,7 @@ def test_a_broken_critical_expectation_stops_its_window_before_recognition(place
     first.write_parquet(tmp_path / "flows" / "good.parquet")
     settings = settings_for(place, tmp_path / "w.duckdb", places__flows=str(tmp_path / "flows"))
     with pytest.raises(ContractError, match=r"1 of \d windows stopped.*windows\.refused_most.*Correct the export"):
-        pipeline.analyze(settings)
+        analyze(settings)
     bad = Window.containing(second["flow_start_ns"].min(), WINDOW_S * 1_000_000_000)
     row = bookkeeping(settings, bad)
     assert row["status"] == "stopped"
@@ -433,17 +461,17 @@ def test_a_window_put_right_and_run_again_forgets_why_it_was_stopped(
     flows = store.read(opened(copy), "flows", window)
     store.replace(opened(copy), window, {"flows": flows.with_columns(dst_addr="src_addr")})
     with pytest.raises(ContractError, match=r"flows\.two_ends"):
-        pipeline.validate_landed(window, copy)
+        validate_landed(window, copy)
     assert bookkeeping(copy, window)["status"] == "stopped"
-    pipeline.run_window(window, copy)
+    run_window(window, copy)
     assert differing(tables(copy), undisturbed) == []
 
 
 KILLED_AT_A_CALL = """
 import functools, importlib, os, signal, sys
-from llmprism_tasks import cli, pipeline
-from llmprism_tasks.configuration import load
-from llmprism_tasks.windows import Window
+from llmprism_tasks.execution import analyze, window
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings.load import load
 
 calls, start_ns, length_ns = map(int, sys.argv[3:])
 module = importlib.import_module(sys.argv[1])
@@ -458,7 +486,9 @@ def watched(*arguments, **named):
     return function(*arguments, **named)
 
 setattr(module, sys.argv[2], watched)
-pipeline.run_window(Window(start_ns, length_ns), load(environment=os.environ))
+settings, minute = load(environment=os.environ), Window(start_ns, length_ns)
+window.land_window(minute, settings)
+analyze.run_landed(minute, settings)
 """
 
 
@@ -466,8 +496,8 @@ pipeline.run_window(Window(start_ns, length_ns), load(environment=os.environ))
     ("module", "function", "calls"),
     [
         ("warehouse.store", "insert", 2),  # inside the landing of the look-back: flows, but no bookkeeping yet
-        ("stages.timeline", "timeline", 1),  # while a stage computes
-        ("pipeline", "validate_results", 1),  # all derived, nothing checked
+        ("stages.timeline.phase", "timeline", 1),  # while a stage computes
+        ("execution.analyze", "validate_results", 1),  # all derived, nothing checked
     ],
 )
 def test_killed_anywhere_a_rerun_ends_like_an_undisturbed_run(
@@ -488,7 +518,7 @@ def test_killed_inside_a_stage_s_write_nothing_of_it_is_there(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings, window = settings_for(place, location), windows[1]
-    pipeline.land_window(window, settings)
+    land_window(window, settings)
 
     def after_the_kill() -> None:
         found = tables(settings, window)
@@ -519,7 +549,7 @@ def killed_then_again(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     if after_the_kill is not None:
         after_the_kill()
-    pipeline.run_window(window, settings)
+    run_window(window, settings)
 
 
 def break_a_job(monkeypatch: pytest.MonkeyPatch, *networks: str) -> None:
@@ -579,11 +609,11 @@ def test_one_tenant_s_broken_job_is_set_aside_and_every_window_is_done(
         assert f"set aside: job {ddp} (unexpected rows: {count} in step_breakdown.adds_up)" in row["reason"]
         assert any(row["reason"].rpartition("; ")[2] in message for message in caplog.messages)
     for window in (windows[1], windows[0]):
-        pipeline.run_window(window, settings)
-        pipeline.validate_results(window, settings)  # as a task that is tried again
+        run_window(window, settings)
+        validate_results(window, settings)  # as a task that is tried again
     assert differing(tables(settings), found) == []
     monkeypatch.undo()
-    pipeline.analyze(settings)
+    analyze(settings)
     assert differing(tables(settings), undisturbed) == []
 
 
@@ -593,24 +623,24 @@ def test_a_job_that_was_set_aside_comes_back_when_its_window_is_recognised_anew(
     window = windows[1]
     with monkeypatch.context() as faulty:
         break_a_job(faulty, "10.2.")
-        pipeline.derive_tables(window, copy)
-        pipeline.validate_results(window, copy)
-        pipeline.finish(window, copy)
+        derive_tables(window, copy)
+        validate_results(window, copy)
+        finish(window, copy)
     for stage in STAGES[1:]:  # which find no such job
-        pipeline.run_stage(stage.name, window, copy)
-    pipeline.validate_results(window, copy)
+        run_stage(stage.name, window, copy)
+    validate_results(window, copy)
     assert ddp in str(bookkeeping(copy, window)["reason"])
-    pipeline.derive_tables(window, copy)
-    pipeline.validate_results(window, copy)
-    pipeline.finish(window, copy)
+    derive_tables(window, copy)
+    validate_results(window, copy)
+    finish(window, copy)
     assert differing(tables(copy), undisturbed) == []
 
 
 def test_all_jobs_may_be_set_aside(copy: Settings, windows: list[Window], monkeypatch: pytest.MonkeyPatch) -> None:
     break_a_job(monkeypatch, "10.1.", "10.2.")
-    pipeline.derive_tables(windows[1], copy)
-    pipeline.validate_results(windows[1], copy)
-    pipeline.finish(windows[1], copy)
+    derive_tables(windows[1], copy)
+    validate_results(windows[1], copy)
+    finish(windows[1], copy)
     found = tables(copy, windows[1])
     assert [name for name in DERIVED if found[name].height] == []
     assert found["flows"].height == bookkeeping(copy, windows[1])["rows_landed"]
@@ -628,17 +658,17 @@ def test_what_is_no_job_s_stops_the_window_as_ever_until_it_is_mended(
     break_a_job(monkeypatch, "10.2.")
     sound_suite = validation.suite
     monkeypatch.setattr(validation, "suite", suites.get)
-    pipeline.derive_tables(windows[1], copy)
+    derive_tables(windows[1], copy)
     with pytest.raises(ContractError, match=r"jobs\.three.*step_breakdown\.adds_up.*There are three"):
-        pipeline.validate_results(windows[1], copy)
+        validate_results(windows[1], copy)
     assert bookkeeping(copy, windows[1])["status"] == "stopped"
     left = tables(copy, windows[1])
     assert differing(part(without(undisturbed, []), windows[1]), without(left, [])) == ["step_breakdown"]
     assert left["step_breakdown"].height == part(undisturbed, windows[1])["step_breakdown"].height
 
     monkeypatch.setattr(validation, "suite", sound_suite)
-    pipeline.validate_results(windows[1], copy)
-    pipeline.finish(windows[1], copy)
+    validate_results(windows[1], copy)
+    finish(windows[1], copy)
     row = bookkeeping(copy, windows[1])
     assert row["status"] == "done"
     assert str(row["reason"]).startswith(f"set aside: job {ddp} ")

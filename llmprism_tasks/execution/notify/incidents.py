@@ -1,4 +1,4 @@
-"""Notifications: an incident opens or closes, and whoever is named in the settings is told; once for each change."""
+"""Messages about incidents: one for each that opened or closed, to the address in the settings."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.execution.notify.webhook import Outcome, post
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.warehouse import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.webhook import Outcome, post
 
 logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
 
-def call_out(warehouse: Warehouse, window: Window, settings: NotifySettings, *, now_ns: int) -> dict[str, int]:
-    """Tell of the incidents that opened or closed, as far as is known when a window ends.
+def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings, *, now_ns: int) -> dict[str, int]:
+    """Send a message for each incident that opened or closed, as far as is known when a window ends.
 
-    A window that ended long ago tells nothing, so that a backfill pages nobody. A message is claimed before it is sent:
-    if this process dies in between, it is lost rather than sent twice. What a receiver refuses is tried again by the
-    next window, and a receiver that cannot be reached is not asked for more.
+    A window that ended long ago sends none, so that a backfill pages nobody. A message is claimed before it is sent:
+    if this process dies in between, it is lost rather than sent twice. A message that the receiver refuses is tried
+    again by the next window. A receiver that cannot be reached is not tried again in this window.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def call_out(warehouse: Warehouse, window: Window, settings: NotifySettings, *, 
 
 
 def message(incident: Row) -> Row:
-    """Return what is said of an incident that changed its state.
+    """Return the message about an incident that changed its state.
 
     Parameters
     ----------

@@ -10,9 +10,9 @@ from accuracy.runs.sources import CAPTURES
 
 FORKED = """
 import os, sys
-from llmprism_tasks import cli, pipeline, warm
-warm.checks()
-warm.stages()
+from llmprism_tasks import cli
+from llmprism_tasks.execution import analyze
+analyze.preload("joint")
 there = set(sys.modules)
 if os.fork() == 0:
     code = cli.main(sys.argv[1:])

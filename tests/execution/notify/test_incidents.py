@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from receiver import Receiver, receiving
 from small_windows import FIRST, SECOND, diagnosis, writer
 
-from llmprism_tasks import pipeline
-from llmprism_tasks.notifications import call_out
+from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
@@ -45,7 +44,7 @@ def runner(warehouse: Warehouse, receiver: Receiver) -> Run:
     def run(number: int, *found: dict[str, Any], after_s: float = 20, **rule: Any) -> dict[str, int]:
         window = write(number, [diagnosis(number, **one) for one in found])
         told = NotifySettings(**{"webhook": receiver.address} | rule)
-        return call_out(warehouse, window, told, now_ns=window.end_ns + int(after_s * SECOND))
+        return send_messages(warehouse, window, told, now_ns=window.end_ns + int(after_s * SECOND))
 
     return run
 
@@ -194,15 +193,15 @@ def test_a_receiver_that_is_not_there_is_asked_once_in_a_window(run: Run, wareho
 
 TELL = """
 import sys
-from llmprism_tasks.notifications import call_out
+from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.windows import Window
+from llmprism_tasks.contract.windows import Window
 
 place, address, start_ns = sys.argv[1:]
 window = Window(int(start_ns), 60 * 10**9)
 sys.stdin.readline()
-call_out(Warehouse(place, 20), window, NotifySettings(webhook=address), now_ns=window.end_ns)
+send_messages(Warehouse(place, 20), window, NotifySettings(webhook=address), now_ns=window.end_ns)
 """
 
 
@@ -250,8 +249,8 @@ def test_the_pipeline_tells_and_never_fails_by_it(receiver: Receiver, warehouse:
     places = {"places.warehouse": warehouse.location, "warehouse.lock_wait_s": "0"}
     told = load(overrides=places | {"notify.webhook": receiver.address})
     with warehouse.writing():
-        assert pipeline.call_out(window, told, now_ns=window.end_ns) == {"sent": 0, "not_sent": 0}
-    assert pipeline.call_out(window, told, now_ns=window.end_ns) == {"sent": 1, "not_sent": 0}
+        assert window.send_messages(window, told, now_ns=window.end_ns) == {"sent": 0, "not_sent": 0}
+    assert window.send_messages(window, told, now_ns=window.end_ns) == {"sent": 1, "not_sent": 0}
     assert receiver.told == [("opened", GPU)]
 
 
