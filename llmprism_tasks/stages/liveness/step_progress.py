@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
@@ -159,7 +160,7 @@ def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
     lines = shape.select(((pl.col("nics") > 2) & (pl.col("hops") == 2 * (pl.col("nics") - 1))).all()).item()
     if not lines or pairs.join(back, on=PAIR, how="anti").height:
         return False
-    until = pl.col("flow_end_ns").cum_max().shift().over("step", *PAIR)
+    until = end_of_earlier("flow_end_ns").over("step", *PAIR)
     apart = (pl.col("flow_start_ns") > until).fill_null(value=True)
     messages = steps.with_columns(apart=apart).group_by("step", *PAIR).agg(pl.col("apart").sum())
     return bool(messages["apart"].median() == 1)
@@ -199,7 +200,7 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
 
     Where two silences are about as long, some steps seem to pause at one and some at the other: each counts by itself.
     """
-    until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns")
+    until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
     paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
@@ -265,7 +266,7 @@ def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -
     """Say whether the last step has as many bytes as most others where they pause for about the longest."""
     last = numbered.join(whole, on="step", how="anti")["bytes"].sum()
     steps = numbered.join(whole, on="step", how="semi").sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
-    gap = pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift().over("step")
+    gap = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over("step")
     before = (pl.col("bytes").cum_sum() - pl.col("bytes")).over("step")
     longest = pl.col("gap").max().over("step")
     paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE * longest)
@@ -291,7 +292,7 @@ def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, setting
     )
     return moments.group_by(PAIR).agg(
         late_ns=silent_since_ns - pl.col("due").median(),
-        noise_ns=SIGMA_PER_MAD * (pl.col("due") - pl.col("due").median()).abs().median(),
+        noise_ns=sigma(pl.col("due")),
         sent=pl.col("sent").first(),
         last_ns=pl.col("last_ns").first(),
     )
