@@ -20,6 +20,7 @@ from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.clusters import connected_nics
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
 """So many steps a job must have shown, or three over so long: the first ones are unlike others."""
@@ -156,9 +157,8 @@ def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
     """
     ends = pairs.join(connected_nics(pairs, pairs), left_on="src_addr", right_on="addr")
     shape = ends.group_by("cluster").agg(nics=pl.col("src_addr").n_unique(), hops=pl.len())
-    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr")
     lines = shape.select(((pl.col("nics") > 2) & (pl.col("hops") == 2 * (pl.col("nics") - 1))).all()).item()
-    if not lines or pairs.join(back, on=PAIR, how="anti").height:
+    if not lines or pairs.join(opposite(pairs), on=PAIR, how="anti").height:
         return False
     until = end_of_earlier("flow_end_ns").over("step", *PAIR)
     apart = (pl.col("flow_start_ns") > until).fill_null(value=True)
@@ -233,7 +233,7 @@ def _is_last_answer(
     )
     whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual")).select(PAIR)
     answered = pl.concat([whole, _answers(begun, steps, settings)]).unique().with_columns(answered=True)
-    silent = sent.filter(pl.col("sent") == 0).select(src_addr="dst_addr", dst_addr="src_addr", asked=True)
+    silent = opposite(sent.filter(pl.col("sent") == 0)).with_columns(asked=True)
     both = sent.join(silent, on=PAIR, how="left").join(answered, on=PAIR, how="left")
     last = both.filter(pl.col("asked") & pl.col("answered")).height
     lost = both.filter(pl.col("asked") & (pl.col("sent") == 0)).height // 2
@@ -245,12 +245,12 @@ def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl
     before that: an activation and its gradient are of one size."""
     answers = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), records=pl.len())
     left = pl.int_range(pl.len()).reverse().over(PAIR)
-    asked = steps.select(src_addr="dst_addr", dst_addr="src_addr", asked="bytes", left=left)
-    before = pl.col("left") // pl.col("records")
+    asked = opposite(steps.with_columns(left=left), "bytes", "left")
+    before = pl.col("back_left") // pl.col("records")
     sizes = (
         answers.join(asked, on=PAIR)
         .group_by(*PAIR, "sent")
-        .agg(last=pl.col("asked").filter(before == 0).sum(), other=pl.col("asked").filter(before == 1).sum())
+        .agg(last=pl.col("back_bytes").filter(before == 0).sum(), other=pl.col("back_bytes").filter(before == 1).sum())
     )
     near = settings.rhythm.same_size * pl.col("sent")
     last, other = ((pl.col(name) - pl.col("sent")).abs() <= near for name in ("last", "other"))
