@@ -17,10 +17,9 @@ from llmprism_tasks.stages.traffic.remembered import remembered_by
 from llmprism_tasks.stages.traffic.transfers import Sizes, Transfers
 
 PAIR = nic_pairs.PAIR
-STREAM = [*PAIR, "size_class"]
-"""What is looked at for a rhythm: a pair as a whole (`size_class` is -1), or its records of one size."""
-
 WHOLE = -1
+"""Stands for the size of a pair as a whole, beside its records of one size, numbered from 0."""
+
 TURNS = -2
 """Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
 
