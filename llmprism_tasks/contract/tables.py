@@ -1,4 +1,4 @@
-"""Each table of the data contract: its columns, types, key and meaning; flows in IPFIX's words."""
+"""Tables of the data contract: their columns, types, keys and meanings, with the IPFIX names of flow fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its SQL type, what it means, and whether a row may leave it NULL."""
+    """A column: its SQL type, its meaning, and whether it may be NULL (`optional`)."""
 
     name: str
     type: str
@@ -18,7 +18,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its key is unique within it, and rows are stored and returned in the key's order."""
+    """A table. Its key is unique, and rows are stored and returned in the order of the key."""
 
     name: str
     meaning: str
