@@ -186,12 +186,12 @@ ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
 
 
 def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
-    """Return the query that proves a diagnosis: the flows that its kind of trouble was judged by, in order of time.
+    """Return the query for the flows by which a diagnosis was judged, sorted by time.
 
     Parameters
     ----------
-    found : a row of a finder
-    since_ns : first flow that the window's run looked at, look-back included
+    found : a finding, a row of `evidence.ROW`
+    since_ns : start of the first flow that the window's run read, look-back included
 
     Returns
     -------
