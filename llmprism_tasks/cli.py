@@ -273,7 +273,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
     truth = read_truth(arguments.truth)
     tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
-    found = evaluation.evaluate(tables, truth).to_json()
+    found = evaluation.all_figures(evaluation.evaluate(tables, truth))
     if arguments.format == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     else:

@@ -16,7 +16,7 @@ from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.liveness.overdue import Silence, overdue
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion

@@ -14,7 +14,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Numbers, Told, with_gaps
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.step_division import completion, periodicity
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.timeline.breakdown import breakdown

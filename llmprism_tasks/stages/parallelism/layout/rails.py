@@ -10,7 +10,7 @@ import math
 
 import polars as pl
 
-from llmprism_tasks.stages.parallelism.layout.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
 from llmprism_tasks.stages.traffic.remembered import remembered
 
 LEAST_CROSSING = 0.1
