@@ -45,11 +45,11 @@ latency: setup
 env: setup
 	@$(BIN)/python -m demo env
 
-test: setup
-	@$(MAKE) --no-print-directory checks
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs 2 checks setup
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-checks: setup
+checks: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

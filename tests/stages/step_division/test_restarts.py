@@ -24,7 +24,7 @@ def sent(starts_s: list[float], src: str = "a", dst: str = "b") -> pl.DataFrame:
             "dst_addr": dst,
             "bytes": 10**6,
         },
-        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64},
+        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64, "bytes": pl.Int64},
     )
 
 
