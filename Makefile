@@ -24,7 +24,7 @@ $(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
 # All again when one file changes: Numba does not see when a subroutine in another file than the kernel's changes.
 $(COMPILED): $(INSTALLED) llmprism_tasks/numerics/jit.py $(shell grep -rl 'numerics.jit import' llmprism_tasks --include='*.py')
 	@echo "Compiling kernels, about a minute"
-	@$(BIN)/python -m llmprism_tasks.compile_kernels
+	@$(BIN)/python -m llmprism_tasks.cli.compile_kernels
 	@touch $@
 
 demo: setup

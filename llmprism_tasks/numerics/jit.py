@@ -5,7 +5,7 @@ cache in some milliseconds, or compiles it in about a second and writes the cach
 only. Its machine code becomes part of theirs, so that nothing of its own has to be loaded. It must be defined before
 the kernels that call it.
 
-`python -m llmprism_tasks.compile_kernels` compiles all kernels. Numba compiles a kernel again when its own file has
+`python -m llmprism_tasks.cli.compile_kernels` compiles all kernels. Numba compiles a kernel again when its own file has
 changed, but not when a subroutine in another file has: run the command again then. `make setup` and `make test` do so.
 """
 

@@ -23,7 +23,7 @@ from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.warehouse.connect import open_warehouse
 
-REAL = Path(__file__).parent / "data" / "real" / "ddp4_healthy"
+REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
 ANALYZE = ["analyze", "--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
 
 
