@@ -28,15 +28,10 @@ def clear(folder: Path) -> None:
 
 def load() -> None:
     """Load all kernels, and compile those that are not in Numba's cache: importing their modules does it."""
-    import llmprism_tasks.execution.partition
-    import llmprism_tasks.stages.diagnosis
-    import llmprism_tasks.stages.published.diagnosis
-    import llmprism_tasks.stages.published.parallelism
-    import llmprism_tasks.stages.published.recognition
-    import llmprism_tasks.stages.published.step_division
-    import llmprism_tasks.stages.published.timeline
-    import llmprism_tasks.stages.recognition
-    import llmprism_tasks.stages.timeline
+    from llmprism_tasks.execution.stage_runner import stage_functions
+
+    for method in ("joint", "published"):
+        stage_functions(method)
 
 
 if __name__ == "__main__":
