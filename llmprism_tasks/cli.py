@@ -167,11 +167,11 @@ class _Keys(argparse.Action):
     """Prints every key of a scenario's tables with its default, unit, range and reason."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from llmprism_tasks.simulate import scenario
+        from llmprism_tasks.simulate import Scenario
 
         rows = [
             (f"{name}.{one.name}", one.default, one.metadata["unit"], _range(one.metadata), one.metadata["reason"])
-            for name, part in typing.get_type_hints(scenario.Scenario).items()
+            for name, part in typing.get_type_hints(Scenario).items()
             for kind in (*typing.get_args(part), part)
             if dataclasses.is_dataclass(kind)
             for one in dataclasses.fields(kind)

@@ -18,9 +18,9 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import __version__, cli
-from llmprism_tasks.simulate.faults import Fault
-from llmprism_tasks.simulate.jobs import Job
-from llmprism_tasks.simulate.surroundings import Collector
+from llmprism_tasks.simulate.scenario.collector import Collector
+from llmprism_tasks.simulate.scenario.faults import Fault
+from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.warehouse.connect import open_warehouse
 
 REAL = Path(__file__).parent / "data" / "real" / "ddp4_healthy"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accuracy.runs import CAPTURES
+from accuracy.runs.sources import CAPTURES
 
 FORKED = """
 import os, sys

@@ -14,7 +14,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate_minute
-from llmprism_tasks.simulate.fabric import topology
+from llmprism_tasks.simulate.network.topology import topology
 
 WINDOW = Window(1_760_000_400_000_000_000, 60 * 10**9)
 HOSTS = 4
