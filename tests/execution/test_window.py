@@ -189,7 +189,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (1, "are kept", False),
         (1, "are deleted", False),
         (1, "get damaged", False),
-        (1, "are kept", True),
         (1, "get damaged", True),
     ],
 )
