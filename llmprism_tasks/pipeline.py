@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from llmprism_tasks import notifications
+from llmprism_tasks import notifications, validation
 from llmprism_tasks.aside import Aside, aside
 from llmprism_tasks.errors import ContractError, TransientError
 from llmprism_tasks.plan import DERIVED, LANDED
@@ -23,6 +23,7 @@ from llmprism_tasks.running import Landed, derive_tables, forget_drafts, opened,
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.unlisted import unlisted_warning
+from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import landing, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
@@ -100,7 +101,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or opened(settings), window, (*LANDED, "windows"))
+    return _validate(warehouse or opened(settings), window, settings, (*LANDED, "windows"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -108,7 +109,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
     """
-    return _validate(warehouse or opened(settings), window, DERIVED, by_job=True)
+    return _validate(warehouse or opened(settings), window, settings, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -293,11 +294,16 @@ def _ready(settings: Settings) -> tuple[Warehouse, pl.Series]:
     return warehouse, landing.landed_before(warehouse, settings.window.length_ns)
 
 
-def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:
+def _validate(
+    warehouse: Warehouse, window: Window, settings: Settings, tables: Sequence[str], *, by_job: bool = False
+) -> dict[str, int]:
     """Run the suites of some tables; stop the window when a critical expectation is broken, by more than some jobs."""
-    from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations, for this task only
-
-    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables)
+    docs = data_docs.pages(settings, window, "results" if by_job else "landed")
+    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables, docs=docs)
+    for line in validation.rows_that_break(results):
+        logger.info("window %s: %s", window, line)
+    if docs.is_dir():
+        logger.info("window %s: Data Docs are in %s", window, data_docs.index(docs))
     stopping = validation.stopping_error(window, results)
     if stopping is not None:
         store.record_window(warehouse, window, status="stopped", reason=stopping.found)

@@ -83,6 +83,15 @@ class WarehouseSettings:
 
 
 @dataclass(frozen=True)
+class ValidationSettings:
+    """What is left of the checks beside the table of their results."""
+
+    docs: str = text(
+        "", reason="the folder of Great Expectations' Data Docs; empty: beside the warehouse, its name and .docs"
+    )
+
+
+@dataclass(frozen=True)
 class NotifySettings:
     """Who is told when an incident opens or closes, and of which."""
 
@@ -706,6 +715,7 @@ class Settings:
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
     method: MethodSettings = field(default_factory=MethodSettings)

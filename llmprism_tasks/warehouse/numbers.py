@@ -2,12 +2,12 @@
 
 An address or a path is in `stored.names` or `stored.paths` once, whatever flows there are of it; so are a NIC of a job
 in `stored.nics`, and what it does with whom in `stored.acts`. Views give the texts back, in any order of rows: joins
-keep none. Whoever can do without texts, as the checks, asks the stored tables.
+keep none. Whoever can do without texts asks the stored tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import duckdb
 import numpy as np
@@ -40,18 +40,6 @@ def of_jobs(table: str, condition: str) -> str:
     if "nic" not in NUMBERED.get(table, ()):
         return condition
     return f"nic IN (SELECT number FROM (SELECT number, value.job_id AS job_id FROM stored.nics) WHERE {condition})"
-
-
-def among(connection: duckdb.DuckDBPyConnection, table: str, jobs: Sequence[str]) -> str:
-    """Return a condition that says of rows of a table, as they are stored, whether they are of some jobs.
-
-    It holds for this connection, and leaves the rows in their order, which a join would not.
-    """
-    connection.execute("SET VARIABLE jobs = ?", [list(jobs)])
-    if "nic" not in NUMBERED.get(table, ()):
-        return "list_contains(getvariable('jobs'), job_id)"
-    connection.execute(statement("nics_of_jobs"))
-    return "getvariable('nics_of_jobs')[nic + 1]"
 
 
 def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:
