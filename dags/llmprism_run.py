@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseNotifier, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
 
-from llmprism_tasks.configuration import load
-from llmprism_tasks.errors import PermanentError, SettingsError, TransientError
+from llmprism_tasks.contract.errors import PermanentError, SettingsError, TransientError
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import Window
+from llmprism_tasks.settings.load import load
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,13 +59,13 @@ def current_run() -> tuple[Window, Settings]:
 
 
 class CallOut(BaseNotifier):
-    """Tell of the incidents that opened or closed with a task's window; what fails here is logged, no more."""
+    """Send messages about incidents that opened or closed with a task's window; failures are logged, no more."""
 
     def notify(self, context: Context) -> None:
-        from llmprism_tasks import pipeline
+        from llmprism_tasks.execution.window import send_messages
 
         settings = current_settings()
-        pipeline.call_out(window_in(context, settings), settings, now_ns=time.time_ns())
+        send_messages(window_in(context, settings), settings, now_ns=time.time_ns())
 
 
 def window_in(context: Context, settings: Settings) -> Window:

@@ -18,9 +18,9 @@ import polars as pl
 import pytest
 
 from llmprism_tasks import __version__, cli
-from llmprism_tasks.simulate.faults import Fault
-from llmprism_tasks.simulate.jobs import Job
-from llmprism_tasks.simulate.surroundings import Collector
+from llmprism_tasks.simulate.scenario.collector import Collector
+from llmprism_tasks.simulate.scenario.faults import Fault
+from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.warehouse.connect import open_warehouse
 
 REAL = Path(__file__).parent / "data" / "real" / "ddp4_healthy"
@@ -311,13 +311,13 @@ def test_asked_to_end_it_leaves_neither_a_process_nor_files(
     assert cli.main(["simulate", "--out", ".", "--minutes", "2"]) == 0
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = command("analyze", "--flows", "flows", "--topology", "topology.csv", "--warehouse", "w.duckdb")
-    words[2] = f"from llmprism_tasks import worker; worker.WORTH_A_WORKER = 0; {words[2]}"
+    words[2] = f"from llmprism_tasks.execution import pool; pool.MIN_BYTES_FOR_POOL = 0; {words[2]}"
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as ran:
         worker = worker_at_work(ran)
         (os.killpg if whole_group else os.kill)(ran.pid, signal.SIGTERM)
         _, err = ran.communicate(timeout=60)
     assert ran.returncode == 143
-    assert err == "llmprism: asked to end. What was written so far is whole; the same command takes it to its end.\n"
+    assert err == "llmprism: terminated. What was written is complete; run the same command to finish.\n"
     assert not worker.exists()
     assert list(tmp_path.glob("llmprism-*/*")) == []
 
@@ -353,3 +353,18 @@ def test_progress_is_for_a_person_watching(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert cli.main(arguments) == 0
     assert "simulating" in capsys.readouterr().err
+
+
+def test_a_command_leaves_the_process_that_calls_it_as_it_was() -> None:
+    code = """
+import sys
+from llmprism_tasks import cli
+finders = list(sys.meta_path)
+assert cli.main(["settings", "--check"]) == 0
+import pandas, sqlalchemy
+assert pandas.DataFrame({"a": [1]}).shape == (1, 1)
+assert sqlalchemy.create_engine("sqlite://").connect().exec_driver_sql("SELECT 1").scalar() == 1
+assert not [finder for finder in sys.meta_path if finder not in finders and "llmprism" in repr(finder)]
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

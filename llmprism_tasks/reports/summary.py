@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.kinds import KINDS
+from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.hosts import abbreviated
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND
 
 Row = dict[str, Any]
 

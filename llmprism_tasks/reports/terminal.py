@@ -10,8 +10,8 @@ from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
-from llmprism_tasks.kinds import KINDS
-from llmprism_tasks.unlisted import unlisted_warning
+from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.reports.missing_nics import unlisted_warning
 
 Row = dict[str, Any]
 

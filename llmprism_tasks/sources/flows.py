@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.pattern import MAGIC, Pattern, matching
-from llmprism_tasks.windows import Window
 
 logger = logging.getLogger(__name__)
 

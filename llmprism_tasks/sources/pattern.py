@@ -9,8 +9,8 @@ import re
 import string
 from dataclasses import dataclass
 
-from llmprism_tasks.errors import InputError
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 
 FIELD = "window"
 MAGIC = "*?["

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.errors import InputError
-from llmprism_tasks.frames import schema
-from llmprism_tasks.tables import TOPOLOGY_COLUMNS
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.frames import schema
+from llmprism_tasks.contract.tables import TOPOLOGY_COLUMNS
 
 SCHEMA = schema(TOPOLOGY_COLUMNS)
 NAMES = tuple(column.name for column in TOPOLOGY_COLUMNS)

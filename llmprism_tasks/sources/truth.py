@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.contract.errors import InputError
 
 REQUIRED = {
     "truth_jobs": ("job", "addr", "start_ns", "end_ns"),

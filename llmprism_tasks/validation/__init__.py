@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from llmprism_tasks.errors import ContractError
-from llmprism_tasks.frames import conform, empty
+from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.contract.frames import conform, empty
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.validation import data_docs, refusals
 from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.validation.suites import suite
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.windows import Window
 
 if TYPE_CHECKING:
     from llmprism_tasks.validation.checkpoint import Outcome
@@ -168,10 +168,14 @@ def set_aside_warning(window: Window, results: pl.DataFrame) -> str | None:
     )
 
 
-def stopping_error(window: Window, results: pl.DataFrame) -> ContractError | None:
+def stopping_error(window: Window, results: pl.DataFrame, *, docs: Path | None = None) -> ContractError | None:
     """Return the error that stops a window when a critical expectation of its results does not hold, else None.
 
     Expectations that jobs were set aside for stop nothing.
+
+    Parameters
+    ----------
+    docs : folder of the pages about these results
     """
     broken = results.filter(BROKEN & ~REFUSED)
     if broken.is_empty():
@@ -180,10 +184,11 @@ def stopping_error(window: Window, results: pl.DataFrame) -> ContractError | Non
         f"{name} ({observed if count is None else f'unexpected rows: {count}'})"
         for name, observed, count in broken.select("expectation", "observed", "unexpected_count").iter_rows()
     ]
+    shown = [] if docs is None else [f"Data Docs: {data_docs.index(docs)}."]
     return ContractError(
         found=f"window {window} breaks {', '.join(met)}",
         expected="every critical expectation to hold",
-        todo=" ".join([_todo(broken["expectation"]), *rows_that_break(broken, most=3)]),
+        todo=" ".join([_todo(broken["expectation"]), *rows_that_break(broken, most=3), *shown]),
     )
 
 

@@ -28,7 +28,7 @@ from great_expectations.expectations.expectation import (
 )
 from great_expectations.expectations.registry import get_expectation_impl
 
-from llmprism_tasks.tables import table_named
+from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.warehouse import batch
 
 logging.getLogger("great_expectations").setLevel(logging.ERROR)  # what does not hold is said by llmprism itself

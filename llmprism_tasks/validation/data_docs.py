@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.windows import NANOSECONDS_PER_SECOND, Window
 
 HOUR_NS = 3600 * NANOSECONDS_PER_SECOND
 KEPT = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llmprism_tasks import resources
-from llmprism_tasks.errors import ContractError
+from llmprism_tasks.contract import shipped_files
+from llmprism_tasks.contract.errors import ContractError
 
 
 def suite(table: str) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def suite(table: str) -> dict[str, Any]:
     ------
     ContractError : there is no such suite, or an expectation of it has no name
     """
-    suites = resources.folder("expectations")
+    suites = shipped_files.folder("expectations")
     path = suites / f"{table}.json"
     if not path.is_file():
         raise ContractError(

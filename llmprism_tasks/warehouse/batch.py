@@ -13,9 +13,9 @@ import duckdb
 import duckdb_engine
 from sqlalchemy.pool import StaticPool
 
-from llmprism_tasks.tables import TABLES
-from llmprism_tasks.warehouse.statements import identifier
-from llmprism_tasks.windows import Window
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.warehouse.sql_files import identifier
 
 URL = "duckdb://"
 """What SQLAlchemy needs to choose the dialect; the connection itself is lent, see `engine_arguments`."""

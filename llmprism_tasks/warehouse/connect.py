@@ -20,9 +20,9 @@ from typing import TypeVar
 
 import duckdb
 
-from llmprism_tasks.errors import InputError, WarehouseBusy
+from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.warehouse import schema
-from llmprism_tasks.warehouse.statements import quoted
+from llmprism_tasks.warehouse.sql_files import quoted
 
 Result = TypeVar("Result")
 

@@ -12,8 +12,8 @@ import hashlib
 
 import duckdb
 
-from llmprism_tasks.errors import ContractError
-from llmprism_tasks.warehouse.statements import quoted, texts
+from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.warehouse.sql_files import quoted, texts
 
 
 def current() -> tuple[int, str]:

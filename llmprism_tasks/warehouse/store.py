@@ -11,14 +11,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks.errors import ContractError, InputError
-from llmprism_tasks.frames import conform, schema
-from llmprism_tasks.tables import Table, table_named
-from llmprism_tasks.warehouse import flow_order, numbers
+from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.frames import conform, schema
+from llmprism_tasks.contract.tables import Table, table_named
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.warehouse import flow_order, nic_codes
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.numbers import NUMBERED, stored
-from llmprism_tasks.warehouse.statements import identifier, statement
-from llmprism_tasks.windows import Window
+from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
+from llmprism_tasks.warehouse.sql_files import identifier, statement
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
@@ -106,7 +106,7 @@ def _flows(
 ) -> pl.DataFrame:
     """Return flows in the order in which each window's are stored; mostly there is nothing to sort."""
     names = ", ".join(map(identifier, dict.fromkeys((*columns, "flow_start_ns"))))
-    found = numbers.texts(connection, "flows", frame(connection.execute(f"SELECT {names} {query}", values)))
+    found = nic_codes.texts(connection, "flows", frame(connection.execute(f"SELECT {names} {query}", values)))
     if not found["flow_start_ns"].is_sorted():  # a window was landed after a later one
         found = found.sort("flow_start_ns", maintain_order=True)
     return _typed(found.select(columns), table_named("flows"))
@@ -114,6 +114,21 @@ def _flows(
 
 def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
     return found.cast({name: kind for name, kind in schema(table.columns).items() if name in found.columns})
+
+
+class LandedFlows(NamedTuple):
+    """How many flows windows have, and a digest of all that stages see of them."""
+
+    rows: int
+    digest: str
+
+
+def landed_flows(warehouse: Warehouse, span: Window) -> LandedFlows:
+    """Return how many flows the windows of a span have, and a digest of their rows, in whatever order they are."""
+    values = {"start_ns": span.start_ns, "end_ns": span.end_ns}
+    with warehouse.reading() as connection:
+        ((count, digest),) = connection.execute(statement("digest_of_flows"), values).fetchall()
+    return LandedFlows(count, digest)
 
 
 def addresses(warehouse: Warehouse, span: Window) -> set[str]:
@@ -390,7 +405,7 @@ def _check_jobs(tables: Sequence[str]) -> None:
 
 
 def _where(table: str, jobs: Sequence[str] | None) -> str:
-    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {numbers.of_jobs(table, OF_JOBS)}")
+    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {nic_codes.of_jobs(table, OF_JOBS)}")
 
 
 def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:
@@ -413,7 +428,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None
     for part in [rows] if isinstance(rows, pl.DataFrame) else _parts(rows):
         if part.is_empty():
             continue
-        incoming = numbers.numbered(connection, table, part) if table in NUMBERED else part
+        incoming = nic_codes.numbered(connection, table, part) if table in NUMBERED else part
         # views of texts, which need not be copied
         connection.register("incoming_rows", incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
         connection.execute(f"INSERT INTO {stored(table)} BY NAME SELECT * FROM incoming_rows")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from guard import analysis, cheapest_s, fixed_work, platform
 
 from llmprism_tasks import deriving
-from tests.bench.guard import analysis, cheapest_s, fixed_work, platform
 
 JOBS = 2
 MOST_TIMES_FIXED_WORK = 8.0

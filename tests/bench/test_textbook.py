@@ -7,8 +7,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from bench import library, textbook
-from llmprism_tasks.methods.changepoint import Prior, start_posterior
+from bench.bocd import library, textbook
+from llmprism_tasks.stages.published.kernels.bocpd import Prior, start_posterior
 
 
 @pytest.mark.parametrize("plain", [library, textbook])

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from capture import MINUTE_NS
+from captured_minutes import MINUTE_NS
 
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.windows import Window
 
 MOMENT = dt.datetime(2026, 5, 1, 4, 12, tzinfo=dt.UTC)
 

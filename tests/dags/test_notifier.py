@@ -8,14 +8,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from capture import MINUTE_NS, flows_file, places_in, warehouse_in
+from captured_minutes import MINUTE_NS, flows_file, places_in, warehouse_in
 from receiver import receiving
 
 from llmprism_run import current_settings
-from llmprism_tasks import pipeline
-from llmprism_tasks.stages import timeline
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.window import send_messages
+from llmprism_tasks.stages.timeline import phase
 from llmprism_tasks.warehouse.store import query
-from llmprism_tasks.windows import Window
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 SLOW, HEALTHY = REAL / "dp4pp2_slow_rank", REAL / "ddp4_healthy"
@@ -61,7 +61,7 @@ def test_the_incident_that_a_window_opens_is_told_once(
         monkeypatch.setenv("LLMPRISM_NOTIFY__WEBHOOK", receiver.address)
         run = minute.test(logical_date=WINDOW.start + dt.timedelta(minutes=1))
         assert run.state == "success"
-        again = pipeline.call_out(WINDOW, current_settings(), now_ns=WINDOW.end_ns)
+        again = send_messages(WINDOW, current_settings(), now_ns=WINDOW.end_ns)
     assert again == {"sent": 0, "not_sent": 0}
     (body,) = receiver.bodies
     assert body["change"] == "opened"
@@ -73,14 +73,14 @@ def test_an_incident_is_told_though_another_tenant_s_job_is_set_aside(
     minute: Any, slow_rank: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_tenant(slow_rank, "10.9.")
-    sound = timeline.timeline
+    sound = phase.timeline
 
     def faulty(**tables: Any) -> tuple[pl.DataFrame, ...]:
         steps, phases, breakdown = sound(**tables)
         of_it = pl.col("addr").str.starts_with("10.9.").cast(pl.Int64)
         return steps, phases, breakdown.with_columns(compute_ns=pl.col("compute_ns") + of_it)
 
-    monkeypatch.setattr(timeline, "timeline", faulty)
+    monkeypatch.setattr(phase, "timeline", faulty)
     with receiving() as receiver:
         monkeypatch.setenv("LLMPRISM_NOTIFY__WEBHOOK", receiver.address)
         run = minute.test(logical_date=WINDOW.start + dt.timedelta(minutes=1))

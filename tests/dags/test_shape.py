@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from llmprism_tasks import plan
-from llmprism_tasks.errors import InputError, SettingsError, WarehouseBusy
+from llmprism_tasks.contract import plan
+from llmprism_tasks.contract.errors import InputError, SettingsError, WarehouseBusy
 
 HEAVY = ("duckdb", "great_expectations", "numba", "numpy", "pandas", "polars", "pyarrow")
 

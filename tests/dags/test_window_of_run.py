@@ -7,8 +7,8 @@ import datetime as dt
 import pytest
 
 from llmprism_run import window_of_run
-from llmprism_tasks.errors import SettingsError
-from llmprism_tasks.windows import Window
+from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.windows import Window
 
 MINUTE_NS = 60_000_000_000
 START = dt.datetime(2026, 5, 1, 4, 12, tzinfo=dt.UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.sources.topology import SCHEMA, read_topology
 
 GOOD = "addr,host,gpu,leaf_switch,pod\n10.0.0.2,h1,1,leaf0,p\n10.0.0.1,h1,0,leaf0,p\n"

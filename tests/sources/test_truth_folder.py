@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from llmprism_tasks.errors import InputError
+from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.sources.truth import read_truth
 
 REAL = Path(__file__).parents[1] / "data" / "real" / "dp2pp4_healthy" / "truth"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from empty_warehouse import empty_warehouse
-from test_validation import WINDOW, changed, sound
+from sound_window import WINDOW, changed, sound
 
 from llmprism_tasks import validation
 from llmprism_tasks.settings import PlaceSettings, Settings, ValidationSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.frames import conform
+from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.validation import refusals
 
 KEY, KIND = "steps.key", "pairs.kind"

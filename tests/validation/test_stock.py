@@ -1,4 +1,4 @@
-"""The suites need nothing of llmprism: what docs/validation.md shows loads and runs them, with Great Expectations alone."""
+"""The suites need nothing of llmprism: the program in docs/validation.md runs them with Great Expectations alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from empty_warehouse import empty_warehouse
-from test_validation import SUITES, WINDOW, changed, sound
+from sound_window import SUITES, WINDOW, changed, sound
 
 from llmprism_tasks.warehouse import store
 

@@ -15,8 +15,8 @@ import duckdb
 import pytest
 from flowfiles import WINDOW
 
-from llmprism_tasks.errors import ContractError, InputError, WarehouseBusy
-from llmprism_tasks.tables import TABLES, table_named
+from llmprism_tasks.contract.errors import ContractError, InputError, WarehouseBusy
+from llmprism_tasks.contract.tables import TABLES, table_named
 from llmprism_tasks.warehouse import schema, store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 

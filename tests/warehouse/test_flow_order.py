@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism_tasks import frames
+from llmprism_tasks.contract import frames
 from llmprism_tasks.warehouse import flow_order
 
 NUMBER = st.one_of(st.none(), st.integers(0, 2))

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 from flowfiles import WINDOW, flow
 
-from llmprism_tasks import frames
-from llmprism_tasks.errors import ContractError, InputError
-from llmprism_tasks.tables import TABLES
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import Change
-from llmprism_tasks.windows import Window
 
 BEFORE, AFTER = WINDOW.shifted(-1), WINDOW.shifted(1)
 

@@ -10,18 +10,20 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.methods import ordering
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
-from llmprism_tasks.stages import completion, layout, traffic
-from llmprism_tasks.stages.division import divide
-from llmprism_tasks.stages.groups import gradient_groups
-from llmprism_tasks.stages.overdue import Silence, overdue
-from llmprism_tasks.stages.own_work import own_work
-from llmprism_tasks.stages.parallelism import parallelism
-from llmprism_tasks.stages.placement import NIC
-from llmprism_tasks.stages.restarts import since_restart
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
+from llmprism_tasks.stages.liveness.overdue import Silence, overdue
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
+from llmprism_tasks.stages.parallelism.phase import parallelism
+from llmprism_tasks.stages.step_division import completion
+from llmprism_tasks.stages.step_division.division import divide
+from llmprism_tasks.stages.step_division.restarts import since_restart
+from llmprism_tasks.stages.timeline.placement import NIC
+from llmprism_tasks.stages.traffic import nic_pairs
 
 QUICK = 0.25
 """Quantile of a job's steps that is a healthy one, as long as a trouble spares a quarter of the look-back."""
@@ -103,7 +105,7 @@ class Evidence:
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
         """Add to some of the flows their `switch_path`, and name them: for all of them that would cost most."""
-        flows = flows.with_columns(traffic.named(flows.select("job_id", *traffic.PAIR)))
+        flows = flows.with_columns(nic_pairs.named(flows.select("job_id", *nic_pairs.PAIR)))
         return flows if self.paths is None else flows.with_columns(frames.paths(self.paths.gather(flows["row"])))
 
     @cached_property
@@ -129,14 +131,14 @@ def gather(
     elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
     """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
-    every = traffic.inside_jobs(traffic.bulk(flows, settings.traffic), job_members)
+    every = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
         for silence in overdue(every, flows, topology, window, settings, elsewhere)
     ]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None
-    synchronising = layout.ending(pairs)
+    synchronising = pair_graph.ending(pairs)
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
     if division is not None:
         # A run is no measure of another: it may have other hosts, another layout, or be another job's.
@@ -173,13 +175,13 @@ def _stages(
 
 
 def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    numbered, pairs = traffic.numbered(flows)
+    numbered, pairs = nic_pairs.numbered(flows)
     outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
     written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").sort("pair")
     if written.is_empty():
         return pl.DataFrame(schema=STORAGE)
     offsets = np.searchsorted(numbered["pair"].to_numpy(), np.arange(pairs.height + 1, dtype=np.int32))
-    rows, within = ordering.spread(offsets, written["pair"].to_numpy())
+    rows, within = grouped_sort.spread(offsets, written["pair"].to_numpy())
     of_pair = np.repeat(np.arange(written.height), np.diff(within))
     sent = numbered.select("flow_start_ns", "bytes")[rows]
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
@@ -187,8 +189,8 @@ def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFr
 
 def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs with their `kind`."""
-    kinds = pairs.drop_nulls("kind").select(*traffic.PAIR, pl.col("kind").cast(KIND))
-    return traffic.of_pairs(bulk, traffic.numbered(flows)[1].join(kinds, on=traffic.PAIR).select("pair", "kind"))
+    kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
+    return nic_pairs.of_pairs(bulk, nic_pairs.numbered(flows)[1].join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.methods import outlier
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
-from llmprism_tasks.stages import layout, traffic
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.published.kernels import k_sigma
 from llmprism_tasks.stages.published.step_division import PAIR
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.traffic import nic_pairs
 
 FINDING = ["job_id", "subject", "start_ns", "end_ns", "excess", "score"]
 """Who was slow from when to when, by which ratio above the median of the peers, in how many robust deviations."""
@@ -36,7 +37,7 @@ def diagnosis(
     del topology, jobs
     rule = settings.published
     synchronising = pairs.filter(pl.col("kind") == "dp").select(PAIR)
-    inside = traffic.named(traffic.inside_jobs(flows, job_members)).join(synchronising, on=PAIR, how="semi")
+    inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members)).join(synchronising, on=PAIR, how="semi")
     placed = in_steps(inside.with_columns(frames.paths(flows["switch_path"].gather(inside["row"]))), steps)
     findings = [
         _rows(cross_step(steps, rule), "cross_step", "job", "steps took", rule),
@@ -75,7 +76,7 @@ def cross_group(placed: pl.DataFrame, synchronising: pl.DataFrame, settings: Pub
     """Compare in each step how long the groups synchronise; the subject is a group, by its first address."""
     group = ["job_id", "component"]
     named = pl.format("{} and {} more", pl.col("addr").min().over(group), pl.len().over(group) - 1)
-    groups = layout.components(synchronising).with_columns(subject=named)
+    groups = pair_graph.components(synchronising).with_columns(subject=named)
     spans = (
         placed.join(groups.rename({"addr": "src_addr"}), on=["job_id", "src_addr"])
         .group_by("job_id", "step_index", "subject")
@@ -125,8 +126,8 @@ def outstanding(values: pl.DataFrame, peers: list[str], settings: PublishedSetti
     counts = ordered.group_by(peers, maintain_order=True).len()["len"].to_numpy()
     offsets = np.concatenate([[0], np.cumsum(counts)])
     excess = ordered["excess"].to_numpy()
-    slow = outlier.k_sigma(excess, settings.sigmas, floor=settings.resolution, offsets=offsets)
-    score = outlier.robust_score(excess, floor=settings.resolution, offsets=offsets)
+    slow = k_sigma.k_sigma(excess, settings.sigmas, floor=settings.resolution, offsets=offsets)
+    score = k_sigma.robust_score(excess, floor=settings.resolution, offsets=offsets)
     return ordered.with_columns(score=pl.Series(score)).filter(pl.Series(slow)).select(FINDING)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
-from llmprism_tasks.stages import layout, traffic
-from llmprism_tasks.stages import parallelism as joint
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism import phase as joint
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.traffic import nic_pairs
 
 
 def parallelism(
@@ -25,7 +26,7 @@ def parallelism(
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Identify what each pair is to its job; parameters and results as of the joint method's stage."""
-    inside = traffic.named(traffic.inside_jobs(flows, job_members))
+    inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
     kinds = pair_kinds(inside, window.end_ns, settings.published)
     return joint.tables(inside, kinds, None, jobs, job_members, topology, window, settings)
 
@@ -50,8 +51,8 @@ def pair_kinds(inside: pl.DataFrame, edge_ns: int, settings: PublishedSettings) 
         .agg(several=several.mean(), distinct_sizes=pl.col("distinct_sizes").mode().min())
         .with_columns(dp=several)
     )
-    groups = layout.components(votes.filter("dp").select(PAIR))
-    for end in layout.ENDS:
+    groups = pair_graph.components(votes.filter("dp").select(PAIR))
+    for end in pair_graph.ENDS:
         group = groups.rename({"addr": end, "component": f"{end}_group"})
         votes = votes.join(group, on=["job_id", end], how="left")
     dp = pl.col("dp") | (pl.col("src_addr_group") == pl.col("dst_addr_group")).fill_null(value=False)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.methods import grouping
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics import graphs
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages import recognition as joint
-from llmprism_tasks.stages import traffic
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.recognition import phase as joint
+from llmprism_tasks.stages.traffic import nic_pairs
 
 
 def recognition(
@@ -32,7 +32,7 @@ def recognition(
     jobs : `training` if on more than one host, else `other`; layout NULL
     job_members : NICs of each job
     """
-    between = traffic.named(traffic.between_gpus(flows, topology.select("addr", "host")))
+    between = nic_pairs.named(nic_pairs.between_gpus(flows, topology.select("addr", "host")))
     pairs = between.filter(pl.col("window_start_ns") == window.start_ns).select("src_addr", "dst_addr").unique()
     if pairs.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
@@ -52,4 +52,4 @@ def same_hosts(members: pl.DataFrame, similarity: float) -> pl.DataFrame:
     """
     hosts = members["host"].rank("dense").cast(pl.Int64).to_numpy()
     labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
-    return pl.DataFrame({"cluster": labels, "job": labels[grouping.merge_by_jaccard(rows, hosts, similarity)]})
+    return pl.DataFrame({"cluster": labels, "job": labels[graphs.merge_by_jaccard(rows, hosts, similarity)]})

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.methods import changepoint
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
-from llmprism_tasks.stages import traffic
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.published.kernels import bocpd
+from llmprism_tasks.stages.traffic import nic_pairs
 
 PAIR = ["job_id", "src_addr", "dst_addr"]
 
@@ -34,7 +34,7 @@ def step_division(
     pair_steps : those that a gap ended in the window; `step_index` counts each pair's own
     """
     del jobs
-    inside = traffic.named(traffic.inside_jobs(flows, job_members))
+    inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
     before, by_now = (
         steps_until(inside, PAIR, edge_ns, settings.published).filter("ended")
         for edge_ns in (window.start_ns, window.end_ns)
@@ -95,11 +95,11 @@ def _begins_step(ordered: pl.DataFrame, by: list[str], settings: PublishedSettin
     intervals = ordered.select(*by, interval=interval_ns.clip(shortest_ns).truediv(shortest_ns).log())
     counts = intervals.group_by(by, maintain_order=True).agg(pl.len() - 1)["len"].to_numpy()
     series = intervals.filter(pl.col("interval").is_not_null())["interval"]
-    changes = changepoint.change_points(
+    changes = bocpd.change_points(
         series.to_numpy(),
         np.concatenate([[0], np.cumsum(counts)]),
         hazard=settings.hazard,
-        prior=changepoint.Prior(0.0, settings.interval_scale, settings.mean_weight, settings.scale_weight),
+        prior=bocpd.Prior(0.0, settings.interval_scale, settings.mean_weight, settings.scale_weight),
         threshold=settings.posterior,
         max_run_length=settings.run_length,
     )

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks import frames
-from llmprism_tasks.methods.rounds import rounds
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
-from llmprism_tasks.stages import timeline as joint
-from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.placement import placed
+from llmprism_tasks.stages.published.kernels.turn_taking import rounds
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
-from llmprism_tasks.windows import Window
+from llmprism_tasks.stages.timeline import phase as joint
+from llmprism_tasks.stages.timeline.placement import placed
+from llmprism_tasks.stages.traffic import nic_pairs
 
 NIC = ["job_id", "addr"]
 STEP = ["job_id", "step"]
@@ -32,9 +32,9 @@ def timeline(
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Reconstruct the steps that ended in the window; parameters and results as of the joint method's stage."""
-    inside = traffic.named(traffic.inside_jobs(flows, job_members))
+    inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
     kinds = pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other")
-    synchronising = traffic.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=PAIR))
+    synchronising = nic_pairs.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=PAIR))
     if synchronising.is_empty():
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
     endpoints = member_steps(synchronising, window, settings.published)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from job_evidence import history
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks import frames
-from llmprism_tasks.stages import traffic
-from llmprism_tasks.stages.diagnosis import diagnosis
+from llmprism_tasks.contract import frames
 from llmprism_tasks.stages.diagnosis.evidence import gather, slowdown
+from llmprism_tasks.stages.diagnosis.phase import diagnosis
+from llmprism_tasks.stages.traffic import nic_pairs
 
 SETTINGS = settings()
 HOSTS = {f"host-{addr}": [addr] for addr in "abcd"}
@@ -58,7 +58,7 @@ def test_evidence_is_gathered_from_window_and_look_back() -> None:
         ["a", "b"],
         ["c", "d"],
     ]
-    named = traffic.named(evidence.flows)
+    named = nic_pairs.named(evidence.flows)
     assert dict(named.select(pl.col("src_addr") + pl.col("dst_addr"), "kind").unique().rows()) == PAIRS
     lengths = evidence.history["end_ns"] - evidence.history["start_ns"]
     assert lengths.unique().to_list() == [1000 * MS]

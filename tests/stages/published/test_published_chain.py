@@ -8,8 +8,8 @@ from handmade import MS, WINDOW, flows
 from polars.testing import assert_frame_equal
 from published_chain import A0, A1, B0, B1, BURST, NICS, PERIOD, SYNCHRONISATION, derive, run, training
 
-from llmprism_tasks import frames
-from llmprism_tasks.plan import DERIVED, STAGES
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.plan import DERIVED, STAGES
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,104 @@
+"""Numba as this package uses it: functions of arrays and numbers, compiled to machine code that is kept on disk.
+
+A *kernel* is called from Python, and compiled for the argument types that it states. Importing its module loads its
+machine code from Numba's cache, or compiles it and writes the cache: half a second each, and much more for some. A
+*subroutine* is called by kernels only. Its machine code becomes part of theirs, so nothing of its own is loaded.
+
+`python -m llmprism_tasks.compile_kernels` compiles all kernels. Numba compiles a kernel again when the file of the
+kernel changes, but not when a subroutine in another file does: run the command again then (`make setup` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+
+import numba
+import numpy as np
+from numba import types
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Type: TypeAlias = Any
+"""A Numba type, such as those below; Numba brings no annotations."""
+
+INT64, FLOAT64, BOOLEAN = types.int64, types.float64, types.boolean
+
+
+def array(dtype: Type, dimensions: int = 1) -> Type:
+    """Return the type of a contiguous array that is only read, as every array that a kernel is given."""
+    return types.Array(dtype, dimensions, "C", readonly=True)
+
+
+INT8S, INT32S, INT64S = array(types.int8), array(types.int32), array(types.int64)
+UINT32S, UINT64S, FLOAT64S, BOOLEANS = array(types.uint32), array(types.uint64), array(types.float64), array(BOOLEAN)
+
+
+def named_tuple(kind: type[tuple[Any, ...]], *fields: Type) -> Type:
+    """Return the type of a named tuple with fields of these types."""
+    if len(set(fields)) == 1:
+        return types.NamedUniTuple(fields[0], len(fields), kind)
+    return types.NamedTuple(fields, kind)
+
+
+def kernel(
+    *arguments: Type, also: Sequence[tuple[Type, ...]] = (), vectors: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a function that is called from Python, not by other compiled functions.
+
+    It runs without Python's global lock. A division by zero is infinite or NaN, as in NumPy. Keep what is compiled
+    small: loops over numbers, and `sorting`, for Numba takes long to compile NumPy's functions.
+
+    Parameters
+    ----------
+    arguments : the type of each argument
+    also : types of the arguments for which the function is compiled as well
+    vectors : as for `subroutine`
+
+    Raises (the compiled function)
+    ------
+    TypeError : an argument is of another type
+    """
+
+    def compiled(function: Callable[P, R]) -> Callable[P, R]:
+        machine_code = numba.njit([arguments, *also], cache=True, **_options(vectors=vectors))(function)
+
+        @wraps(function)
+        def call(*given: P.args, **_: P.kwargs) -> R:
+            return cast(R, machine_code(*map(_read_only, given)))
+
+        return call
+
+    return compiled
+
+
+def subroutine(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that kernels call, for the types that they give it."""
+    return cast(Callable[P, R], numba.njit(**_options(vectors=False))(function))
+
+
+def vector_subroutine(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a subroutine whose loops become instructions that take several numbers at once, where possible.
+
+    For that, a product and a sum may be rounded once, and no number may be NaN.
+    """
+    return cast(Callable[P, R], numba.njit(**_options(vectors=True))(function))
+
+
+def _options(*, vectors: bool) -> dict[str, Any]:
+    return {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nnan", "nsz"} if vectors else False}
+
+
+def _read_only(argument: object) -> object:
+    """Return a view of an array, or of those of a named tuple, that is contiguous and cannot be written to.
+
+    To Numba, an array that may be written to is of another type than one that may not, such as a column of Polars.
+    """
+    if isinstance(argument, tuple):
+        return type(argument)(*map(_read_only, argument))  # type: ignore[arg-type]
+    if not isinstance(argument, np.ndarray):
+        return argument
+    view = np.ascontiguousarray(argument).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,91 @@
+"""Many series of numbers laid end to end in one array: their offsets, their medians, their typical deviations.
+
+Series `i` of `values` is `values[offsets[i]:offsets[i + 1]]`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
+from llmprism_tasks.numerics.sorting import median
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+SIGMA_PER_MAD = 1.4826
+"""Standard deviations per median absolute deviation, for a normal distribution: 1 / (quantile 0.75 of the normal)."""
+
+
+def as_series(values: npt.ArrayLike, offsets: npt.ArrayLike | None, *, nan_allowed: bool) -> tuple[Floats, Integers]:
+    """Check values and offsets and return them as contiguous arrays; without offsets, all values are one series.
+
+    Raises
+    ------
+    ContractError : values are not one-dimensional or not finite, or offsets do not divide them
+    """
+    checked = np.ascontiguousarray(values, dtype=np.float64)
+    if checked.ndim != 1:
+        raise _fault(f"values of shape {checked.shape}", "one dimension")
+    bounds = np.array([0, len(checked)]) if offsets is None else np.asarray(offsets)
+    bounds = np.ascontiguousarray(bounds, dtype=np.int64)
+    if bounds.ndim != 1 or not len(bounds) or bounds[0] or bounds[-1] != len(checked) or (np.diff(bounds) < 0).any():
+        raise _fault(f"offsets that do not divide {len(checked)} values", "offsets that rise from 0 to their number")
+    bad = np.isinf(checked) if nan_allowed else ~np.isfinite(checked)
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise _fault(f"value {checked[position]} at position {position}", "finite numbers (the log of 0 is not one)")
+    return checked, bounds
+
+
+def medians(values: Floats, offsets: Integers) -> Floats:
+    """Return the median of each series, leaving out NaN; NaN for a series with nothing else."""
+    return _medians(values, offsets)
+
+
+def sigmas(values: Floats, offsets: Integers, middles: Floats) -> Floats:
+    """Return each series' standard deviation as its median absolute deviation tells it; up to half may be outliers.
+
+    Parameters
+    ----------
+    middles : shape (series,): their medians
+    """
+    return SIGMA_PER_MAD * medians(np.abs(values - np.repeat(middles, np.diff(offsets))), offsets)
+
+
+def few(count: int, deviations: float) -> float:
+    """Return by how much a deviation must be multiplied that is estimated from few values.
+
+    Then an excess of so many `deviations` is as rare as if the deviation were known: Student's t over the normal one,
+    in the approximation of Wallace (1959). 1 for many values; infinite for one, which has no deviation.
+    """
+    freedom = count - 1
+    if freedom < 1:
+        return math.inf
+    normal = deviations * (8 * freedom + 3) / (8 * freedom + 1)
+    return math.sqrt(freedom * math.expm1(normal**2 / freedom)) / deviations
+
+
+@kernel(FLOAT64S, INT64S)
+def _medians(values: Floats, offsets: Integers) -> Floats:
+    result, room = np.full(len(offsets) - 1, np.nan), np.empty(len(values))
+    for series in range(len(result)):
+        count = 0
+        for i in range(offsets[series], offsets[series + 1]):
+            if not np.isnan(values[i]):
+                room[count] = values[i]
+                count += 1
+        if count:
+            result[series] = median(room, count)
+    return result
+
+
+def _fault(found: str, expected: str) -> ContractError:
+    return ContractError(
+        found=found, expected=expected, todo="This is a fault in the stage that made the series; please report it."
+    )

@@ -1,0 +1,198 @@
+"""Diagnoses against the faults that were there: who was named, how soon, and what was said of nobody's fault."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.reports.evaluation.jobs import FOUND_JOB, Tables
+
+DEVICES = ("addr", "host", "link", "switch")
+"""Subjects that can be at fault; jobs, data-parallel groups and pipeline stages only show what a device does, unless
+the fault is the job's or the stage's own."""
+
+KINDS = {
+    "slow_gpu": ["slow_compute"],
+    "slow_rank": ["slow_compute"],
+    "slow_stage": ["pipeline_imbalance"],
+    "slow_nic": ["slow_nic"],
+    "limited_nic": ["slow_nic"],
+    "degraded_switch": ["degraded_switch", "switch_level"],
+    "degraded_link": ["degraded_link"],
+    "limited_uplink": ["degraded_link"],
+    "ecmp_collision": ["congestion"],
+    "link_flap": ["link_flap"],
+    "checkpoint_stall": ["checkpoint_stall"],
+    "data_loader_stalls": ["stalls"],
+    "hang": ["hang"],
+    "stopped_rank": ["hang"],
+    "killed_rank": ["stopped", "hang"],
+    "crash": ["stopped"],
+}
+"""What a diagnosis of each kind of fault should be called; a fault of a kind that is not here accepts any."""
+
+
+def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
+    """Put each diagnosis beside the faults of its time.
+
+    Parameters
+    ----------
+    found : `diagnoses`
+    truth : `truth_faults`, with `accept`: the subjects that count as right, each as `type:subject`. A fault without a
+        job (a switch's) may be met by any
+    owned : as `owners` returns
+
+    Returns
+    -------
+    `diagnoses` with `fault` (its row in `truth_faults`; NULL for none), `job` (the true one) and `verdict`: `named` (a
+    subject that counts as right), `symptom` (what a fault does to its job: of subject type job, dp_group or pp_stage)
+    or `false`. A diagnosis of the time of several faults is the one's that it names.
+    """
+    diagnoses = found["diagnoses"].with_row_index("diagnosis").join(owned.select(*FOUND_JOB, "job"), FOUND_JOB, "left")
+    faults = _faults(truth)
+    device = pl.col("subject_type").is_in(DEVICES)
+    named = pl.col("accept").list.contains(_said("job"))
+    met = (
+        diagnoses.join(faults, how="cross")
+        .filter(pl.col("start_ns") <= pl.col("fault_end_ns"), pl.col("end_ns") >= pl.col("fault_start_ns"))
+        .filter(pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job")) | (named & device))
+        .with_columns(named=named)
+        .filter(pl.col("named") | ~device)
+        .sort("diagnosis", "named", "fault", descending=[False, True, False])
+        .unique("diagnosis", keep="first", maintain_order=True)
+        .select("diagnosis", "fault", "named")
+    )
+    verdict = pl.when("named").then(pl.lit("named")).when(pl.col("fault").is_not_null()).then(pl.lit("symptom"))
+    return (
+        diagnoses.join(met, on="diagnosis", how="left")
+        .with_columns(verdict=verdict.otherwise(pl.lit("false")))
+        .drop("diagnosis", "named")
+        .sort(*FOUND_JOB, "kind", "subject_type", "subject")
+    )
+
+
+def _said(job: str) -> pl.Expr:
+    """Return a diagnosis' subject as the truth writes it, which knows a job by its own name."""
+    subject = pl.when(pl.col("subject_type") == "job").then(job).otherwise("subject")
+    return pl.concat_str("subject_type", pl.lit(":"), subject)
+
+
+def _faults(truth: Tables) -> pl.DataFrame:
+    return truth["truth_faults"].select(
+        "accept",
+        fault=pl.int_range(pl.len(), dtype=pl.Int64),
+        fault_kind="kind",
+        fault_job="job",
+        fault_subject=pl.concat_str("subject_type", pl.lit(":"), "subject"),
+        fault_start_ns="start_ns",
+        fault_end_ns="end_ns",
+    )
+
+
+def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Say for each fault whether, when and as what it was named.
+
+    Parameters
+    ----------
+    found : `windows`; a fault in none of them is not asked for
+    verdicts : as `judged` returns
+
+    Returns
+    -------
+    `fault`, `kind`, `job`, `subject`, `named` (whether any subject that counts as right was), `first` (the device that
+    was named first, as `type:subject`; of those first named in one window the worst; devices that are another fault's
+    do not count), `first_right`, `kinds` (of the diagnoses that name it), `kind_right` (of the first of them), `delay`
+    (windows from the one in which it begins to the first that names it: 0 is at once), `effect` (ratio by which the
+    steps of the job it slows most are longer on average than those of no fault's time; NULL where there are none)
+    """
+    faults = _faults(truth)
+    windows = found["windows"].select("window_start_ns", "window_end_ns")
+    spans = windows.join_where(
+        faults, pl.col("fault_start_ns") < pl.col("window_end_ns"), pl.col("fault_end_ns") > pl.col("window_start_ns")
+    )
+    begins = spans.group_by("fault").agg(
+        begin_ns=pl.col("window_start_ns").min(),
+        length_ns=(pl.col("window_end_ns") - pl.col("window_start_ns")).max(),
+    )
+    named = (
+        verdicts.filter(pl.col("verdict") == "named")
+        .group_by("fault")
+        .agg(
+            kinds=pl.col("kind").unique().sort(),
+            named_ns=pl.col("window_start_ns").min(),
+            said=pl.col("kind").sort_by("window_start_ns", pl.col("severity").neg(), "kind").first(),
+        )
+    )
+    expected = pl.col("kind").replace_strict(KINDS, default=None, return_dtype=pl.List(pl.String))
+    delay = ((pl.col("named_ns") - pl.col("begin_ns")) // pl.col("length_ns")).cast(pl.Int64)
+    return (
+        faults.join(begins, on="fault")
+        .join(named, on="fault", how="left")
+        .join(_first_named(faults, verdicts), on="fault", how="left")
+        .join(_effects(faults, truth["truth_steps"]), on="fault", how="left")
+        .select(
+            "fault",
+            kind="fault_kind",
+            job="fault_job",
+            subject="fault_subject",
+            named=pl.col("named_ns").is_not_null(),
+            first="first",
+            first_right=pl.col("accept").list.contains(pl.col("first")).fill_null(value=False),
+            kinds=pl.col("kinds").fill_null([]),
+            said="said",
+            delay=delay,
+            effect="effect",
+        )
+        .with_columns(
+            kind_right=pl.col("named") & expected.list.contains(pl.col("said")).fill_null(value=True),
+        )
+        .drop("said")
+        .sort("fault")
+    )
+
+
+def _effects(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return `fault`, `effect`: how much longer a step is that begins in a fault's time than one of no fault's time."""
+    lengths = steps.select("job", begins_ns=pl.col("end_ns").shift().over("job", order_by="end_ns"), ends_ns="end_ns")
+    lengths = lengths.drop_nulls().with_columns(length_ns=pl.col("ends_ns") - pl.col("begins_ns"))
+    felt = lengths.join(faults, how="cross").filter(
+        pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job")),
+        pl.col("begins_ns") >= pl.col("fault_start_ns"),
+        pl.col("begins_ns") < pl.col("fault_end_ns"),
+    )
+    met = lengths.join(faults, how="cross").filter(
+        pl.col("ends_ns") > pl.col("fault_start_ns"), pl.col("begins_ns") < pl.col("fault_end_ns")
+    )
+    usual = (
+        lengths.join(met, on=["job", "ends_ns"], how="anti").group_by("job").agg(usual_ns=pl.col("length_ns").mean())
+    )
+    return (
+        felt.group_by("fault", "job")
+        .agg(pl.col("length_ns").mean())
+        .join(usual, on="job")
+        .group_by("fault")
+        .agg(effect=(pl.col("length_ns") / pl.col("usual_ns")).max() - 1)
+    )
+
+
+def _first_named(faults: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return who is blamed first in the time of each fault, effects apart: `fault`, `first`."""
+    blamed = verdicts.filter(pl.col("subject_type").is_in(DEVICES) | (pl.col("verdict") == "named")).select(
+        "window_start_ns",
+        "severity",
+        "score",
+        "job",
+        "start_ns",
+        "end_ns",
+        "verdict",
+        owner="fault",
+        first=_said("job"),
+    )
+    of_its_job = pl.col("fault_job").is_null() | (pl.col("fault_job") == pl.col("job"))
+    return (
+        faults.join(blamed, how="cross")
+        .filter(pl.col("start_ns") <= pl.col("fault_end_ns"), pl.col("end_ns") >= pl.col("fault_start_ns"))
+        .filter((pl.col("owner") == pl.col("fault")) | (pl.col("owner").is_null() & of_its_job))
+        .sort("fault", "window_start_ns", "severity", "score", "first", descending=[False, False, True, True, False])
+        .unique("fault", keep="first", maintain_order=True)
+        .select("fault", "first")
+    )

@@ -1,0 +1,157 @@
+"""Configuration: defaults, a file, the environment and the command line -> checked settings, read once at the edge."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.settings import Settings
+
+ENVIRONMENT_PREFIX = "LLMPRISM_"
+SECTIONS = {section.name for section in fields(Settings)}
+
+HIDDEN = "(set, not shown)"
+"""Stands for the value of a secret: what is printed ends in tickets and logs."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One setting as it would run: its value (`HIDDEN` for a secret), unit, reason and where the value came from."""
+
+    section: str
+    name: str
+    value: object
+    unit: str
+    reason: str
+    source: str
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Settings:
+    """Build settings from defaults, a TOML file, environment variables and overrides; the later wins.
+
+    Parameters
+    ----------
+    file : TOML with one table per section, such as `[window]` with `length_s = 60`
+    environment : variables such as `LLMPRISM_WINDOW__LENGTH_S`
+    overrides : `section.name` to text, from the command line
+
+    Raises
+    ------
+    SettingsError : an unknown section or name, an unparsable value, or one out of its range
+    """
+    settings, _ = load_with_origins(file=file, environment=environment, overrides=overrides)
+    return settings
+
+
+def load_with_origins(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> tuple[Settings, list[Origin]]:
+    """Build settings as `load` does, and tell of each value where it came from."""
+    given: dict[tuple[str, str], tuple[object, str]] = {}
+    for layer in (_from_file(file), _from_environment(environment or {}), _from_overrides(overrides or {})):
+        given.update(layer)
+    sections: dict[str, Any] = {}
+    origins: list[Origin] = []
+    for section in fields(Settings):
+        kind = type(getattr(Settings(), section.name))
+        values: dict[str, object] = {}
+        for setting in fields(kind):
+            raw, source = given.pop((section.name, setting.name), (setting.default, "default"))
+            values[setting.name] = value = _checked(section.name, setting, raw, source)
+            meta = setting.metadata
+            shown = HIDDEN if value and meta.get("secret") else value
+            origins.append(Origin(section.name, setting.name, shown, meta["unit"], meta["reason"], source))
+        sections[section.name] = kind(**values)
+    if given:
+        (section_name, name), (_, source) = next(iter(given.items()))
+        raise SettingsError(
+            found=f"setting {section_name}.{name} in {source}",
+            expected="one of the settings that `llmprism settings` lists",
+            todo="Correct its spelling or remove it.",
+        )
+    return Settings(**sections), origins
+
+
+def _from_file(file: Path | None) -> dict[tuple[str, str], tuple[object, str]]:
+    if file is None:
+        return {}
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(
+            found=f"settings file {file} that cannot be read ({error})",
+            expected="TOML with one table per section",
+            todo="Correct the file or leave it out.",
+        ) from error
+    return {
+        (section, name): (value, str(file))
+        for section, values in content.items()
+        for name, value in (values.items() if isinstance(values, dict) else [("", values)])
+    }
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[tuple[str, str], tuple[object, str]]:
+    found: dict[tuple[str, str], tuple[object, str]] = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        section, double, name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if double:
+            found[(section, name)] = (value, variable)
+        elif (first := section.partition("_")[0]) in SECTIONS and first != section:
+            # It would change nothing, and say nothing.
+            meant = f"{ENVIRONMENT_PREFIX}{first}__{section.removeprefix(f'{first}_')}".upper()
+            raise SettingsError(
+                found=f"variable {variable}",
+                expected="two underscores between section and name",
+                todo=f"Call it {meant}, if that is what it was meant to set, or remove it.",
+            )
+    return found
+
+
+def _from_overrides(overrides: Mapping[str, str]) -> dict[tuple[str, str], tuple[object, str]]:
+    return {
+        (section, name): (value, f"--set {key}")
+        for key, value in overrides.items()
+        for section, _, name in [key.partition(".")]
+    }
+
+
+def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source: str) -> object:
+    meta, kind = setting.metadata, type(setting.default)
+    where = f"{section}.{setting.name} = {HIDDEN if meta.get('secret') else repr(raw)} from {source}"
+    if kind is str:
+        choices, several = meta["choices"], meta["several"]
+        words = [raw] if not isinstance(raw, str) or not several else [word.strip() for word in raw.split(",") if raw]
+        if not isinstance(raw, str) or (choices and not set(words) <= set(choices)):
+            expected = (" or ".join(choices) or "text") + (", with commas between several" if several else "")
+            raise SettingsError(found=where, expected=expected, todo="Correct the value.")
+        if raw and meta["begins"] and (not raw.startswith(meta["begins"]) or raw in meta["begins"]):
+            begins = " or ".join(meta["begins"])
+            raise SettingsError(found=where, expected=f"{begins} and what follows it", todo="Correct the value.")
+        return raw
+    span = f"a number from {meta['low']:g} to {meta['high']:g} {meta['unit']}"
+    try:
+        if isinstance(raw, bool):
+            raise ValueError
+        value = (int if kind is int else float)(str(raw))
+        if isinstance(raw, float) and value != raw:
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise SettingsError(found=where, expected=f"{span}, as {kind.__name__}", todo="Correct the value.") from error
+    if not meta["low"] <= value <= meta["high"]:
+        raise SettingsError(found=where, expected=span, todo="Choose a value in the range.")
+    return value

@@ -1,0 +1,124 @@
+"""Settings of recognition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmprism_tasks.settings.schema import number
+
+
+@dataclass(frozen=True)
+class RecognitionSettings:
+    """When clusters of NICs are one job."""
+
+    host_similarity: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="Jaccard similarity of host sets above which clusters are one job; rails of one job have the same hosts",
+    )
+    phase_tolerance: float = number(
+        0.001,
+        unit="ratio of the period",
+        low=0,
+        high=0.5,
+        reason="step ends of one job keep their phase within half of this; those of two jobs drift beyond it "
+        "in ten steps",
+    )
+    phase_tolerance_ms: float = number(
+        3.0,
+        unit="ms",
+        low=0,
+        high=1000,
+        reason="shift of a step end by a lost last record, a clock of milliseconds or a crossing flow",
+    )
+    least_together: float = number(
+        0.75,
+        unit="ratio of the bytes",
+        low=0,
+        high=1,
+        reason="rails of one job start nine tenths of their bytes within milliseconds of each other, fewer where "
+        "records are lost; two jobs coincide in a tenth by chance",
+    )
+    walk_parts: int = number(
+        6,
+        unit="parts",
+        low=1,
+        high=100,
+        reason="phases are compared a sixth of the steps apart: a passing fault shifts few of these parts, "
+        "a drift adds up over all",
+    )
+    own_jitter: float = number(
+        0.7,
+        unit="ratio",
+        low=0,
+        high=10,
+        reason="phase drift relative to the jitter of both: rails of one job up to 0.58, two jobs 0.87 and more",
+    )
+    rail_likeness: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="ratio of bytes per NIC, used before steps are known: rails of one job carry equal shares of "
+        "each tensor",
+    )
+    negligible: float = number(
+        0.002,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="rate relative to the NIC's largest pair: chatter has at most 0.0004, the smallest activations 0.013",
+    )
+    settling_s: float = number(
+        30.0,
+        unit="s",
+        low=1,
+        high=3600,
+        reason="least age assumed for a pair: a host that has just joined counts, a single message of chatter does not",
+    )
+    regular_bursts: int = number(
+        4,
+        unit="bursts",
+        low=2,
+        high=100,
+        reason="two or three equal bursts happen by chance, such as three copies of one model",
+    )
+    main_share: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="share of the NIC's largest pair: the first gradients seen carry most bytes, a copy beside "
+        "steps does not",
+    )
+    least_presence: float = number(
+        0.5,
+        unit="ratio",
+        low=0,
+        high=1,
+        reason="share of the periods since the pair began: experts send in all of them, copies and chatter in few",
+    )
+    longest_silence: float = number(
+        2.0,
+        unit="ratio",
+        low=1,
+        high=100,
+        reason="a pair silent for this many times its longest earlier silence, while its job goes on, has left the job",
+    )
+    least_bytes: int = number(
+        10_000_000,
+        unit="bytes",
+        low=0,
+        high=10**12,
+        reason="bytes of a job's median NIC in a window: chatter among all NICs stays below, a few small "
+        "steps move more",
+    )
+    silent_periods: float = number(
+        1.5,
+        unit="periods",
+        low=0,
+        high=10,
+        reason="a pair silent for longer than its period plus jitter has stopped",
+    )

@@ -1,0 +1,75 @@
+"""Passes: how long stages of a pipeline work on a step's first gradient, with nobody to wait for.
+
+When a gradient first comes to a stage, the stage before it waits for that stage's own, in 1F1B as in GPipe: until it
+leaves, one pass backward is worked on. The first stage sends no gradient. What it sends next, in 1F1B, is an activation
+after one pass backward and one forward, unless whoever takes it is busy for longer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.compute.kernels import first_reply
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.timeline.kernels.step_lookup import Series
+from llmprism_tasks.stages.timeline.placement import NIC
+from llmprism_tasks.stages.traffic import nic_pairs
+
+
+def answered(evidence: Evidence, _: DiagnosisSettings) -> pl.DataFrame:
+    """Return the NICs' own work in the steps of the window, with `answer_ns` as `answers` returns it."""
+    work = evidence.work.filter("current")
+    return work.with_columns(answers(evidence.flows, work, evidence.members.drop_nulls("pp_stage")))
+
+
+def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:
+    """Time the answer of each NIC, but those of the last stage, to the first gradient that it gets in a step.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id` and `kind`
+    steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
+    stages : `job_id`, `addr`, `pp_stage`
+
+    Returns
+    -------
+    `answer_ns` of each of the steps, NULL without one; so in interleaved pipelines, in which stages are no line
+    """
+    if steps.is_empty():
+        return pl.Series("answer_ns", [], pl.Int64)
+    flows = nic_pairs.in_order(flows)
+    hops, backward = _hops(flows, stages), pl.col("way") == -1
+    spans = steps.select(*NIC, "start_ns", "end_ns", row=pl.int_range(pl.len())).sort(*NIC, "start_ns")
+    nics = spans.select(NIC).unique(maintain_order=True).with_row_index("nic")
+    first = spans.select(pl.struct(NIC).is_first_distinct().arg_true()).to_series().to_numpy()
+    came, left = (
+        _series(hops.filter(some), nics, end)
+        for some, end in ((backward, "dst_addr"), (backward | (pl.col("src_stage") == 0), "src_addr"))
+    )
+    starts, ends = (flows[name].to_numpy() for name in nic_pairs.TIMES[:2])
+    bounds = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
+    took = first_reply.first_replies(starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64))
+    answer_ns = np.empty_like(took)
+    answer_ns[spans["row"].to_numpy()] = took
+    return pl.Series("answer_ns", answer_ns).replace(first_reply.NONE, None)
+
+
+def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of the jobs whose stages are a line: the rows of their flows (`begin`, `until`), `src_stage` and
+    `way` (1 is forward)."""
+    offsets = nic_pairs.starts_of_pairs(flows)
+    pairs = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR])
+    hops = pairs.with_columns(begin=offsets[:-1], until=offsets[1:]).filter(pl.col("kind") == "pp")
+    for end in ("src", "dst"):
+        names = {"addr": f"{end}_addr", "pp_stage": f"{end}_stage"}
+        hops = hops.join(stages.select("job_id", *names).rename(names), on=["job_id", f"{end}_addr"])
+    ways = hops.with_columns(way=pl.col("dst_stage") - pl.col("src_stage"))
+    return ways.filter((pl.col("way").abs() == 1).all().over("job_id"))
+
+
+def _series(hops: pl.DataFrame, nics: pl.DataFrame, end: str) -> Series:
+    """Return the flows of each hop as a series that the NIC at one end owns."""
+    owned = hops.join(nics, left_on=["job_id", end], right_on=NIC)
+    return Series(*(owned[name].cast(pl.Int64).to_numpy() for name in ("begin", "until", "nic")))

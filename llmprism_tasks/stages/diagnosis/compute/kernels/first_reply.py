@@ -1,0 +1,84 @@
+"""Replies: how soon owners send something after what first came to them in a span of time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import INT64S, kernel, subroutine
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.stages.timeline.kernels.step_lookup import Series
+
+NONE = -1
+LATEST = np.iinfo(np.int64).max
+
+
+def first_replies(
+    starts: Integers, ends: Integers, came: Series, left: Series, bounds: tuple[Integers, Integers], offsets: Integers
+) -> Integers:
+    """Return for each span the time from what came first until anything leaves after it.
+
+    What came first has come as a whole when all records that begin before its first one ends have ended. A transfer is
+    of the owner's latest span that has begun by its start, if that lasts until then.
+
+    Parameters
+    ----------
+    starts, ends : ns, shape (transfers,), each series in order of the starts
+    came, left : the transfers that come to owners, and those that they send
+    bounds : ns, shape (spans,) twice: the starts of spans, in order for each owner, and their ends
+    offsets : shape (owners + 1,): owner i has the spans `offsets[i]` to `offsets[i + 1]`
+
+    Returns
+    -------
+    ns, shape (spans,); NONE where nothing came, or nothing left after it
+    """
+    return _first_replies(starts, ends, *came, *left, *bounds, offsets)
+
+
+@subroutine
+def _at(span: int, last: int, time: int, span_starts: Integers) -> int:
+    """Return the latest span that has begun by a time, of those from one to a last one."""
+    while span < last and span_starts[span + 1] <= time:
+        span += 1
+    return span
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
+def _first_replies(
+    starts: Integers,
+    ends: Integers,
+    came_begins: Integers,
+    came_untils: Integers,
+    came_owners: Integers,
+    left_begins: Integers,
+    left_untils: Integers,
+    left_owners: Integers,
+    span_starts: Integers,
+    span_ends: Integers,
+    offsets: Integers,
+) -> Integers:
+    first_start, first_end = np.full(span_starts.size, LATEST), np.full(span_starts.size, LATEST)
+    whole, replied = np.full(span_starts.size, NONE), np.full(span_starts.size, NONE)
+    for finding in (True, False):
+        for s in range(came_owners.size):
+            span, last = offsets[came_owners[s]], offsets[came_owners[s] + 1] - 1
+            for i in range(came_begins[s], came_untils[s]):
+                if span > last:
+                    break
+                span = _at(span, last, starts[i], span_starts)
+                if not span_starts[span] <= starts[i] < span_ends[span]:
+                    continue
+                if finding and (starts[i], ends[i]) < (first_start[span], first_end[span]):
+                    first_start[span], first_end[span] = starts[i], ends[i]
+                elif not finding and starts[i] <= first_end[span]:
+                    whole[span] = max(whole[span], ends[i])
+    for s in range(left_owners.size):
+        span, last = offsets[left_owners[s]], offsets[left_owners[s] + 1] - 1
+        for i in range(left_begins[s], left_untils[s]):
+            if span > last:
+                break
+            span = _at(span, last, starts[i], span_starts)
+            took = starts[i] - whole[span]
+            within = span_starts[span] <= starts[i] < span_ends[span]
+            if within and whole[span] != NONE and took > 0 and (replied[span] == NONE or took < replied[span]):
+                replied[span] = took
+    return replied

@@ -1,0 +1,73 @@
+"""Own past: how much longer NICs work than in the quick steps of their job, where peers are slow themselves.
+
+Of four replicas two may be slow, of two stages one replica each: then neither the median of peers nor how much they
+differ tells what is usual. But the job was quicker before.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
+from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, own_work
+from llmprism_tasks.stages.diagnosis.step_times import slow_run
+from llmprism_tasks.stages.timeline.placement import NIC
+
+MOST = 0.5
+"""Ratio of a job's NICs that must work as they used to, and more of them, to outvote the others."""
+
+FEW = 4
+"""Replicas of which two are half. Of more, others tell what is usual; where half of those are late, the network is."""
+
+WORK = [*NIC, "last_stage"]
+"""Columns alike in steps whose own work compares: who ends a pipeline works backward in it, too."""
+
+
+def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Compare NICs with their own past in jobs whose steps have become longer, as has the work of half of their NICs.
+
+    Returns
+    -------
+    their rows of `evidence.work`, with another `excess`, `noise` (the robust deviation of the job's quick steps), and
+    `common` (whether the least late replica is about as late). In pipelines what all replicas of a stage have in common
+    is the stage's, and no excess.
+    """
+    longer = evidence.once(slow_run.find, settings).select("job_id", since_ns="start_ns")
+    if longer.is_empty():
+        return evidence.work.clear().with_columns(noise=pl.lit(0.0), common=pl.lit(value=False))
+    few = evidence.work.group_by("job_id").agg(pl.col("members").max()).filter(pl.col("members") <= FEW)
+    work = evidence.work.join(longer, on="job_id").join(few, on="job_id", how="semi")
+    ratio = pl.col("pace") / pl.col("usual")
+    slow = pl.col("start_ns") >= pl.col("since_ns")
+    late = pl.col("ratio").filter(slow).median() >= 1 + settings.least_effect
+    least = pl.when(pl.col("members") > 1).then(pl.col("ratio").min().over(SAME)).otherwise(1.0)
+    of_stage = pl.when(pl.col("last_stage").is_not_null()).then("least").otherwise(1.0)
+    more = (pl.col("ratio") / pl.col("least")).filter(slow).median().over(NIC)
+    compared = work.join(_usual(evidence, settings), on=WORK, nulls_equal=True).with_columns(ratio=ratio)
+    many = compared.group_by(NIC).agg(late=late).group_by("job_id").agg(pl.col("late").mean())
+    return (
+        compared.join(many.filter(pl.col("late") >= MOST), on="job_id", how="semi")
+        .with_columns(least=least)
+        .with_columns(excess=pl.col("ratio") / of_stage - 1, common=more < 1 + settings.least_effect)
+        .drop("since_ns", "usual", "ratio", "least")
+    )
+
+
+def quick_steps(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the rows of `evidence.steps` that are about as quick as a quarter of them, of jobs that are slower now."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    longer = evidence.steps.join(evidence.once(slow_run.find, settings), on="job_id", how="semi")
+    return longer.filter(length <= (1 + settings.least_effect) * length.quantile(QUICK).over(NIC))
+
+
+def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return how long NICs work in quick steps: `WORK`, `usual`, and the `noise` of their job."""
+    steps = evidence.once(quick_steps, settings)
+    work = own_work(evidence.of_jobs(steps["job_id"]), steps, evidence.groups)
+    seen = work.filter(pl.len().over(WORK) >= settings.least_steps).with_columns(
+        usual=pl.col("pace").median().over(WORK)
+    )
+    off = SIGMA_PER_MAD * (pl.col("pace") / pl.col("usual") - 1).abs().median().over("job_id")
+    return seen.with_columns(noise=off).select(*WORK, "usual", "noise").unique()

@@ -1,0 +1,331 @@
+"""Slow compute: a GPU or host that works longer than its peers, or than it used to, while the job waits for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics import max_subarray
+from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
+from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
+from llmprism_tasks.stages.diagnosis.compute.wait_excuse import in_lock_step, not_waiting
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
+from llmprism_tasks.stages.diagnosis.own_work.own_work import OUTVOTING
+from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
+from llmprism_tasks.stages.timeline.placement import NIC
+
+QUARTILE_PER_SIGMA = 0.3186
+"""Lower quartile of the size of a normal deviate, in standard deviations."""
+
+MOST = 0.5
+"""Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
+
+ALL_PASSES = 3
+"""Passes forward that one micro-batch takes at least: one, and backward twice that."""
+
+AS_UNEVEN = 4.0
+"""Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. Its peers differ, too;
+in a ring they seem more alike by a third, since who waits begins with whom it waits for; and of a dozen steps a
+deviation is known to a third."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name those whose own work takes too long, step after step, by enough to slow the job.
+
+    They are compared with their replicas, and where there are none, or half of them are slow, with their own past; not
+    in lock step, where all are silent alike (`last_to_come`).
+    `score` is the excess in robust deviations of the job's NICs over as many steps (0 is normal); `severity` the ratio
+    by which the job's steps are longer than its quick ones, or, where that is more, the loss itself; `confidence` the
+    share of it that the excess explains. The kind is `straggler` where it explains less than half, or where a transfer
+    that begins late has two ends to blame, and `stalls` where only the beginning of its steps is late.
+    """
+    suspects = evidence.once(slow_nics, settings)
+    if suspects.is_empty():
+        return pl.DataFrame(schema=ROW)
+    suspects = suspects.filter(~in_lock_step(evidence))
+    suspects, undecided = (
+        some.join(_most_slow(some, evidence), on="job_id", how="anti")
+        for some in not_waiting(suspects, evidence, settings)
+    )
+    return told(suspects, undecided.join(suspects, on="job_id", how="anti"), evidence)
+
+
+def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return a row for each NIC or host to blame, and one for each job of which nobody can tell.
+
+    Parameters
+    ----------
+    suspects, undecided : as `slow_nics` returns, of different jobs
+    """
+    rows = [_row(row, evidence) for row in _worst(suspects, evidence).iter_rows(named=True)]
+    rows += [_doubt(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the NICs that are slow for long enough, by enough: a row per NIC, sorted.
+
+    `at_first` says whether they are late at the beginning of their steps alone: they lose that, and no more. `alone`,
+    whether nothing could be seen of what they compute later, in a pipeline.
+    """
+    past = evidence.once(against_past, settings)
+    work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
+    lasting = pl.col("excess").median().over(NIC)
+    theirs = work.with_columns(noise=_noise(pl.col("excess")), lasting_noise=_noise(lasting), common=False)
+    work = pl.concat([theirs, past.with_columns(lasting_noise="noise", by_past=True)], how="diagonal")
+    work = work.filter(pl.col("own_ns") >= settings.least_work_ms * 1e6).with_columns(
+        pl.col("noise", "lasting_noise").clip(lower_bound=settings.least_noise),
+        loss=pl.col("excess") / (1 + pl.col("excess")) * pl.col("share"),
+    )
+    if work.is_empty():
+        return work
+    persistent = _persistent(work, settings)
+    if persistent.is_empty():
+        return persistent
+    found = _outstanding(persistent, work)
+    # Beside several slow ones all others wait, and are excused before they are counted.
+    crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
+    few = found.join(crowded, on="job_id", how="anti")
+    told = few.join(at_first(few, evidence, settings), on=NIC, how="left").with_columns(
+        pl.col("at_first").fill_null(value=False),
+        alone=pl.col("at_first").is_null() & ~pl.col("ringed") & pl.col("component").is_null(),
+    )
+    once = told.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
+    return once.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
+
+
+def _noise(excess: pl.Expr) -> pl.Expr:
+    """Return how much the NICs of a job differ, as a standard deviation: in a step, or in what lasts.
+
+    Of two peers the quicker is usual, so half of the excesses are 0. Of the others the lower quartile counts: with two
+    stages of two replicas, half of them are a culprit's.
+    """
+    excess, pairs = excess.abs(), pl.col("members") == OUTVOTING - 1
+    of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
+    return pl.when(pairs).then(of_pairs).otherwise(SIGMA_PER_MAD * excess.median().over("job_id"))
+
+
+def _most_slow(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return the jobs of which most NICs were found slow."""
+    nics = evidence.work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
+    return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MOST * pl.col("nics"))
+
+
+def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
+    """Compare a NIC that has no peers with its own past."""
+    usual = pl.col("pace").quantile(QUICK).over(NIC)
+    past = pl.when(~pl.col("current").all().over(NIC)).then(pl.col("pace") / usual - 1)
+    return work.with_columns(excess=pl.coalesce("excess", past), by_past=pl.col("excess").is_null())
+
+
+def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Find for each NIC the run of steps in which it is slow, and keep those that are long and slow enough.
+
+    What differs by chance, as samples of uneven length do, does so less and less over more steps. Where none are long
+    enough, there are no columns but theirs to compare.
+    """
+    work = work.sort(*NIC, "step_index").with_columns(
+        above=pl.col("excess")
+        - pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("lasting_noise"))
+    )
+    by_chance = (settings.least_steps / pl.col("slow")).sqrt()
+    series = work.group_by(NIC, maintain_order=True).agg(pl.len())
+    offsets = np.concatenate([[0], np.cumsum(series["len"].to_numpy())]).astype(np.int64)
+    first, last, _ = max_subarray.best_runs(work["above"].to_numpy(), offsets)
+    bounds = series.select(NIC).with_columns(first=pl.Series(first), last=pl.Series(last))
+    bounds = bounds.filter(pl.col("last") - pl.col("first") + 1 >= settings.least_steps)
+    if bounds.is_empty():
+        return bounds
+    marked = (
+        work.with_row_index("row")
+        .join(bounds, on=NIC)
+        .with_columns(in_run=pl.col("row").cast(pl.Int64).is_between(pl.col("first"), pl.col("last")))
+    )
+    return (
+        marked.filter("in_run")
+        .join(_by_itself(marked, settings), on=NIC)
+        .group_by(NIC)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("component", "by_past", "common", "paid").first(),
+            pl.col("excess", "loss", "own_ns").median(),
+            pl.col("noise", "lasting_noise", "own_noise").first(),
+            slow=(pl.col("above") > 0).sum(),
+            steps=pl.len(),
+            now=pl.col("current").any(),
+            ringed=pl.col("last_stage").is_null().all(),
+        )
+        .with_columns(
+            score=pl.col("excess") / pl.max_horizontal("lasting_noise", by_chance * pl.col("noise")),
+            uneven=pl.col("own_noise") <= AS_UNEVEN * (1 + pl.col("excess")) * pl.col("noise"),
+        )
+        .filter(
+            pl.col("now", "paid"),
+            pl.col("slow") >= settings.least_steps,
+            pl.col("end_ns") - pl.col("start_ns") >= settings.least_lasting_s * 1e9,
+            pl.col("slow") >= settings.persistence * pl.col("steps"),
+            pl.col("loss") >= settings.least_effect,
+            pl.col("score") >= settings.sigmas,
+            pl.col("excess")
+            >= settings.noise_margin * pl.col("own_noise") * pl.when("uneven").then(by_chance).otherwise(1.0),
+        )
+    )
+
+
+def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Keep the NICs that are slower than samples are long, one after another, by chance: over more steps, less will do.
+
+    Who waits begins with whom it waits for, so that NICs of a ring seem more alike than what they work on. Silences
+    that some steps have and others have not make work differ, too, but not that before the first exchange.
+    """
+    lasting = found.group_by("job_id").agg(since_ns=pl.col("start_ns").min(), until_ns=pl.col("end_ns").max())
+    slowed = (pl.col("start_ns") < pl.col("until_ns")) & (pl.col("end_ns") > pl.col("since_ns"))
+    others = (
+        work.join(found.select(NIC), on=NIC, how="anti")
+        .join(lasting, on="job_id")
+        .with_columns(slowed=slowed, first_ns=pl.col("own_ns") - pl.col("later_ns").fill_null(0))
+    )
+    noise = spread_of_work(others, "own_ns", "first_ns", apart=["slowed"]).select(
+        "job_id", varies=pl.min_horizontal("own_ns", "first_ns")
+    )
+    beyond = pl.col("excess") * pl.col("slow").sqrt() >= BEYOND * pl.col("varies")
+    return found.join(noise, on="job_id", how="left").filter(beyond.fill_null(value=True)).drop("varies")
+
+
+def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return of each NIC how much it varies by itself, as `own_noise`, and whether the job pays for it, as `paid`.
+
+    It varies within its run, or outside, whichever is more: what is slow for a while now and then, or by quite another
+    amount each time, has no trouble that began and lasts. Nor has what is as slow while steps are as quick as ever:
+    nobody waited for it, or a record is missing.
+    """
+    excess = pl.col("excess")
+    spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()
+    noise = marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
+    told = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
+    return noise.join(marked.group_by(NIC).agg(paid=told), on=NIC)
+
+
+def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Join the NICs of one host, which slow down together, and keep those that cost about as much as the worst of the
+    job."""
+    joined = suspects.join(evidence.members, on=NIC)
+    in_host = evidence.members.group_by("job_id", "host").agg(nics=pl.len())
+    slow_in_host = pl.len().over("job_id", "host")
+    joined = joined.join(in_host, on=["job_id", "host"]).with_columns(
+        whole=(slow_in_host > 1) & (2 * slow_in_host >= pl.col("nics"))
+    )
+    measures = ("excess", "loss", "own_ns", "score", "slow", "steps")
+    return (
+        joined.with_columns(device=pl.when("whole").then("host").otherwise("addr"))
+        .group_by("job_id", "host", "device")
+        .agg(
+            pl.col("whole", "by_past").first(),
+            pl.col("at_first", "alone").all(),
+            pl.col("addr", "component"),
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col(measures).cast(pl.Float64).median(),
+        )
+        .filter(2 * pl.col("loss") >= pl.col("loss").max().over("job_id"))
+        .sort("job_id", "loss", "device", descending=[False, True, False])
+    )
+
+
+def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
+    history = evidence.history.filter(pl.col("job_id") == found["job_id"])
+    severity = max(slowdown(history, found["start_ns"], found["end_ns"]), found["loss"])
+    confidence = min(found["loss"] * (1 + severity) / severity, 1.0) * found["slow"] / found["steps"]
+    nics = len(found["addr"])
+    who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
+    usual = "it used to" if found["by_past"] else "its peers"
+    usual_ns = found["own_ns"] / (1 + found["excess"])
+    at_first = found["at_first"] or (found["alone"] and _costs_once(history, found))
+    known = "stalls" if at_first else "slow_compute"
+    kind = known if confidence >= MOST else "straggler"
+    what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends"
+    if at_first:
+        what = f"begins its steps later than {usual}, and works as quickly afterwards"
+    work = evidence.work.filter(pl.col("job_id") == found["job_id"])
+    # In a pipeline nothing shows which end of what is sent late was not ready.
+    other = " but who takes what it sends" if at_first and work["last_stage"].count() else ""
+    return {
+        "job_id": found["job_id"],
+        "kind": kind,
+        "subject_type": "host" if found["whole"] else "addr",
+        "subject": found["device"],
+        "start_ns": found["start_ns"],
+        "end_ns": found["end_ns"],
+        "score": found["score"],
+        "severity": _of_window(severity, history, found) if kind == "stalls" else severity,
+        "explanation": f"{who} {what} "
+        f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
+        f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for{other}; "
+        f"the job's steps take {1 + severity:.2f} times as long as they need to.",
+        "confidence": confidence,
+        "peers": _peers(found, evidence),
+    }
+
+
+def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:
+    """Say whether steps are longer by about as much as the first pass, which is all that is seen of a pipeline without
+    replicas: if all passes took so long, they would be by `ALL_PASSES` of it at least."""
+    length_ns = float(history.filter(_within(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item())
+    slower = slowdown(history, found["start_ns"], found["end_ns"])
+    longer_ns = slower / (1 + slower) * length_ns
+    return bool(longer_ns < (1 + ALL_PASSES) / 2 * found["excess"] / (1 + found["excess"]) * found["own_ns"])
+
+
+def _within(found: dict[str, Any]) -> pl.Expr:
+    within: pl.Expr = (pl.col("end_ns") > found["start_ns"]) & (pl.col("end_ns") <= found["end_ns"])
+    return within
+
+
+def _of_window(severity: float, history: pl.DataFrame, found: dict[str, Any]) -> float:
+    """Return by which ratio a window's steps are longer if those of a trouble are: as `stalls` are told."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    ratio = history.filter("current").select(length.filter(_within(found)).sum() / length.sum()).item()
+    loss = severity / (1 + severity) * ratio * found["slow"] / found["steps"]
+    return float(loss / (1 - loss))
+
+
+def _peers(found: dict[str, Any], evidence: Evidence) -> list[str] | None:
+    """Return the other members of the groups that the subject's NICs are in."""
+    if found["by_past"]:
+        return None
+    same = evidence.work.filter(
+        pl.col("job_id") == found["job_id"],
+        pl.col("component").is_in(found["component"]),
+        ~pl.col("addr").is_in(found["addr"]),
+    )
+    return sorted(same["addr"].unique())
+
+
+def _doubt(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
+    """Say that one of some NICs is slow, and that nobody can tell which."""
+    job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
+    history = evidence.history.filter(pl.col("job_id") == job_id)
+    severity = max(slowdown(history, int(start_ns), int(end_ns)), float(rows["loss"].median()))  # type: ignore[arg-type]
+    among = ", ".join(sorted(rows["addr"])[:8])
+    return {
+        "job_id": job_id,
+        "kind": "straggler",
+        "subject_type": "job",
+        "subject": job_id,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "score": float(rows["score"].median()),  # type: ignore[arg-type]
+        "severity": severity,
+        "explanation": f"{among} begin late together, step after step: one keeps the others waiting, and nobody can "
+        f"tell which. The job's steps take {1 + severity:.2f} times as long as they need to.",
+        "confidence": None,
+        "peers": None,
+    }

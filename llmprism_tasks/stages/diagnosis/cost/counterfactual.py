@@ -1,0 +1,253 @@
+"""Repair: how long a job's operations would have taken without a trouble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from llmprism_tasks.stages.diagnosis.cost.step_graph import MESSAGE, ROUND, WORK, StepGraph
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.timeline.breakdown import Account
+
+COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
+"""Kinds of trouble with a subject's own work; all others with what it carries."""
+
+
+PAUSED = 0.25
+"""Ratio of the time until the first round by which nobody comes as soon as in most troubled steps where the whole job
+paused: a checkpoint that is worth a diagnosis lengthens its step by as much."""
+
+FACTS = 2**20
+"""More than there are stages, bits of an exchange, and gaps of a step."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A diagnosis, within its window."""
+
+    job_id: str
+    kind: str
+    subject_type: str
+    subject: str
+    start_ns: int
+    end_ns: int
+
+    def of_job(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.filter(pl.col("job_id") == self.job_id)
+
+    @property
+    def hit(self) -> pl.Expr:
+        """Select the steps that it had a part in."""
+        return (pl.col("end_ns") > self.start_ns) & (pl.col("start_ns") < self.end_ns)
+
+
+def repaired(
+    trouble: Trouble,
+    found: Account,
+    graph: StepGraph,
+    members: pl.DataFrame,
+    jobs: pl.DataFrame,
+    *,
+    since: int,
+) -> pl.Series | None:
+    """Return the durations of all operations, with the subject's like those of its peers; None where it has none."""
+    described = _described(found, graph, members)
+    computing = trouble.kind in COMPUTING
+    theirs = _nics(trouble, members, jobs)
+    if computing:
+        mine = (pl.col("kind") == WORK) & pl.col("addr").is_in(_replica(theirs, found))
+    else:
+        carried = _carried(trouble, found, theirs)
+        on = ["kind", "flow", "group", "round", "before"]
+        before = pl.when(pl.col("first_ns").is_not_null()).then("part")
+        described = described.with_columns(before=before).join(carried, on=on, how="left", nulls_equal=True)
+        mine = pl.col("carried").fill_null(value=False)
+    past = pl.col("step_index") < since
+    marked = described.with_columns(mine=mine, past=past, troubled=mine & ~past).with_columns(paused_ns=_paused())
+    if not marked["troubled"].any():
+        return None
+    usual = _healthy(marked) if computing else marked.with_columns(healthy_ns=_carried_as_usual())
+    healthy = usual.with_columns(healthy_ns=pl.when("troubled").then("healthy_ns"))
+    return healthy.sort("position").select(pl.coalesce("healthy_ns", _not_held_up()).cast(pl.Float64)).to_series()
+
+
+def _paused() -> pl.Expr:
+    """Return for how long the whole job pauses in a step, which no repair of one member gives back."""
+    soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
+    usual = soonest.filter(~pl.col("past")).median().over("kind", "place")
+    return pl.when(soonest > (1 + PAUSED) * usual).then(soonest - usual).otherwise(0).fill_null(0)
+
+
+def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
+    """Add how long work takes for the subject's peers, or took the subject itself before (`healthy_ns`).
+
+    Before gradients are reduced, peers may have waited for the subject unseen: there its own past counts first. Without
+    one, the pace of its other work in the step tells, and where there is none, the time until the first round, before
+    which nobody has waited: who computes slowly comes as much later to it as to the last.
+    """
+
+    def of(who: pl.Expr, duration: str = "duration_ns") -> pl.Expr:
+        return pl.col(duration).filter(who).median()
+
+    peers, place = ~pl.col("mine"), ["kind", "place"]
+    now, past = of(peers).over(*place, "step_index"), of(pl.col("mine") & pl.col("past")).over(place)
+    ever = of(peers).over(place)
+    known = marked.with_columns(past_ns=past, others_ns=pl.coalesce(now, ever), usual_ns=pl.coalesce(now, past, ever))
+    # Work has its place by what is exchanged after it. Where neighbours are late that may be another pass, never less.
+    known = known.with_columns(healthy_ns=pl.col("usual_ns").clip(upper_bound=pl.col("duration_ns")))
+    free = (pl.col("kind") == WORK) & pl.col("first_ns").is_null() & pl.col("healthy_ns").is_not_null()
+    healthy, took = (
+        pl.col(name).filter(free).sum().over("nic", "step_index") for name in ("healthy_ns", "duration_ns")
+    )
+    by_pace = pl.when(took > 0).then(pl.col("duration_ns") * healthy / took)
+    first = pl.when(pl.col("first_ns") > 0).then("first_ns")
+    by_first = pl.col("duration_ns") * of(peers, "first_ns").over(*place, "step_index") / first
+    by_past = pl.col("past_ns") + pl.col("paused_ns")
+    before_rounds = pl.min_horizontal(pl.coalesce(by_past, by_pace, by_first, "others_ns"), "duration_ns")
+    elsewhere = pl.coalesce("healthy_ns", by_pace)
+    return known.with_columns(healthy_ns=pl.when(pl.col("first_ns").is_null()).then(elsewhere).otherwise(before_rounds))
+
+
+def _carried_as_usual() -> pl.Expr:
+    """Return how long what the subject carries takes when it is carried as usual.
+
+    A slow network joins rounds that lie apart otherwise, or lets each part into many, and hides no more of them behind
+    work that goes on meanwhile. So what follows the first round, work and last round, is taken from the same steps. To
+    the first round nobody comes later than he did before, but for whom he waits there.
+    """
+
+    def of(who: pl.Expr, *over: str) -> pl.Expr:
+        return after.filter(who).median().over("kind", "place", *over)
+
+    first, peers = pl.col("first_ns"), ~pl.col("mine")
+    before = first.filter("past").median().over("kind", "place", "nic") + pl.col("paused_ns")
+    first = pl.min_horizontal(first, before).fill_null(0)
+    after = pl.col("duration_ns") - pl.col("first_ns").fill_null(0)
+    now, past, ever = of(peers, "step_index"), of(pl.col("mine") & pl.col("past")), of(peers)
+    usual = (
+        pl.when(pl.col("kind") == MESSAGE).then(pl.coalesce(now, past, ever)).otherwise(pl.coalesce(past, now, ever))
+    )
+    return (first + usual).clip(lower_bound=0)
+
+
+def _not_held_up() -> pl.Expr:
+    """Return how long the others' work before their gradients would have taken, had they not been held up meanwhile.
+
+    As long as it took them before, or whoever was as late to the round as they are now, or else as much of the
+    subject's as of its time until the first round. Where they came no earlier to that, as in a ring of two, in which
+    nobody can push, they may have waited there for the subject: what they did after it is all that is known.
+    """
+    place = ["kind", "place"]
+    past, anyone = (pl.col("duration_ns").filter("past").median().over(*place, *nic) for nic in (["nic"], []))
+    first = pl.when(pl.col("first_ns") > 0).then("first_ns")
+    of_subject, growth = (
+        of.filter("troubled").median().over(*place, "step_index") for of in (first, pl.col("duration_ns") / first)
+    )
+    after = (pl.col("duration_ns") - pl.col("first_ns")).clip(lower_bound=0)
+    by_first = pl.when(first < of_subject).then(first * growth).otherwise(after)
+    before = pl.coalesce(past, anyone) + pl.col("paused_ns")
+    usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(before, by_first))
+    # Rounds that part when their members are late are one when they are not, so that work and round go together.
+    round_before = pl.col("duration_ns").filter("past").median().over(place)
+    as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")
+    return pl.when(pl.col("kind") == ROUND).then(as_before).otherwise(pl.min_horizontal("duration_ns", usual))
+
+
+def _replica(theirs: list[str], found: Account) -> list[str]:
+    """Return these NICs and those that share a pipeline with them.
+
+    How long those work cannot be told from how long they wait for these.
+    """
+    linked = found.messages.filter(pl.col("kind") == "pp").select("job_id", src_addr="addr", dst_addr="peer").unique()
+    if linked.is_empty():
+        return theirs
+    component = pair_graph.components(linked)
+    around = component.filter(pl.col("addr").is_in(theirs)).select("job_id", "component").unique()
+    return [*theirs, *component.join(around, on=["job_id", "component"])["addr"]]
+
+
+def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[str]:
+    """Return the subject's NICs; those of one host and pp_stage that work in lock-step, tensor-parallel, are one."""
+    subject = pl.lit(trouble.subject)
+    chosen = {
+        "addr": pl.col("addr") == subject,
+        "host": pl.col("host") == subject,
+        "pp_stage": pl.col("pp_stage").cast(pl.String) == subject,
+        "dp_group": pl.col("component") == pl.col("component").filter(pl.col("addr") == subject).first(),
+    }.get(trouble.subject_type)
+    if chosen is None:
+        return []
+    theirs = members.filter(chosen)
+    tp = trouble.of_job(jobs)["tp"].max()
+    if trouble.subject_type == "addr" and trouble.kind in COMPUTING and (tp or 1) > 1:  # type: ignore[operator]
+        theirs = members.join(theirs.select("host", "pp_stage"), on=["host", "pp_stage"], how="semi", nulls_equal=True)
+    return theirs["addr"].to_list()
+
+
+def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.DataFrame:
+    """Say of each operation whose it is, in which step, and what place in the step it has (`place`).
+
+    Work has peers in the same pp_stage, before the same exchange; messages in those between the same pp_stages;
+    rounds in those of other groups of the pp_stage.
+    """
+    parts = found.parts.select("part", "addr", "nic", "step_index", "pp_stage")
+    of_kind = pl.col("kind").cast(pl.Categorical).to_physical()
+    sent = (
+        found.messages.filter("sends")
+        .select("part", "flow", sent_place=_numbered(of_kind, "pp_stage", "peer_pp_stage"))
+        .join(parts.select("part", sent_step="step_index"), on="part")
+        .unique("flow", keep="first")
+        .drop("part")
+    )
+    rounds = (
+        found.blocks.select("part", "group", "round", "does")
+        .join(parts, on="part", maintain_order="left")
+        .unique(["group", "round"], keep="first", maintain_order=True)
+        .select("group", "round", round_step="step_index", round_place=_numbered("pp_stage", "does"))
+    )
+    return (
+        graph.operations.select(
+            "position", "kind", "duration_ns", "part", "flow", "group", "round", "took", "order", "first_ns"
+        )
+        .join(parts, on="part", how="left")
+        .join(sent, on="flow", how="left")
+        .join(rounds, on=["group", "round"], how="left")
+        .with_columns(
+            step_index=pl.coalesce("step_index", "sent_step", "round_step"),
+            place=pl.when(pl.col("kind") == WORK)
+            .then(_numbered("pp_stage", "took", "order"))
+            .otherwise(pl.coalesce("sent_place", "round_place")),
+        )
+    )
+
+
+def _numbered(*facts: str | pl.Expr) -> pl.Expr:
+    """Make one number of some that are small, or not known."""
+    number: pl.Expr = pl.lit(0, pl.Int64)
+    for fact in facts:
+        known = pl.col(fact) if isinstance(fact, str) else fact
+        number = number * FACTS + known.cast(pl.Int64).fill_null(-1) + 1
+    return number
+
+
+def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
+    """Return the messages and rounds that the subject carries, and the work before the latter: `kind`, `flow`, `group`,
+    `round`, `before` (the part that works), `carried`."""
+    path = pl.col("switch_path")
+    if trouble.subject_type == "switch":
+        crosses = path.list.contains(trouble.subject)
+    elif trouble.subject_type == "link":
+        # "leaf - spine", or "leaf to spine" where one direction is meant
+        one, other = trouble.subject.replace(" to ", " - ").split(" - ")
+        crosses = path.list.contains(one) & path.list.contains(other)
+    else:
+        crosses = pl.col("addr").is_in(theirs)
+    crossing = found.messages.filter(crosses.fill_null(value=False))
+    messages = crossing.filter(pl.col("kind") != "dp").select("flow").unique()
+    touched = crossing.filter(pl.col("kind") == "dp").select("part").unique()
+    rounds = found.blocks.join(touched, on="part").select("group", "round").unique()
+    before = found.blocks.join(rounds, on=["group", "round"]).select(before="part").unique()
+    kinds = {MESSAGE: messages, ROUND: rounds, WORK: before}
+    carried = [rows.with_columns(kind=pl.lit(kind), carried=pl.lit(value=True)) for kind, rows in kinds.items()]
+    return pl.concat(carried, how="diagonal")

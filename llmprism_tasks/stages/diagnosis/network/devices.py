@@ -1,0 +1,102 @@
+"""Network: a NIC, link or switch that moves the same bytes more slowly while the job loses time.
+
+In the steps in which a job loses time, the pace of each path is compared with that in its healthy steps; what all slow
+paths share and no quick one crosses is the culprit. A slow ring or pair that computing hides costs no step, and is not
+looked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.network import congestion, cross_group, switch_level
+from llmprism_tasks.stages.diagnosis.network.localisation import ends, suspect
+from llmprism_tasks.stages.diagnosis.network.losses import Losses
+from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
+from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+
+Row = dict[str, Any]
+
+KINDS = {
+    "addr": ("slow_nic", "and what avoids it is not slower"),
+    "link": ("degraded_link", "and what avoids it is not slower"),
+    "one_way": ("congestion", "and the other way is not slower"),
+    "switch": ("degraded_switch", "and what avoids it is not slower"),
+}
+"""What is wrong with a device of a type that is slow all the time, and how it shows."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the NICs, links and switches for which jobs lose time; where none can be told, the groups that are slow.
+
+    `score` is the ratio of time per byte in slow steps to that in healthy ones, `severity` the ratio by which slow
+    steps are longer, `confidence` the share of that which the subject's own delay makes up.
+    """
+    hops = evidence.once(hops_in_trouble, settings)
+    if not hops["slow"].any():
+        return pl.DataFrame(schema=ROW)
+    steps = in_trouble(evidence.history, settings)
+    every = placed(evidence, steps)
+    records = timed(every, settings)
+    by_step = paces(records, settings)
+    losses = Losses(records, by_step, extra(every, hops), steps, suspect(hops, settings))
+    rows: list[Row] = []
+    for culprit in losses.suspicion.culprits.iter_rows(named=True):
+        for job_id in losses.jobs(culprit):
+            row = losses.row(job_id, losses.slow(culprit, job_id), settings)
+            if row is None:
+                continue
+            if not culprit["rivals"] and row["confidence"] >= MOST:
+                rows.append(row | _named(culprit, job_id, losses, evidence, settings))
+            else:
+                rows.extend(switch_level.rows(row, culprit, settings))
+    unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
+    rows.extend(cross_group.rows(unexplained, losses, settings))
+    return pl.DataFrame([_said(row) for row in rows], schema=ROW)
+
+
+def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the hops of jobs that lose time in some steps, as `hops.compared` does. Unless one is `slow`, no device is
+    accused, by these jobs or others."""
+    steps = in_trouble(evidence.history, settings)
+    if steps.is_empty():
+        return pl.DataFrame(schema={"slow": pl.Boolean})
+    return compared(paces(timed(placed(evidence, steps), settings), settings), settings)
+
+
+def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:
+    """Say what is wrong with a device, and how it shows."""
+    device_type = culprit["device_type"]
+    slow = losses.slow(culprit, job_id)
+    of_link = device_type in ("link", "one_way")
+    kind, how = KINDS[device_type]
+    if of_link and (other := congestion.colliding_job(culprit, slow, losses.records, evidence, settings)):
+        kind, how = "congestion", f"when {other} sends over it and at no other time"
+    elif device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
+        kind, how = "link_flap", f"in {stretches} stretches with healthy steps between"
+    return {
+        "kind": kind,
+        "subject_type": "link" if of_link else device_type,
+        "subject": " - ".join(sorted(ends(culprit["device"]))) if of_link else culprit["device"],
+        "how": how,
+    }
+
+
+def _said(row: Row) -> Row:
+    """Complete a row by its sentence."""
+    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "What crosses"
+    said = (
+        f"{what} {row['subject']} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
+        f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s; "
+        f"that explains {row['confidence']:.0%} of the loss."
+    )
+    effect = row["kind"] in EFFECTS
+    return {name: row.get(name) for name in ROW} | {
+        "explanation": said,
+        "confidence": None if effect else row["confidence"],
+    }

@@ -1,0 +1,205 @@
+"""Hops: at what pace each pair of NICs moves its data, in slow steps and in healthy ones.
+
+A pair of pipeline stages has its own pace; a ring has that of its slowest hop. A record's duration may hold waiting,
+for its peer or its ring, but in healthy steps it holds as much; so each path is compared with itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.traffic import nic_pairs
+
+KINDS = ("dp", "pp", "ep", "cp")
+HOP = ["job_id", "kind", "unit", "src_addr", "dst_addr"]
+"""A hop belongs to a unit: a ring, named by its lowest address, or the pair itself."""
+
+INNOCENT = 0.25
+"""Ratio of the steps that tell in which a hop that is quick by itself is not the slow one: who comes last to its ring
+has nothing to push, and a link that flaps may go down after a push."""
+
+PUSHED = 0.5
+"""Ratio of a hop's largest record of a step up to which its first one was pushed before the ring was complete: what
+goes round with the ring lasts as long as the ring, or is cut into many that are alike."""
+
+PLACE = [*HOP, "path"]
+"""Queue pairs of a hop are hashed to different spines, and each path has its own pace."""
+
+
+def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
+    """Place the records in the steps of their ends.
+
+    Parameters
+    ----------
+    steps : of the jobs to look at, as `slow_steps.in_trouble` returns
+
+    Returns
+    -------
+    the columns of `PLACE`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (the end of the step),
+    `slow`, and numbers that name the same hop (`pair`) and the same path of it (`place`)
+    """
+    of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
+    flows = nic_pairs.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS)))
+    pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
+    pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
+    step = _steps_of(flows["flow_end_ns"].to_numpy(), pairs.select("job_id"), pair, steps)
+    inside = step >= 0
+    of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
+    unit = _units(pairs, evidence.groups).gather(pair[inside])
+    records = evidence.with_paths(flows.filter(pl.Series(inside))).with_columns(unit, *of_step)
+    path = pl.col("switch_path").list.join(" ")
+    place = pl.col("pair").cast(pl.Int64) * 2**32 + pl.col("path").cast(pl.Categorical).to_physical().fill_null(-1)
+    return records.with_columns(path=path).select(
+        *PLACE, "flow_start_ns", "flow_end_ns", "bytes", "switch_path", "step_ns", "slow", "pair", place=place
+    )
+
+
+def _steps_of(ends: Integers, jobs: pl.DataFrame, pair: Integers, steps: pl.DataFrame) -> Integers:
+    """Return the row of the step in which each record ends; -1 if there is none.
+
+    Parameters
+    ----------
+    jobs : `job_id` of each pair
+    pair : of each record
+    steps : of jobs, sorted by `job_id` and time
+    """
+    numbers = steps.select("job_id").unique().sort("job_id").with_columns(job=pl.int_range(pl.len()))
+    job, job_of_step = (
+        frame.join(numbers, on="job_id", maintain_order="left")["job"].to_numpy() for frame in (jobs, steps)
+    )
+    begins, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
+    found = np.full(ends.size, -1)
+    for number in range(numbers.height):
+        first, last = np.searchsorted(job_of_step, [number, number + 1])
+        mine = np.flatnonzero(job[pair] == number)
+        step = first + np.searchsorted(until[first:last], ends[mine])
+        inside = (step < last) & (ends[mine] > begins[np.minimum(step, last - 1)])
+        found[mine[inside]] = step[inside]
+    return found
+
+
+def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
+    """Return the `unit` of each pair."""
+    rings = groups.select("job_id", src_addr="addr", ring=pl.col("addr").min().over("job_id", "component"))
+    pair = pl.concat_str("src_addr", "dst_addr", separator=" to ")
+    known = pairs.join(rings, on=["job_id", "src_addr"], how="left", maintain_order="left")
+    unit = pl.when(pl.col("kind") == "dp").then(pl.coalesce("ring", pair)).otherwise(pair)
+    return known.select(unit=unit).to_series()
+
+
+def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the records that are long enough to tell a pace."""
+    return records.filter(pl.col("bytes") >= settings.least_bytes, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+
+
+def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace`
+    (ns per byte) and `own`, that of its first large record: what was pushed before its ring was complete waited for
+    nobody. NULL without one; `pushed` says whether it surely was pushed."""
+    took, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
+    first = pl.col(*PLACE, "switch_path", "slow").first()
+    pace = took.sum() / pl.col("bytes").sum()
+    own, size = (
+        pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
+        for value in (took / pl.col("bytes"), pl.col("bytes"))
+    )
+    pushed = (size <= PUSHED * pl.col("bytes").max()).fill_null(value=False)
+    return records.group_by("place", "step_ns").agg(first, pace=pace, own=own, pushed=pushed)
+
+
+def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Compare the pace of each path of each hop in slow steps with that in healthy ones.
+
+    Parameters
+    ----------
+    by_step : as `paces` returns
+
+    Returns
+    -------
+    sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow steps and in healthy ones), `ratio`,
+    and `slow`. A ring's hops all wait for its slowest one; where some of them are slower than others, be it but in what
+    they push before the ring is complete, they alone are `slow`, and the others are `innocent`. Those that were slow in
+    what they pushed are `proven`; who never comes early to its ring is neither.
+    Paths that were too seldom seen, in slow steps or in healthy ones, are absent.
+    """
+    seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
+    ratio = pl.col("now") / pl.col("usual")
+    ring = pl.col("kind") == "dp"
+    unit = ["job_id", "kind", "unit"]
+    worst = pl.when(ring).then(pl.col("ratio").max().over(unit)).otherwise("ratio")
+    slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
+    told = pl.col("pushes") >= settings.least_steps
+    own_ratio = pl.when(told).then("pushed").otherwise("own_ratio")
+    held_up = ring & slow & (own_ratio < settings.slow_rate).fill_null(value=False)
+    by_itself = (slow & ~held_up).any().over(unit)
+    return (
+        _with_own_ratio(by_step, settings)
+        .group_by("place")
+        .agg(
+            pl.col(*PLACE, "switch_path").first(),
+            now=pl.col("pace").filter("slow").median(),
+            usual=pl.col("pace").filter(~pl.col("slow")).median(),
+            own_ratio=pl.col("own_ratio").quantile(INNOCENT, "lower"),
+            pushes=pl.col("own_ratio").filter("pushed").count(),
+            pushed=pl.col("own_ratio").filter("pushed").median(),
+            enough=pl.all_horizontal(seen),
+        )
+        .filter("enough")
+        .with_columns(ratio=ratio)
+        .with_columns(slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself)
+        .with_columns(proven=pl.col("slow") & ring & told)
+        .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "innocent", "proven")
+        .sort(PLACE)
+    )
+
+
+def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Add `own_ratio`: of a hop's own pace over its usual one, in slow steps in which its unit was slow, and any hop of
+    it by itself; what else was slow in a step says nothing of who. NULL in others."""
+    rate, own_ratio = (
+        pl.col(name) / pl.col(name).filter(~pl.col("slow")).median().over("place") for name in ("pace", "own")
+    )
+    rated = by_step.with_columns(rate=rate, own_ratio=own_ratio)
+    felt, shown = (
+        (pl.col(name) >= settings.slow_rate).any().over("job_id", "kind", "unit", "step_ns")
+        for name in ("rate", "own_ratio")
+    )
+    return rated.with_columns(own_ratio=pl.when(pl.col("slow") & felt & shown).then("own_ratio")).drop("rate")
+
+
+def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
+    """Return how much longer each hop is busy in a slow step than in a healthy one: `HOP`, `extra_ns`.
+
+    A hop is busy while any of its queue pairs has a record, be it too short to tell a pace; the middle one of the steps
+    counts. Where a collector cuts what is slow into short records, these leave out the pauses between them, and what
+    the hop's pace makes of its time in healthy steps is more.
+
+    Parameters
+    ----------
+    records : as `placed` returns
+    hops : as `compared` returns
+    """
+    before = pl.col("flow_end_ns").cum_max().shift().over("pair", "step_ns")
+    busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
+    by_step = (
+        records.select("pair", "step_ns", "slow", "flow_start_ns", "flow_end_ns")
+        .sort("flow_start_ns", "flow_end_ns")
+        .with_columns(busy_ns=busy)
+        .group_by("pair", "step_ns")
+        .agg(pl.col("slow").first(), pl.col("busy_ns").sum())
+    )
+    slow, healthy = (pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
+    figures = by_step.group_by("pair").agg(slow_ns=slow, healthy_ns=healthy).drop_nulls()
+    longer = [pl.col("slow_ns") - pl.col("healthy_ns"), pl.col("healthy_ns") * (pl.col("ratio") - 1)]
+    return (
+        records.select("pair", *HOP)
+        .unique("pair")
+        .join(figures, on="pair")
+        .join(hops.group_by(HOP).agg(pl.col("ratio").median()), on=HOP, how="left", nulls_equal=True)
+        .select(*HOP, extra_ns=pl.max_horizontal(*longer, 0.0))
+        .sort(HOP)
+    )

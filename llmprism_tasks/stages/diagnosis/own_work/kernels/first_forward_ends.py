@@ -1,0 +1,205 @@
+"""Entries: when the first micro-batch of a step comes to an endpoint, and when it leaves.
+
+What the first of some transfers says, or their number, is found pair by pair, as they lie: no endpoint's transfers need
+be put in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, named_tuple, subroutine
+from llmprism_tasks.numerics.robust import Flags, Integers
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers, not_before
+
+NONE = np.iinfo(np.int64).min
+"""A time that is not known; it is before all others."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+class Ways(NamedTuple):
+    """Pairs as one of their ends sees them; arrays of shape (ways,).
+
+    Attributes
+    ----------
+    begins, untils : way i has the transfers `begins[i]` to `untils[i]`
+    owners, others : that end, and the other one
+    """
+
+    begins: Integers
+    untils: Integers
+    owners: Integers
+    others: Integers
+
+
+WAYS = named_tuple(Ways, INT64S, INT64S, INT64S, INT64S)
+
+
+class First(NamedTuple):
+    """The first of some transfers of each step; arrays of shape (steps,).
+
+    Of those that start together the one that ends first is first, of these the one with the lower number of the other
+    end.
+
+    Attributes
+    ----------
+    starts, ends : ns; `NEVER` without one
+    others : the other end; -1 without one
+    """
+
+    starts: Integers
+    ends: Integers
+    others: Integers
+
+
+FIRST = named_tuple(First, INT64S, INT64S, INT64S)
+
+
+class Entries(NamedTuple):
+    """The first micro-batch of each step; arrays of shape (steps,).
+
+    Attributes
+    ----------
+    input_ns : end of the first input; `NONE` for an endpoint that waits for none
+    begins_ns : when the work on it begins
+    output_ns : start of the first output; `NONE` without one
+    last : whether the first output goes to where the first input came from
+    outputs, together : how many outputs there are, and how many of them start before the first has ended
+    """
+
+    input_ns: Integers
+    begins_ns: Integers
+    output_ns: Integers
+    last: Flags
+    outputs: Integers
+    together: Integers
+
+
+def entries(
+    transfers: Transfers, steps: Steps, wanted: Flags, *, piped: int, synchronising: int, at_once: float
+) -> Entries:
+    """Find where the first micro-batch of each step comes in and leaves.
+
+    An endpoint that mostly sends before it receives waits for no input.
+
+    Parameters
+    ----------
+    wanted : shape (endpoints,): those to look at; the steps of others have no output
+    piped, synchronising : the kinds of a pipeline's messages and of gradients; others are not looked at
+    at_once : ratio of a step within which what is sent down the pipeline belongs to the step before
+    """
+    sending, receiving = (transfers.senders, transfers.receivers), (transfers.receivers, transfers.senders)
+    inputs, outputs = _ways(transfers, wanted, piped, receiving), _ways(transfers, wanted, piped, sending)
+    exchanges = _ways(transfers, wanted, synchronising, sending, receiving)
+    input_ns, senders = _inputs(transfers, steps, inputs, outputs, exchanges, at_once)
+    first = _first(transfers, steps, outputs, at_once, input_ns)
+    output_ns = np.where(first.others >= 0, first.starts, NONE)
+    exchanged_ns = _last_over(transfers, steps, exchanges, output_ns)
+    waits = input_ns != NONE
+    begins_ns = np.where(waits, input_ns, np.where(exchanged_ns != NONE, exchanged_ns, steps.starts))
+    counts = _counted(transfers, steps, outputs, at_once, input_ns, first.ends)
+    return Entries(input_ns, begins_ns, output_ns, waits & (senders == first.others), *counts)
+
+
+def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers, Integers]) -> Ways:
+    """Return the pairs of a kind as one of their ends sees them, or each of both; of some endpoints.
+
+    Parameters
+    ----------
+    ends : the owners of all pairs, and the other ends
+    """
+    pair = np.flatnonzero(transfers.kinds == kind)
+    owners, others = (np.concatenate([one[pair] for one in side]) for side in zip(*ends, strict=True))
+    pair = np.tile(pair, len(ends))
+    columns, some = (transfers.offsets[pair], transfers.offsets[pair + 1], owners, others), wanted[owners]
+    return Ways(*(column[some] for column in columns))
+
+
+def _inputs(
+    transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, at_once: float
+) -> tuple[Integers, Integers]:
+    """Return of each step the end of the first input and its sender; no end where the endpoint waits for none."""
+    came = _first(transfers, steps, inputs, 0.0, steps.starts)
+    left = _first(transfers, steps, outputs, at_once, steps.starts)
+    exchanged_ns = _last_over(transfers, steps, exchanges, np.full(steps.starts.size, NEVER))
+    return _waited_for(steps, came, left, exchanged_ns), came.others
+
+
+@kernel(STEPS, FIRST, FIRST, INT64S)
+def _waited_for(steps: Steps, came: First, left: First, exchanged_ns: Integers) -> Integers:
+    """Return the ends of the first inputs, given the first outputs; `NONE` where the endpoint waits for none."""
+    size, endpoints = steps.starts.size, steps.endpoints
+    input_ns, sends_first = np.full(size, NONE, np.int64), np.zeros(steps.bounds.size, np.int64)
+    for step in range(size):
+        both = came.others[step] >= 0 and left.others[step] >= 0
+        if both or came.others[step] >= 0 or left.others[step] >= 0 or exchanged_ns[step] != NONE:
+            # Without one of them nobody can tell who waits for whom.
+            sends_first[endpoints[step]] += -1 if both and left.starts[step] >= came.ends[step] else 1
+    for step in range(size):
+        if came.others[step] >= 0 and sends_first[endpoints[step]] <= 0:
+            input_ns[step] = came.ends[step]
+    return input_ns
+
+
+@subroutine
+def _least(steps: Steps, step: int, at_once: float) -> float:
+    """Return the time in a step from which on a transfer is not at once."""
+    return float(steps.starts[step] + at_once * (steps.ends[step] - steps.starts[step]))
+
+
+@kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S)
+def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers) -> First:
+    """Find the first transfer of each step that starts at a time or later, and not at once."""
+    starts, ends, size = transfers.starts, transfers.ends, steps.starts.size
+    first, over, others = np.full(size, NEVER, np.int64), np.full(size, NEVER, np.int64), np.full(size, -1, np.int64)
+    for way in range(ways.owners.size):
+        i, until, other = ways.begins[way], ways.untils[way], ways.others[way]
+        for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
+            i = not_before(steps.starts[step], starts, i, until)
+            least = _least(steps, step, at_once)
+            while i < until and starts[i] <= steps.ends[step]:
+                if starts[i] >= least and starts[i] >= since[step]:
+                    earlier = (starts[i], ends[i], other) < (first[step], over[step], others[step])
+                    if earlier:
+                        first[step], over[step], others[step] = starts[i], ends[i], other
+                i += 1
+    return First(first, over, others)
+
+
+@kernel(TRANSFERS, STEPS, WAYS, INT64S)
+def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> Integers:
+    """Return when the last transfer of each step is over that is by a time; `NONE` without one."""
+    starts, ends = transfers.starts, transfers.ends
+    last = np.full(steps.starts.size, NONE, np.int64)
+    for way in range(ways.owners.size):
+        i, until = ways.begins[way], ways.untils[way]
+        for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
+            i = not_before(steps.starts[step], starts, i, until)
+            while i < until and starts[i] <= steps.ends[step]:
+                if ends[i] <= by[step]:
+                    last[step] = max(last[step], ends[i])
+                i += 1
+    return last
+
+
+@kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S, INT64S)
+def _counted(
+    transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers, over: Integers
+) -> tuple[Integers, Integers]:
+    """Count the transfers of each step as `_first` does, and those of them that start before another time."""
+    starts = transfers.starts
+    count, together = np.zeros(steps.starts.size, np.int64), np.zeros(steps.starts.size, np.int64)
+    for way in range(ways.owners.size):
+        i, until = ways.begins[way], ways.untils[way]
+        for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
+            i = not_before(steps.starts[step], starts, i, until)
+            least = _least(steps, step, at_once)
+            while i < until and starts[i] <= steps.ends[step]:
+                if starts[i] >= least and starts[i] >= since[step]:
+                    count[step] += 1
+                    together[step] += starts[i] < over[step]
+                i += 1
+    return count, together

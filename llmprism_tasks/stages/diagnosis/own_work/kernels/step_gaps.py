@@ -1,0 +1,135 @@
+"""Silences within steps: how long endpoints compute between one burst of transfers and the next.
+
+For that an endpoint's transfers must be in order, whichever pair they are of.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import INT8S, INT64S, kernel
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.stages.diagnosis.own_work.kernels import transfers_by_nic
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Small, Steps, Transfers
+
+NEVER = np.iinfo(np.int64).max
+
+
+class Bursts(NamedTuple):
+    """Transfers of an endpoint that overlap, endpoint by endpoint in order of time; arrays of shape (bursts,).
+
+    A collective may go over pairs of two kinds at once: which of them is a microsecond ahead says nothing.
+
+    Attributes
+    ----------
+    step : in which they begin
+    begins, over : ns, the first start and the last end
+    sizes : bytes
+    kinds : as a set of bits
+    """
+
+    step: Integers
+    begins: Integers
+    over: Integers
+    sizes: Integers
+    kinds: Integers
+
+
+def silences(
+    transfers: Transfers, steps: Steps, wanted: Flags, *, early: float, piped: int
+) -> tuple[Floats, Floats, Floats, Integers]:
+    """Measure the silences of each step, between one burst of transfers that overlap and the next.
+
+    What follows a burst that went ahead, in the same step, is none, nor is what is beside a burst with a pipeline's
+    message.
+
+    Parameters
+    ----------
+    wanted : shape (endpoints,): those to look at; the steps of others have none
+    early : ratio of an endpoint's mean burst of the same kinds below which one went ahead
+    piped : the kind of a pipeline's messages
+
+    Returns
+    -------
+    shape (steps,): the sum of the silences, that of their squares, the longest, and how many there are
+    """
+    bursts, count = _bursts_of(transfers, steps, wanted), steps.starts.size
+    since, ends_one = _silent_since(bursts, steps, early, piped)
+    step, length = bursts.step[ends_one], (bursts.begins - since)[ends_one].astype(np.float64)
+    total, squares, longest = np.zeros(count), np.zeros(count), np.zeros(count)
+    np.add.at(total, step, length)
+    np.add.at(squares, step, length * length)
+    np.maximum.at(longest, step, length)
+    return total, squares, longest, np.bincount(step, minlength=count)
+
+
+def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags) -> Bursts:
+    """Return the bursts of some endpoints from their first step on."""
+    present = np.diff(steps.bounds) > 0
+    first = np.full(wanted.size, NEVER)
+    first[present] = steps.starts[steps.bounds[:-1][present]]
+    since = np.minimum(first[transfers.senders], first[transfers.receivers])
+    seen, bounds = transfers_by_nic.in_order(*transfers[:2], *transfers[3:6], since=since, wanted=wanted & present)
+    kinds = np.repeat(transfers.kinds, np.diff(transfers.offsets))
+    return _bursts(seen, bounds, transfers, kinds, steps)
+
+
+def _silent_since(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags]:
+    """Return since when, in its step, nothing was under way before each burst, and whether a silence ends with it."""
+    endpoint, step_start = steps.endpoints[bursts.step], steps.starts[bursts.step]
+    follows = np.zeros(endpoint.size, np.bool_)
+    follows[1:] = endpoint[1:] == endpoint[:-1]
+    since = np.where(follows, np.maximum(np.roll(bursts.over, 1), step_start), step_start)
+    # What went ahead counts to the step of the rest: what a step ends with is whole, however small.
+    rest = follows & (bursts.step == np.roll(bursts.step, 1))
+    ahead, pipes = _ahead(bursts, endpoint, early), (bursts.kinds & _bit(piped)) != 0
+    waited = pipes | (follows & np.roll(pipes, 1)) | (rest & np.roll(ahead, 1))
+    return since, (bursts.begins > since) & ~waited
+
+
+def _ahead(bursts: Bursts, endpoint: Integers, early: float) -> Flags:
+    """Say which bursts are small beside their endpoint's mean burst of the same kinds."""
+    _, alike = np.unique(endpoint * (bursts.kinds.max(initial=0) + 1) + bursts.kinds, return_inverse=True)
+    usual = np.bincount(alike, bursts.sizes) / np.bincount(alike)
+    small: Flags = bursts.sizes < early * usual[alike]
+    return small
+
+
+def _bit(kind: int) -> int:
+    """Return the bit of a kind in a set of kinds; 0 for none, a negative number."""
+    return 1 << kind if kind >= 0 else 0
+
+
+@kernel(INT64S, INT64S, TRANSFERS, INT8S, STEPS)
+def _bursts(seen: Integers, seen_bounds: Integers, transfers: Transfers, kinds: Small, steps: Steps) -> Bursts:
+    """Find the bursts of what endpoints send and receive.
+
+    Parameters
+    ----------
+    seen, seen_bounds : as `transfers_by_nic.in_order` returns
+    kinds : shape (transfers,)
+    """
+    begun_in, begins = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
+    over, sizes, kinds_of = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
+    starts, ends, last = transfers.starts, transfers.ends, -1
+    for endpoint in range(steps.bounds.size - 1):
+        place, until, alone = seen_bounds[endpoint], seen_bounds[endpoint + 1], True
+        for step in range(steps.bounds[endpoint], steps.bounds[endpoint + 1]):
+            while place < until and starts[seen[place] >> 1] <= steps.ends[step]:
+                i = seen[place] >> 1
+                place += 1
+                if starts[i] < steps.starts[step]:
+                    continue
+                if alone or starts[i] > over[last]:
+                    last, alone = last + 1, False
+                    begun_in[last], begins[last], over[last] = step, starts[i], ends[i]
+                    sizes[last], kinds_of[last] = 0, 0
+                over[last] = max(over[last], ends[i])
+                sizes[last] += transfers.sizes[i]
+                kinds_of[last] |= 1 << np.int64(kinds[i])
+    some = last + 1
+    return Bursts(
+        begun_in[:some].copy(), begins[:some].copy(), over[:some].copy(), sizes[:some].copy(), kinds_of[:some].copy()
+    )

@@ -1,0 +1,96 @@
+"""Steps of endpoints: in which of them each transfer begins, and how much each of them carries.
+
+A transfer is in the first step of an endpoint that has not ended before it starts, if that has begun by then. Steps
+and the transfers of a pair are both in order of time, so one is found from the other pair by pair, as they lie.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel, named_tuple, subroutine
+from llmprism_tasks.numerics.robust import Flags, Integers
+
+Small = npt.NDArray[np.int8]
+
+
+class Transfers(NamedTuple):
+    """What endpoints send each other, pair by pair, of each in order of the starts.
+
+    Attributes
+    ----------
+    starts, ends, sizes : ns and bytes, shape (transfers,)
+    offsets : shape (pairs + 1,): pair i has the transfers `offsets[i]` to `offsets[i + 1]`
+    senders, receivers : numbers of endpoints, shape (pairs,)
+    kinds : numbers from 0, shape (pairs,)
+    """
+
+    starts: Integers
+    ends: Integers
+    sizes: Integers
+    offsets: Integers
+    senders: Integers
+    receivers: Integers
+    kinds: Small
+
+
+TRANSFERS = named_tuple(Transfers, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT8S)
+
+
+class Steps(NamedTuple):
+    """The steps of endpoints, endpoint by endpoint in order of their ends.
+
+    Attributes
+    ----------
+    starts, ends : ns, shape (steps,)
+    endpoints : whose they are, shape (steps,)
+    bounds : shape (endpoints + 1,): endpoint i has the steps `bounds[i]` to `bounds[i + 1]`
+    """
+
+    starts: Integers
+    ends: Integers
+    endpoints: Integers
+    bounds: Integers
+
+
+STEPS = named_tuple(Steps, INT64S, INT64S, INT64S, INT64S)
+
+
+def carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
+    """Return the bytes that begin in each step, shape (steps,).
+
+    Parameters
+    ----------
+    chosen : shape (pairs,): those that count
+    owners : shape (pairs,): at which end, the `senders` or the `receivers`
+    """
+    return _carried(transfers, steps, chosen, owners)
+
+
+@subroutine
+def not_before(time: int, times: Integers, place: int, until: int) -> int:
+    """Return the first place from one on of a time that is not before another, or `until`.
+
+    From step to step that is a place or two further.
+    """
+    while place < until and times[place] < time:
+        place += 1
+    return place
+
+
+@kernel(TRANSFERS, STEPS, BOOLEANS, INT64S)
+def _carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
+    starts, total = transfers.starts, np.zeros(steps.starts.size, np.int64)
+    for pair in range(owners.size):
+        if not chosen[pair]:
+            continue
+        i, until = transfers.offsets[pair], transfers.offsets[pair + 1]
+        for step in range(steps.bounds[owners[pair]], steps.bounds[owners[pair] + 1]):
+            i = not_before(steps.starts[step], starts, i, until)
+            while i < until and starts[i] <= steps.ends[step]:
+                total[step] += transfers.sizes[i]
+                i += 1
+    return total

@@ -1,0 +1,71 @@
+"""Arranged: flows between the NICs that have steps, in numbers, for the methods that go through them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics.robust import Flags
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Steps, Transfers
+from llmprism_tasks.stages.timeline.placement import NIC
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """Flows, and the steps of both of their ends.
+
+    Attributes
+    ----------
+    steps : of NICs, as given, in the order of NICs and of time
+    numbers : the same in numbers
+    transfers : what NICs send each other
+    kinds : the kind of each number
+    pairs : those of `transfers`: `job_id`, `kind`, `src_addr`, `dst_addr`
+    jobs : the job of each NIC
+    """
+
+    steps: pl.DataFrame
+    numbers: Steps
+    transfers: Transfers
+    kinds: list[str]
+    pairs: pl.DataFrame
+    jobs: pl.Series
+
+    def number(self, kind: str) -> int:
+        """Return the number of a kind; -1 if there is none of it."""
+        return self.kinds.index(kind) if kind in self.kinds else -1
+
+    def of(self, jobs: pl.Series) -> Flags:
+        """Say which of the NICs are those of some jobs."""
+        return self.jobs.is_in(jobs.implode()).to_numpy()
+
+
+def arranged(flows: pl.DataFrame, steps: pl.DataFrame) -> Arranged:
+    """Arrange flows.
+
+    Parameters
+    ----------
+    flows : bulk flows with `job_id` and `kind`
+    steps : of NICs: `job_id`, `addr`, `start_ns`, `end_ns` and whatever else
+    """
+    flows = nic_pairs.in_order(flows)
+    pairs = nic_pairs.pairs_of(flows, ["job_id", "kind", *PAIR])
+    nics = pl.concat([steps.select(NIC), *(pairs.select("job_id", addr=end) for end in PAIR)]).unique().sort(NIC)
+    numbered = nics.with_columns(nic=pl.int_range(pl.len()))
+    steps = steps.join(numbered, on=NIC).sort("nic", "end_ns")
+    for side in PAIR:
+        pairs = pairs.join(numbered.rename({"addr": side, "nic": f"{side}_nic"}), on=["job_id", side])
+    pairs = pairs.sort("pair")
+    kinds = pairs["kind"].unique().sort().to_list()
+    starts, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
+    senders, receivers = (pairs[f"{end}_nic"].to_numpy() for end in PAIR)
+    number = pairs["kind"].cast(pl.Enum(kinds)).to_physical().cast(pl.Int8).to_numpy()
+    transfers = Transfers(starts, ends, sizes, nic_pairs.starts_of_pairs(flows), senders, receivers, number)
+    begin, end, nic = (steps[name].to_numpy() for name in ("start_ns", "end_ns", "nic"))
+    numbers = Steps(begin, end, nic, np.searchsorted(nic, np.arange(nics.height + 1)))
+    known = pairs.select("job_id", "kind", *PAIR)
+    return Arranged(steps.drop("nic"), numbers, transfers, kinds, known, nics["job_id"])

@@ -1,0 +1,148 @@
+"""Checkpoints that stall: the whole job pauses after a step now and then, while its members write to storage.
+
+A checkpoint is written between two steps, so a job that waits for it is silent from the end of one step until its
+forwards can begin, all members alike; a slow data loader or a garbage collection holds up one of them, and the others
+show it by what they send early. Where storage cannot be seen, pauses after equally many steps tell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+
+LONGER = 0.25
+"""Ratio of a step by which one that waits for a checkpoint is longer at least; a whole job's jitter is less."""
+AT_ONCE = 0.25
+"""Ratio of a step within which the pause begins after the step before: parameters may be gathered first."""
+PAUSED = 0.5
+"""Ratio of what a step is longer that must be silence, and of what members write that must be written in it."""
+LEAST_STALLS, LEAST_PERIODIC = 2, 3
+"""Stalls that storage tells of, or their length, and that only their interval does: two agree by chance, not seldom."""
+WRITTEN = 1_000_000
+"""Bytes that are no log file or heartbeat."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the jobs that lose more to pauses between their steps than saving may cost.
+
+    What pauses after each few seconds of work does not save then: it computes, and its bursts were taken for steps.
+    `severity` is the ratio by which the pauses make the window's steps longer, `score` the median pause in robust
+    deviations of the job's steps, `confidence` the share of the window's loss that the pauses are.
+    """
+    hung = {silence.gap.job_id for silence in evidence.silences}
+    rows = []
+    steps = _lengthened(evidence.history, settings)
+    several = pl.col("longer").sum().over("job_id") >= LEAST_STALLS
+    for (job_id,), theirs in steps.filter(several).group_by("job_id", maintain_order=True):
+        row = None if job_id in hung else _stalls(str(job_id), theirs, evidence, settings)
+        if row is not None:
+            rows.append(row)
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def _stalls(
+    job_id: str, steps: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
+) -> dict[str, object] | None:
+    if not steps.filter("longer")["current"].any():
+        return None
+    pauses = _pauses(job_id, steps, evidence).filter("longer", "pauses")
+    now = pauses.filter("current")
+    usual_ns = float(steps["usual_ns"][0])
+    cost = float(now["excess_ns"].sum()) / (usual_ns * int(steps["current"].sum()) or 1)
+    if now.is_empty() or pauses.height < LEAST_STALLS:
+        return None
+    pause_s, every = (float(column.median()) for column in (now["excess_ns"] / 1e9, pauses["index"].diff()))  # type: ignore[arg-type]
+    if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
+        return None
+    written = _written(job_id, pauses, steps, evidence)
+    if written is None and not (_periodic(steps, pauses) and every * usual_ns >= settings.least_lasting_s * 1e9):
+        return None
+    loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
+    often = "once" if now.height == 1 else f"{now.height} times"
+    told = "" if written is None else f", while its members write {written / 1e6:,.0f} MB to storage"
+    return {
+        "job_id": job_id,
+        "kind": "checkpoint_stall",
+        "subject_type": "job",
+        "subject": job_id,
+        "start_ns": now["pause_ns"].min(),
+        "end_ns": now["back_ns"].max(),
+        "score": pause_s * 1e9 / float(steps["noise_ns"][0]),
+        "severity": cost,
+        "explanation": f"All members pause for {pause_s:.1f} s after one in {every:.0f} steps of "
+        f"{usual_ns / 1e9:.1f} s, {often}{told}.",
+        "confidence": min(1.0, float(now["excess_ns"].sum()) / loss),
+        "peers": None,
+    }
+
+
+def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Add to the steps of each job `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: by far more than they vary."""
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK).over("job_id")).with_columns(
+        excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64).over("job_id")
+    )
+    deviation = SIGMA_PER_MAD * (pl.col("length") - pl.col("length").median()).abs().median().over("job_id")
+    noise = pl.max_horizontal(deviation, settings.least_noise * pl.col("usual_ns"))
+    margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), LONGER * pl.col("usual_ns"))
+    return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)
+
+
+def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Add to steps their longest silence, `pause_ns` to `back_ns`, and `pauses`: it comes at once after the step before
+    and is what makes the step longer."""
+    flows = evidence.flows.filter(pl.col("job_id") == job_id).select("flow_start_ns", "flow_end_ns")
+    silent = (
+        flows.sort("flow_start_ns")
+        .select(pause_ns=pl.col("flow_end_ns").cum_max().shift(), back_ns="flow_start_ns")
+        .filter(pl.col("back_ns") > pl.col("pause_ns"))
+        .join_asof(
+            steps.select("end_ns", "index").sort("end_ns"),
+            left_on="back_ns",
+            right_on="end_ns",
+            strategy="forward",
+            check_sortedness=False,
+        )
+        .with_columns(pause=(pl.col("back_ns") - pl.col("pause_ns")).cast(pl.Float64))
+        .sort("index", "pause", "pause_ns")
+        .group_by("index", maintain_order=True)
+        .agg(pl.col("pause_ns", "back_ns", "pause").last())
+    )
+    joined = steps.join(silent, on="index", how="left", maintain_order="left")
+    usual = joined.filter(~pl.col("longer"))["pause"].median() or 0.0
+    soon = pl.col("pause_ns") - pl.col("start_ns") <= AT_ONCE * pl.col("usual_ns")
+    is_pause = pl.col("pause") - pl.lit(usual, dtype=pl.Float64) >= PAUSED * pl.col("excess_ns")
+    return joined.with_columns(pauses=(soon & is_pause).fill_null(value=False))
+
+
+def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: Evidence) -> int | None:
+    """Return the bytes written to storage in the median pause; None if nothing is, or most at other times since."""
+    since, until = pauses["pause_ns"].min(), steps["end_ns"].max()
+    written = evidence.storage.filter(
+        pl.col("job_id") == job_id,
+        pl.col("flow_start_ns").is_between(pl.lit(since), pl.lit(until)),
+    ).sort("flow_start_ns")
+    during = written.join_asof(
+        pauses.select("pause_ns", "back_ns", "index").sort("pause_ns"),
+        left_on="flow_start_ns",
+        right_on="pause_ns",
+        check_sortedness=False,
+    ).filter(pl.col("flow_start_ns") < pl.col("back_ns"))
+    each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= WRITTEN)
+    most = int(during["bytes"].sum()) >= PAUSED * int(written["bytes"].sum())
+    if each.height < max(LEAST_STALLS, PAUSED * pauses.height) or not most:
+        return None
+    return int(each["bytes"].median())  # type: ignore[arg-type]
+
+
+def _periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:
+    """Say whether the pauses come after equally many steps, each time; two of them, if they are equally long, too: to
+    save the same state takes as long each time."""
+    every = np.diff(pauses["index"].to_numpy())
+    alike = np.ptp(pauses["excess_ns"].to_numpy()) <= steps["noise_ns"][0]
+    enough = pauses.height >= (LEAST_STALLS if alike else LEAST_PERIODIC)
+    return bool(enough and every.min() > 1 and np.ptp(every) == 0 and steps.height > every[0])

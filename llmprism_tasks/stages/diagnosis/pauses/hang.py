@@ -1,0 +1,89 @@
+"""Silence: a job that hangs in the middle of a step, with who went quiet first, or that was stopped there."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.liveness.first_stopped import Quiet, first_quiet, late_pairs
+from llmprism_tasks.stages.liveness.overdue import Silence
+
+SURE, UNSURE = 0.9, 0.5
+"""Confidence in who went quiet first, and in a job of whose members nobody is known to have."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the jobs that are overdue in the middle of a step, as `hang` or as `stopped`.
+
+    `hang` has as its subject who went quiet first, where that can be told, else the job; `severity` is the ratio by
+    which the step is longer than typical, `score` the silence over the longest before. A job whose members all stopped
+    at once, or that has begun anew since, is `stopped`, at no severity: it crashed or was cancelled, and its GPUs are
+    free. If it came back with others in the place of NICs of one host, those are the subject. Where nobody went quiet
+    before the others and all have come equally far it may have ended there, and where nobody else is seen any more it
+    may be the collector that is silent: that is not told.
+    """
+    rows = []
+    for silence in evidence.silences:
+        members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
+        at = dict(members.select("addr", "host").rows())
+        late = late_pairs(silence.where, at, settings).height > 0
+        first = first_quiet(silence.where, at, silence.stages, late=late)
+        quiet = _replaced(silence, at) if silence.restarted else first
+        hangs = not silence.restarted and (silence.over or late or first is not None)
+        if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
+            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def _replaced(silence: Silence, hosts: dict[str, str]) -> Quiet | None:
+    """Return the NICs that others have taken the place of, if all are of one host: who replaced them knew why."""
+    if len(set(silence.replaced.values())) != 1:
+        return None
+    spares = sorted({hosts[addr] for addr in silence.replacements})
+    if set(spares) & set(silence.replaced.values()):  # another NIC of the same host
+        spares = sorted(silence.replacements)
+    return Quiet(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
+
+
+def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
+    gap, where = silence.gap, silence.where
+    silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
+    subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
+    stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
+    if silence.over:
+        stood += f"was silent for {silent_s:.0f} s until it {'began anew' if silence.restarted else 'went on'}"
+    else:
+        stood += f"had been silent for {silent_s:.0f} s when the window ended"
+    if quiet is not None:
+        who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
+        who += f"; it may as well have been {quiet.other}" if quiet.other else ""
+    elif silence.restarted:
+        who = ""
+    else:
+        who = "; who went quiet first cannot be told" if hangs else "; all members stopped at once"
+    return {
+        "job_id": gap.job_id,
+        "kind": "hang" if hangs else "stopped",
+        "subject_type": subject_type,
+        "subject": subject,
+        "start_ns": gap.since_ns,
+        "end_ns": silence.until_ns,
+        "score": silent_s * 1e9 / max(gap.longest_ns, where.period_ns),
+        "severity": silent_s / period_s if hangs else 0.0,
+        "explanation": f"The job fell silent {stood}{who}.",
+        "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
+        "peers": peers,
+    }
+
+
+def _subject(job_id: str, quiet: Quiet | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
+    """Return the subject's type, the subject and its peers: a host if half of its NICs or more went quiet together."""
+    if quiet is None:
+        return "job", job_id, None
+    host = hosts[quiet.addrs[0]]
+    inside = [addr for addr, place in hosts.items() if place == host]
+    others = sorted(addr for addr, place in hosts.items() if place != host)
+    if len(quiet.addrs) > 1 and 2 * len(quiet.addrs) >= len(inside):
+        return "host", host, others
+    return "addr", quiet.addrs[0], others

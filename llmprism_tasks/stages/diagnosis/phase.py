@@ -1,0 +1,102 @@
+"""Diagnosis: steps and flows -> what is wrong, and with whom.
+
+LLMPrism (arXiv 2505.00342), stage 5, compares steps with their job's, data-parallel groups with each other and
+switches with each other. Beyond the paper: medians instead of means, a least effect, and persistence over steps,
+since experts hate false alarms most of all; and the culprit itself, who starts late with nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.diagnosis.compute import last_arrival, pipeline_imbalance, slow_compute
+from llmprism_tasks.stages.diagnosis.cost.price import price
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
+from llmprism_tasks.stages.diagnosis.network import devices
+from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
+from llmprism_tasks.stages.diagnosis.ranking import assembled, of_likely_layouts, said_once
+from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
+from llmprism_tasks.stages.traffic.remembered import forget
+
+TROUBLES = (
+    hang.find,
+    checkpoints.find,
+    slow_compute.find,
+    pipeline_imbalance.find,
+    stalls.find,
+    job_stalls.find,
+    devices.find,
+    unexplained.find,
+    slow_run.find,
+)
+"""One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
+
+
+def diagnosis(
+    *,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    steps: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame]:
+    """Diagnose the steps that ended in the window.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back
+    topology : `addr`, `host`, `gpu`
+    jobs, job_members, pairs, steps : the window's
+
+    Returns
+    -------
+    diagnoses : empty when nothing is worth waking anybody for
+    """
+    evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
+    forget()
+    return (_diagnosed(evidence, jobs, settings),)
+
+
+def of_part(
+    *,
+    flows: pl.DataFrame,
+    elsewhere: pl.DataFrame,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    steps: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame] | None:
+    """Diagnose the jobs of a part of the platform, as `diagnosis` does those of all of it.
+
+    Parameters
+    ----------
+    flows, elsewhere : as `frames.Part` has them
+
+    Returns
+    -------
+    diagnoses; None when transfers are slow: it may be the fabric's fault, that all parts share
+    """
+    evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
+    forget()
+    if evidence is not None and evidence.once(devices.hops_in_trouble, settings.diagnosis)["slow"].any():
+        return None
+    return (_diagnosed(evidence, jobs, settings),)
+
+
+def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    if evidence is None:
+        return frames.empty("diagnoses")
+    found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
+    last = last_arrival.find(found, evidence, settings.diagnosis)
+    found = of_likely_layouts(said_once(pl.concat([last, found])), jobs)
+    rows = price(evidence, assembled(found, evidence, settings), jobs)
+    return frames.conform(rows.with_columns(window_start_ns=pl.lit(evidence.window.start_ns)), "diagnoses")

@@ -1,0 +1,94 @@
+"""Cross-step: a job whose steps have become slower than they were."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from llmprism_tasks.numerics import max_subarray
+from llmprism_tasks.numerics.robust import SIGMA_PER_MAD, Floats, few
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+
+USUAL = 0.9
+"""Quantile of the other steps up to which a job is as slow now and then, by itself."""
+BY_CHANCE = 0.0005
+"""Probability below which a window has so many slow steps in a row by chance: a job has 1,440 windows a day."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the jobs that had a run of slow steps in the window, against the typical step of look-back and window.
+
+    A change counts when it exceeds the least effect and the job's own noise, lasts, and is not made of what steps are
+    now and then, by chance. `score` is the excess in robust deviations of the job's step times, which few steps tell
+    less surely; `severity` the ratio by which the run's steps are longer than typical.
+    """
+    rows = []
+    for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
+        row = _slow_run(str(job_id), steps, settings)
+        if row is not None:
+            rows.append(row)
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    length = (steps["end_ns"] - steps["start_ns"]).to_numpy().astype(np.float64)
+    if length.size < 2 * settings.least_steps:
+        return None
+    usual = float(np.quantile(length, QUICK))
+    excess = length / usual - 1
+    above = np.where(steps["current"].to_numpy(), excess - settings.least_effect, np.nan)
+    (first,), (last,), _ = max_subarray.best_runs(above, np.array([0, length.size]))
+    if first < 0:
+        return None
+    run, since = excess[first : last + 1], _since(excess > settings.least_effect, int(first), settings)
+    others = np.delete(excess, np.arange(since, last + 1))
+    if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
+        return None
+    estimated = max(_spread(others), _spread(run)) * few(others.size, settings.sigmas)
+    noise = max(estimated, settings.least_noise)
+    least = max(settings.least_effect, settings.noise_margin * noise)
+    slow = int((run > least).sum())
+    severity = float(np.median(run))
+    score = severity / noise
+    lasting_s = float(length[first : last + 1].sum()) / 1e9
+    if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
+        return None
+    # Wherever in the window it might have begun: steps that are slow now and then follow each other now and then.
+    chance = int(steps["current"].sum()) * _at_least(slow, run.size, float((others > least).mean()))
+    if lasting_s < settings.least_lasting_s or chance > BY_CHANCE:
+        return None
+    return {
+        "job_id": job_id,
+        "kind": "cross_step",
+        "subject_type": "job",
+        "subject": job_id,
+        "start_ns": int(steps["start_ns"][int(first)]),
+        "end_ns": int(steps["end_ns"][int(last)]),
+        "score": score,
+        "severity": severity,
+        "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
+        f"{slow} of {run.size} in a row.",
+    }
+
+
+def _at_least(count: int, among: int, probability: float) -> float:
+    """Return how probable it is that as many of some happen, each by itself."""
+    each = range(count, among + 1)
+    return sum(math.comb(among, n) * probability**n * (1 - probability) ** (among - n) for n in each)
+
+
+def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
+    """Return where a run that is there at a position began, before the window perhaps: where enough quick steps end."""
+    at = np.append(np.flatnonzero(slow[:first]), first)
+    breaks = np.flatnonzero(np.diff(at) > settings.least_steps)
+    return int(at[breaks[-1] + 1]) if breaks.size else int(at[0])
+
+
+def _spread(values: Floats) -> float:
+    """Return by how much steps vary within a run, or outside: a job that drifts by itself is not news when it does."""
+    return SIGMA_PER_MAD * float(np.median(np.abs(values - np.median(values))))

@@ -1,0 +1,275 @@
+"""Overdue jobs: where a job in the middle of a step sends nothing for longer than its own rhythm explains.
+
+A job is silent when all its members are: who waits for a hung one falls silent soon. How long it may be is its own to
+say: as long as it ever was, and clearly more. Jobs that end in good order, that write a checkpoint, and all of them
+when the collector stands still, are silent, too; none of these is news. But a job that comes back with others in the
+place of some was stopped, wherever it stood.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
+from llmprism_tasks.stages.liveness.step_progress import CutOff, cut_off
+from llmprism_tasks.stages.step_division.periodicity import PAIR
+from llmprism_tasks.stages.traffic import nic_pairs
+
+STEP_MORE = 0.25
+"""Ratio of a step by which a silence must be longer than any before: long steps vary by a few percent."""
+PREFETCHED = 4
+"""Steps whose samples a data loader may read ahead while nobody takes them."""
+LAST_STEPS = 2
+"""Steps before a silence in which each member exchanges data with another: one may have begun, or lost its records."""
+PART_NS = NANOSECONDS_PER_SECOND
+"""Silences are looked for between the flows of each second, of which there are a thousand times fewer than of flows."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A long time without flows of a job: from the end of the last to the start of the next, None if there is none.
+
+    `longest_ns` is the longest such time before.
+    """
+
+    job_id: str
+    since_ns: int
+    back_ns: int | None
+    longest_ns: int
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A silence in the middle of a step, or one that ended in a restart.
+
+    Attributes
+    ----------
+    gap : when it is
+    until_ns : when the job came back, or where we last looked
+    restarted : whether it came back and began anew
+    alone : whether nobody else was seen while it lasted: then it may be the collector that was silent
+    where : where the job stood
+    replaced : the NICs that took part before and that others have taken the place of since, each with its host
+    replacements : these others, sorted
+    stages : the pipeline stage that each member had, as far as it is known
+    """
+
+    gap: Gap
+    until_ns: int
+    restarted: bool
+    alone: bool
+    where: CutOff
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    replacements: tuple[str, ...] = ()
+    stages: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        """Say whether the job has come back."""
+        return self.gap.back_ns is not None
+
+
+def overdue(
+    bulk: pl.DataFrame,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    elsewhere: pl.DataFrame | None = None,
+) -> list[Silence]:
+    """Return the silences of jobs in the middle of a step that are not over before the window begins.
+
+    And those after which others have taken the place of members, wherever the job stood. Who takes part is known once
+    steps have followed: so also where the job came back in the window before.
+
+    Parameters
+    ----------
+    bulk : bulk flows inside jobs, look-back included, with `job_id`
+    flows : all flows of the same time
+    topology : `addr`, `host`; what goes to others goes to storage
+    elsewhere : `flow_start_ns` of what is sent in other parts of the platform, if `flows` are not all there are
+    """
+    found = []
+    away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
+    for gap in _long_gaps(bulk, window, settings):
+        mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
+        where = cut_off(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
+        if where is None:
+            continue
+        nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
+        sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
+        others = pl.concat([flows.filter(~(sends & receives))["flow_start_ns"], away])
+        silence = _silence(gap, where, mine, others, window)
+        outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
+        if _is_loaded(gap, where, outside.filter(receives), settings):
+            silence = dataclasses.replace(silence, restarted=True)
+        silence = _with_replaced(silence, mine, flows, topology, settings)
+        strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
+        told = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
+        if not (silence.replaced or told):
+            continue
+        saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+        longest_ns = 0 if silence.replaced else gap.longest_ns
+        patience = longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
+        unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
+        silent_ns = silence.until_ns - gap.since_ns - unseen_ns
+        if silent_ns > patience and saved < settings.recognition.least_bytes:
+            found.append(silence)
+    return found
+
+
+def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
+    """Return how much of a silence that is over lies in windows of which there is not one record: they may be late.
+
+    Parameters
+    ----------
+    sent : when anybody began to send, ns
+    """
+    if not silence.over:
+        return 0
+
+    first, last = ((ns - window.start_ns) // window.length_ns for ns in (silence.gap.since_ns, silence.until_ns))
+    seen = ((sent - window.start_ns) // window.length_ns).unique().is_between(first, last).sum()
+    return int(last - first + 1 - seen) * window.length_ns
+
+
+def _of_all(silence: Silence, strangers: pl.Series) -> bool:
+    """Say whether all who have nothing to do with the job fell silent with it: then it is the collector that did.
+
+    Within a step, at the beginning and in all: for as long the job may have nothing to send when the others are back.
+
+    Parameters
+    ----------
+    strangers : when they began to send, ns
+    """
+    since_ns, until_ns, step_ns = silence.gap.since_ns, silence.until_ns, silence.where.period_ns
+    near = strangers.filter(strangers.is_between(since_ns - step_ns, until_ns, closed="left")).sort()
+    if near.is_empty():
+        return False
+    lengths = near.extend_constant(until_ns, 1).diff().drop_nulls()
+    longest = lengths.arg_max()
+    began_ns, lasted_ns = near[longest], lengths[longest]  # type: ignore[index]
+    return bool(began_ns <= since_ns + step_ns and lasted_ns >= until_ns - since_ns - step_ns)
+
+
+def _with_replaced(
+    silence: Silence, mine: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings
+) -> Silence:
+    """Add which NICs of a job that came back were replaced: as many have joined it as were not seen again, with
+    anybody, that exchanged data with its members in the last steps before.
+
+    They may have sent for a moment more than the others, but no longer than a step.
+    """
+    if silence.gap.back_ns is None:
+        return silence
+    since_ns, period_ns = silence.gap.since_ns, silence.where.period_ns
+    before = _ends(mine.filter(pl.col("flow_start_ns") <= since_ns))
+    joined = _ends(mine) - before
+    if not joined:
+        return silence
+    bulk = nic_pairs.bulk(flows, settings.traffic).filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
+    last = bulk.filter(pl.col("flow_start_ns") <= since_ns)
+    partners = last.filter(pl.any_horizontal(pl.col(*PAIR).is_in(list(before))))
+    later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns + period_ns))
+    ends = _ends(partners) - before - later
+    gone = dict(topology.filter(pl.col("addr").is_in(list(ends))).select("addr", "host").sort("addr").rows())
+    if len(gone) != len(joined):
+        return silence
+    return dataclasses.replace(silence, restarted=True, replaced=gone, replacements=tuple(sorted(joined)))
+
+
+def _ends(flows: pl.DataFrame) -> set[str]:
+    return {*flows["src_addr"].unique(), *flows["dst_addr"].unique()}
+
+
+def _is_loaded(gap: Gap, where: CutOff, read: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether members that came back have read far more from storage meanwhile than for a step: a checkpoint."""
+    if gap.back_ns is None:
+        return False
+    usual = _moved(read, gap.since_ns - PREFETCHED * where.period_ns, gap.since_ns)
+    return _moved(read, gap.since_ns, gap.back_ns) >= settings.recognition.least_bytes + 2 * usual
+
+
+def _moved(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:
+    return int(flows.filter(pl.col("flow_start_ns").is_between(since_ns, until_ns))["bytes"].sum())
+
+
+def _least_ns(settings: Settings) -> int:
+    return int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
+
+
+def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
+    """Yield the gaps between a job's flows that are long, longer than any before, and were open in the window before or
+    later; also shorter ones after which others have joined the job."""
+    gaps = (
+        _parts(bulk)
+        .select(
+            "job_id",
+            since_ns=pl.col("last_ns").cum_max().over("job_id"),
+            back_ns=pl.col("first_ns").shift(-1).over("job_id"),
+        )
+        .with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
+    )
+    longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
+    latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
+    shortest = pl.when(pl.col("joined_ns") >= pl.col("back_ns")).then(0).otherwise("longest_ns") + _least_ns(settings)
+    long = (
+        gaps.with_columns(longest_ns=longest)
+        .join(latest, on="job_id", maintain_order="left")
+        .filter(
+            pl.col("length") > shortest,
+            pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns - window.length_ns),
+        )
+    )
+    return (Gap(**row) for row in long.drop("length", "joined_ns").iter_rows(named=True))
+
+
+def _joined(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return since when each member takes part in its job: `job_id`, `addr`, `joined_ns`."""
+    bulk = nic_pairs.in_order(bulk)
+    first = nic_pairs.named(bulk.select("job_id", *PAIR, "flow_start_ns")[nic_pairs.starts_of_pairs(bulk)[:-1]])
+    ends = pl.concat([first.select("job_id", "flow_start_ns", addr=end) for end in PAIR])
+    return ends.group_by("job_id", "addr").agg(joined_ns=pl.col("flow_start_ns").min())
+
+
+def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return of each second of each job with any flows `first_ns`, when the first starts, and `last_ns`, when the last
+    ends; sorted by `job_id` and time."""
+    bulk = nic_pairs.in_order(bulk)
+    pairs, offsets = nic_pairs.pairs_of(bulk, ["job_id"]), nic_pairs.starts_of_pairs(bulk)
+    jobs = pairs.select("job_id").unique().sort("job_id")
+    numbered = pairs.join(jobs.with_row_index("job"), on="job_id", maintain_order="left")
+    job, first, last = busy_parts(
+        bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy(), offsets, numbered["job"].to_numpy(), PART_NS
+    )
+    return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
+
+
+def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
+    """Say how long a job is known to be silent: until it comes back, or as long as anybody else is seen.
+
+    Parameters
+    ----------
+    others : when they began to send, ns
+    """
+    until_ns = gap.back_ns or window.end_ns
+    seen_ns = int(others.filter(others < until_ns).max() or 0)  # type: ignore[arg-type]
+    alone = seen_ns <= gap.since_ns + where.period_ns
+    if gap.back_ns is None:
+        return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
+    return Silence(gap, gap.back_ns, _begins_anew(where, mine, gap.back_ns), alone=alone, where=where)
+
+
+def _begins_anew(where: CutOff, mine: pl.DataFrame, back_ns: int) -> bool:
+    """Say whether what comes first after a silence is no part of a step: weights from replica to replica, or pairs with
+    another host."""
+    first = mine.filter(pl.col("flow_start_ns").is_between(back_ns, back_ns + where.period_ns))
+    sent = first.group_by(PAIR).agg(pl.col("bytes").sum()).join(where.pairs, on=PAIR, how="left")
+    known = pl.min_horizontal("bytes", pl.col("usual").fill_null(0))
+    return bool(sent.select(2 * known.sum() < pl.col("bytes").sum()).item())

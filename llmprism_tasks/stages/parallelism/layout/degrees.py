@@ -1,0 +1,182 @@
+"""Degrees: from the graph of a job's pairs to its degrees of parallelism.
+
+Pipelines link the gradient groups of neighbouring stages; a group holds the replicas of one place in the model, those
+of `dp` and of `cp`. What is left of the job is tensor parallelism, which stays inside hosts.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.traffic.remembered import remembered
+
+MOSTLY_LINKED = 0.5
+"""Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
+
+
+def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Infer the degrees of each job; NULL where its pairs do not agree on them, or do not cover the job.
+
+    What the product of `pp` and the gradient groups' size leaves is `tp`, if a host has as many. GPUs whose NICs are
+    silent because rings pass by them are counted; where it does not show how far the members of
+    a group are apart in a host, or where most of a pipeline's pairs end in one group, nothing is known. If a host holds
+    several members of a gradient group, context and expert parallelism may stay inside it unseen: without pairs of
+    theirs, `cp` and `ep` are NULL, and `dp` counts them as replicas. So may replicas of a job that shows just a
+    pipeline: GPUs of a host that work in lock-step are peers, and where nobody knows which do, `tp` and `dp` are NULL.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`; jobs without pairs of a known kind are absent from the result
+    rings : as `groups.rings` returns
+    peers : as `lock_step.peers` returns; without it nobody is asked
+
+    Returns
+    -------
+    `job_id`, `tp`, `pp`, `dp`, `cp`, `ep`, and `agreement`: ratio of the NICs whose groups have those sizes
+    """
+    nics, groups = rings.nics, rings.groups
+    members = nics.group_by("job_id").agg(endpoints=pl.len()).join(_widest(nics), on="job_id")
+    known = members.join(pairs.filter(pl.col("kind") != "other").select("job_id").unique(), on="job_id", how="semi")
+    links = pipeline_links(pairs, groups)
+    table = known
+    for name, sizes in (
+        ("group", _sizes(groups)),
+        ("pp", pipeline_lengths(pairs, links, groups)),
+        ("cp", _sizes(groups_of(pairs.filter(pl.col("kind") == "cp"), nics))),
+        ("ep", _sizes(expert_groups(pairs, groups, nics))),
+    ):
+        table = table.join(_agreed(sizes, name), on="job_id", how="left")
+    sharing = _sharing(groups, nics)
+    table = table.join(sharing, on="job_id", how="left").with_columns(
+        *(
+            pl.when(pl.col(f"{name}_nics").is_null())
+            .then(unseen)
+            .when(pl.col(f"{name}_nics") >= AGREEMENT * pl.col("endpoints"))
+            .then(name)
+            .alias(name)
+            for name, unseen in (("group", 1), ("pp", 1), ("cp", _unless_hidden()), ("ep", _unless_hidden()))
+        ),
+        agreement=pl.min_horizontal(
+            (pl.col(f"{name}_nics") / pl.col("endpoints")).fill_null(1.0) for name in ("group", "pp", "cp", "ep")
+        ),
+    )
+    contrary = pl.concat([rings.unclear, _within_one(pairs, links)]).unique()
+    known_degrees = _multiplied(
+        table.join(contrary.with_columns(contrary=pl.lit(value=True)), on="job_id", how="left").with_columns(
+            group=pl.when(pl.col("contrary").is_null()).then("group")
+        )
+    )
+    alone = table.filter(pl.col("group_nics").is_null(), pl.col("pp_nics").is_not_null()).select("job_id")
+    return known_degrees if peers is None else _divided(known_degrees, alone, peers)
+
+
+def _divided(laid: pl.DataFrame, alone: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+    """Divide the GPUs that share a stage and a host into peers and replicas, of jobs that show a pipeline alone."""
+    told = laid.join(alone.with_columns(alone=pl.lit(value=True)), on="job_id", how="left").join(
+        peers, on="job_id", how="left"
+    )
+    hidden = pl.col("alone") & (pl.col("tp") > 1)
+    fits = (pl.col("tp") % pl.col("peers") == 0).fill_null(value=False)
+    replicas = hidden & (pl.col("peers") != pl.col("tp")).fill_null(value=True)
+    return told.with_columns(
+        tp=pl.when(~hidden.fill_null(value=False)).then("tp").when(fits).then("peers"),
+        dp=pl.when(~hidden.fill_null(value=False)).then("dp").when(fits).then(pl.col("tp") // pl.col("peers")),
+        **{name: pl.when(~replicas.fill_null(value=False)).then(name) for name in ("cp", "ep")},
+    ).drop("alone", "peers")
+
+
+def _within_one(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs whose gradient groups cannot be: `job_id`.
+
+    A group is in one stage, but most of the pipeline's pairs are in one group.
+    """
+    piped = pairs.filter(pl.col("kind") == "pp").group_by("job_id").len("piped")
+    linked = links.group_by("job_id").len("linked")
+    return (
+        piped.join(linked, on="job_id", how="left")
+        .filter(pl.col("linked").fill_null(0) < MOSTLY_LINKED * pl.col("piped"))
+        .select("job_id")
+    )
+
+
+def _unless_hidden() -> pl.Expr:
+    return pl.when(pl.col("sharing").fill_null(1) == 1).then(1)
+
+
+def _multiplied(table: pl.DataFrame) -> pl.DataFrame:
+    """Keep the degrees that multiply to the job: `tp` is what the others leave."""
+    tp = pl.col("endpoints") // (pl.col("pp") * pl.col("group"))
+    fits = (tp * pl.col("pp") * pl.col("group") == pl.col("endpoints")) & (tp <= pl.col("widest"))
+    within = pl.when(pl.col("cp_nics").is_null()).then(1).otherwise("cp")
+    dp = pl.when(pl.col("group") % within == 0).then(pl.col("group") // within)
+    return table.select(
+        "job_id",
+        tp=pl.when(fits).then(tp),
+        pp=pl.when(fits).then("pp"),
+        dp=pl.when(fits).then(dp),
+        cp=pl.when(fits & dp.is_not_null()).then("cp"),
+        ep=pl.when(fits & (pl.col("group") % pl.col("ep") == 0)).then("ep"),
+        agreement=pl.col("agreement").cast(pl.Float64),
+    )
+
+
+def pipeline_lengths(pairs: pl.DataFrame, links: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """Return how many gradient groups are linked to a pipeline, for each NIC in one: `job_id`, `addr`, `size`.
+
+    Parameters
+    ----------
+    links : as `pipeline_links` returns
+    groups : the gradient groups; a NIC without one is a group of its own
+    """
+    linked = pair_graph.components(links.select("job_id", *ENDS).unique())
+    sizes = linked.with_columns(size=pl.len().over("job_id", "component").cast(pl.Int64)).select(
+        "job_id", "size", node="addr"
+    )
+    ends = pairs.filter(pl.col("kind") == "pp")
+    nics = pl.concat([ends.select("job_id", addr=end) for end in ENDS] + [groups.select(NIC)]).unique()
+    return nodes(nics, groups).join(sizes, on=["job_id", "node"]).select(*NIC, "size")
+
+
+@remembered
+def pipeline_links(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """Return the pipeline's pairs between gradient groups: `pairs` with `src_addr`, `dst_addr` now naming groups, and
+    `sender`, `receiver`.
+
+    A pair within one group is a message that was relayed on its receiver's side, which says nothing about the order.
+    """
+    links = pairs.filter(pl.col("kind") == "pp").with_columns(sender="src_addr", receiver="dst_addr")
+    for end in ENDS:
+        named = nodes(links.select("job_id", addr=end).unique(), groups).rename({"addr": end, "node": f"{end}_node"})
+        links = links.join(named, on=["job_id", end])
+    return links.with_columns(src_addr="src_addr_node", dst_addr="dst_addr_node").filter(
+        pl.col("src_addr") != pl.col("dst_addr")
+    )
+
+
+def _sizes(groups: pl.DataFrame) -> pl.DataFrame:
+    return groups.select("job_id", "addr", size=pl.len().over("job_id", "group").cast(pl.Int64))
+
+
+def _sharing(groups: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return how many members of one gradient group a host holds at most: `job_id`, `sharing`."""
+    placed = groups.join(job_members.select("job_id", "addr", "host"), on=NIC)
+    return placed.group_by("job_id", "group", "host").len().group_by("job_id").agg(sharing=pl.col("len").max())
+
+
+def _widest(job_members: pl.DataFrame) -> pl.DataFrame:
+    return job_members.group_by("job_id", "host").len().group_by("job_id").agg(widest=pl.col("len").max())
+
+
+def _agreed(sizes: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return the size that holds for most NICs of each job, and for how many."""
+    return (
+        sizes.group_by("job_id", "size")
+        .agg(nics=pl.len())
+        .sort("job_id", "nics", "size")
+        .group_by("job_id", maintain_order=True)
+        .last()
+        .select("job_id", pl.col("size").alias(name), pl.col("nics").alias(f"{name}_nics"))
+    )

@@ -1,0 +1,105 @@
+"""Jobs and members with what their pairs tell: layout, figures, and how sure all of it is."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step
+from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
+from llmprism_tasks.stages.parallelism.layout.job_profile import PAIR
+from llmprism_tasks.stages.parallelism.layout.pp_order import pp_stages
+from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
+from llmprism_tasks.stages.step_division.division import Division
+from llmprism_tasks.stages.traffic import nic_pairs
+
+UNSURE = 0.5
+"""What is left of the confidence in a training job whose layout is not known."""
+
+HIDDEN = 0.9
+"""What is left of it where context parallelism may stay inside hosts: few jobs have sequences that long, but their
+traffic is that of as many replicas."""
+
+
+def laid_out(
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    topology: pl.DataFrame,
+    kinds: pl.DataFrame,
+    sent: pl.DataFrame,
+    division: Division | None,
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return `jobs` and `job_members` with all columns that the layout gives them.
+
+    Parameters
+    ----------
+    kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `confidence`; with a division also `pair`, `bytes_per_step`
+    sent : as `nic_pairs.sent` returns
+    division : the flows in steps; without it there are no figures and no stages
+    """
+    seen = rings(kinds, job_members, topology)
+    members = _labelled(job_members, seen.groups)
+    told = [job_profile.explained(sent, kinds), _sureness(kinds, sent)]
+    if division is None:
+        told.append(degrees.degrees(kinds, seen))
+    else:
+        laid, measured, stages = _in_steps(division, kinds, seen, job_members, settings)
+        told += [laid, *measured]
+        members = members.drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
+    known = jobs.with_columns(pl.coalesce("recognition_confidence", "confidence").alias("recognition_confidence"))
+    columns = {name for frame in told for name in frame.columns} - {"job_id"}
+    known = known.drop(columns, strict=False)
+    for frame in told:
+        known = known.join(frame, on="job_id", how="left")
+    return known.with_columns(confidence=_confidence(known.columns)), members
+
+
+def _in_steps(
+    division: Division, kinds: pl.DataFrame, seen: Rings, job_members: pl.DataFrame, settings: Settings
+) -> tuple[pl.DataFrame, list[pl.DataFrame], pl.DataFrame]:
+    """Return the degrees of jobs, tables by `job_id` of what is measured of them, and the stages of their members."""
+    flows = division.in_steps
+    by_step = job_profile.by_step(nic_pairs.step_by_step(flows))
+    piped = nic_pairs.of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
+    alone = kinds.join(seen.groups, on="job_id", how="anti")
+    told, periods = undisturbed(division)
+    laid = degrees.degrees(kinds, seen, lock_step.peers(by_step, alone, job_members))
+    measured = [
+        job_profile.durations(division.job_steps),
+        job_profile.messages(nic_pairs.step_by_step(piped), kinds, settings.parallelism),
+        job_profile.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism),
+        job_profile.stepping(division.endpoints, job_members),
+        job_profile.evenness(by_step, kinds),
+        job_profile.gradients(kinds, seen.groups, seen.nics),
+    ]
+    return laid, measured, pp_stages(piped, division.job_steps, kinds, laid, seen.groups, job_members)
+
+
+def _labelled(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
+    """Number the gradient groups of each job by their first members: `dp_group`."""
+    first = pl.col("addr").min().over("job_id", "group")
+    labels = groups.with_columns(first=first).select(
+        *NIC, dp_group=(pl.col("first").rank("dense").over("job_id") - 1).cast(pl.Int32)
+    )
+    return job_members.drop("dp_group", strict=False).join(labels, on=NIC, how="left")
+
+
+def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `sureness`: the confidence of its pairs' kinds, each weighing as much as it sent."""
+    weighed = kinds.filter(pl.col("kind") != "other").join(sent.filter(pl.col("bulk_flows") > 0), on=PAIR)
+    weight = pl.col("bulk_bytes")
+    return weighed.group_by("job_id").agg(sureness=(pl.col("confidence") * weight).sum() / weight.sum())
+
+
+def _confidence(columns: list[str]) -> pl.Expr:
+    """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
+    evenness = pl.col("evenness").fill_null(1.0) if "evenness" in columns else pl.lit(1.0)
+    hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN).otherwise(1.0)
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden
+    sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNSURE)
+    return (
+        pl.when(pl.col("kind") == "training")
+        .then(pl.col("recognition_confidence") * sure)
+        .otherwise("recognition_confidence")
+    )

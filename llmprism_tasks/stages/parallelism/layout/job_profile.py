@@ -1,0 +1,233 @@
+"""A job's figures: how long its steps take, what its messages and gradients weigh, and how much of it is explained."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.numerics import ragged
+from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.settings import ParallelismSettings
+from llmprism_tasks.stages.parallelism.kernels import messages_per_step
+from llmprism_tasks.stages.parallelism.pair_graph import ENDS
+from llmprism_tasks.stages.traffic import nic_pairs
+
+PAIR = ["job_id", *ENDS]
+LEAST_DURATIONS = 3
+"""Durations of steps below which a deviation is chance."""
+
+LESS_BUSY = 0.2
+"""Quantile of a job's pairs by how much of the step they are busy."""
+
+BACKWARD = 2 / 3
+"""Ratio of the step up to which gradients are reduced while others are computed: the backward pass of a single
+micro-batch takes twice as long as its forward pass."""
+
+FULLEST = 0.9
+"""Quantile of a pair's steps by bytes that is taken as full."""
+
+COMPLETE = 0.75
+"""Quantile of the messages counted in a step: records are lost, none is invented."""
+
+LIKE_ONE = (0.4, 2.5)
+"""Bytes of what counts as a message, over the typical one's: lengths vary; what is smaller was cut off, what is larger
+is another tensor (tied embeddings)."""
+
+TWICE = 0.04
+"""How far two messages that a collector merged may be from twice the typical one: sizes recur within 2 %."""
+
+
+def durations(job_steps: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `period_ns` (median) and `jitter_ratio` (NULL for a few steps), over all steps seen.
+
+    Parameters
+    ----------
+    job_steps : `job_id`, `step`, `end_ns`, `ended`, as `completion.job_steps` returns
+    """
+    follows = pl.col("step") - pl.col("step").shift().over("job_id", order_by="step") == 1
+    length = pl.col("end_ns") - pl.col("end_ns").shift().over("job_id", order_by="step")
+    spans = job_steps.filter("ended").with_columns(follows=follows, length=length).filter("follows")
+    middle = pl.col("length").median()
+    deviation = SIGMA_PER_MAD * (pl.col("length") - middle).abs().median() / middle
+    return spans.group_by("job_id").agg(
+        period_ns=middle.round().cast(pl.Int64), jitter_ratio=pl.when(pl.len() >= LEAST_DURATIONS).then(deviation)
+    )
+
+
+def by_step(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return what each pair sends in each step: `pair`, `step`, `bytes`, `first_ns`, `last_ns` (starts).
+
+    Parameters
+    ----------
+    flows : bulk flows with `pair` and `step`, in the order of `nic_pairs.step_by_step`
+    """
+    pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
+    offsets = ragged.bounds(pair, step)
+    first, last = offsets[:-1], offsets[1:] - 1
+    return pl.DataFrame(
+        {
+            "pair": pair[first],
+            "step": step[first],
+            "bytes": ragged.sums(flows["bytes"].to_numpy(), offsets),
+            "first_ns": start[first],
+            "last_ns": start[last],
+        }
+    )
+
+
+def messages(flows: pl.DataFrame, pairs: pl.DataFrame, settings: ParallelismSettings) -> pl.DataFrame:
+    """Return `job_id`, `micro_batches` and `activation_bytes` of each job with a pipeline.
+
+    Records of a pair that start together are one message on several queue pairs.
+
+    Parameters
+    ----------
+    flows : bulk flows of pipelines, with `pair` and `step`, in the order of `nic_pairs.step_by_step`
+    pairs : `pair`, `job_id`
+    """
+    pair, step, start = (flows[name].to_numpy() for name in ("pair", "step", "flow_start_ns"))
+    offsets = nic_pairs.starts_of_pairs(flows)
+    found = messages_per_step.in_steps(
+        *(offsets, step, start, flows["bytes"].to_numpy()),
+        together_ns=settings.message_ms * 1e6,
+        like_one=LIKE_ONE,
+        twice=TWICE,
+    )
+    of_pair = pair[offsets[:-1]][found.series]
+    counted = pl.DataFrame({"pair": of_pair, "count": found.counts, "typical": found.typical})
+    return (
+        counted.join(pairs.select("pair", "job_id"), on="pair")
+        .group_by("job_id")
+        .agg(
+            micro_batches=pl.col("count").quantile(COMPLETE).round().cast(pl.Int32),
+            activation_bytes=pl.col("typical").median().round().cast(pl.Int64),
+        )
+    )
+
+
+def gradients(pairs: pl.DataFrame, groups: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `gradient_bytes`: what each rank reduces in a step.
+
+    A ring of n ranks sends 2 (n - 1) / n times the gradients over each of its hops, and leaves each host once. Where
+    parameters are gathered in another precision than gradients are reduced in, it is the mean of both. Jobs whose pairs
+    may carry blocks of context or tokens as well are absent.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`
+    groups : `job_id`, `addr`, `group`
+    """
+    placed = groups.join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
+    sizes = placed.group_by("job_id", "group").agg(ranks=pl.len(), hosts=pl.col("host").n_unique())
+    mixed = pairs.filter(pl.col("kind").is_in(["cp", "ep"])).select("job_id").unique()
+    return (
+        pairs.filter(pl.col("kind") == "dp")
+        .join(mixed, on="job_id", how="anti")
+        .join(groups.rename({"addr": "src_addr"}), on=["job_id", "src_addr"])
+        .group_by("job_id", "group")
+        .agg(pl.col("bytes_per_step").sum())
+        .join(sizes, on=["job_id", "group"])
+        .filter(pl.col("ranks") > 1)
+        .with_columns(
+            reduced=pl.col("bytes_per_step") / pl.col("hosts") * pl.col("ranks") / (2 * (pl.col("ranks") - 1))
+        )
+        .group_by("job_id")
+        .agg(gradient_bytes=pl.col("reduced").median().round().cast(pl.Int64))
+    )
+
+
+def sharded(
+    sent: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame, laid: pl.DataFrame, settings: ParallelismSettings
+) -> pl.DataFrame:
+    """Return `job_id`, `sharded`: parameters are gathered through the whole step, or gradients reduced in one burst.
+
+    NULL in between. Both directions of a link count together, for gathers may go round the other way. Links that carry
+    other kinds, too, may be busy for longer, so the less busy ones decide. A single replica shares with nobody.
+
+    Parameters
+    ----------
+    sent : as `by_step` returns
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`
+    periods : `job_id`, `period_ns`
+    laid : `job_id`, `dp`, `cp`
+    """
+    link = pl.struct("job_id", low=pl.min_horizontal(ENDS), high=pl.max_horizontal(ENDS)).rank("dense")
+    reducing = pairs.filter(pl.col("kind") == "dp").select("pair", "job_id", link=link)
+    spread = (
+        sent.join(reducing.select("pair", "link"), on="pair")
+        .group_by("link", "step")
+        .agg(span_ns=pl.col("last_ns").max() - pl.col("first_ns").min())
+        .group_by("link")
+        .agg(pl.col("span_ns").median())
+        .join(reducing.select("link", "job_id").unique(), on="link")
+        .group_by("job_id")
+        .agg(pl.col("span_ns").quantile(LESS_BUSY))
+        .join(periods, on="job_id")
+    )
+    ratio = pl.col("span_ns") / pl.col("period_ns")
+    told = (
+        pl.when(ratio >= settings.sharded_spread)
+        .then(pl.lit(value=True))
+        .when(ratio < BACKWARD)
+        .then(pl.lit(value=False))
+    )
+    single = laid.filter(pl.col("dp") == 1, pl.col("cp") == 1).join(spread, on="job_id", how="anti")
+    return pl.concat([spread.select("job_id", sharded=told), single.select("job_id", sharded=pl.lit(value=False))])
+
+
+def explained(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `explained_flows`, `explained_bytes`: the share in pairs of a known kind.
+
+    Parameters
+    ----------
+    sent : `job_id`, `src_addr`, `dst_addr`, `bulk_flows`, `bulk_bytes`, as `nic_pairs.sent` returns
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
+    """
+    columns = ["bulk_flows", "bulk_bytes"]
+    known = pairs.filter(pl.col("kind") != "other").select(*PAIR, known=1)
+    shares = (pl.col(columns) * pl.col("known")).sum() / pl.col(columns).sum()
+    return (
+        sent.filter(pl.col("bulk_flows") > 0)
+        .join(known, on=PAIR, how="left")
+        .group_by("job_id")
+        .agg(shares.name.replace("bulk", "explained"))
+    )
+
+
+def stepping(endpoints: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `explained_nics`: the share of its NICs with a step.
+
+    Parameters
+    ----------
+    endpoints : `job_id`, `addr`, `ended`, as `completion.endpoint_steps` returns
+    """
+    stepping_nics = endpoints.filter("ended").group_by("job_id").agg(nics=pl.col("addr").n_unique())
+    members = job_members.group_by("job_id").agg(endpoints=pl.len())
+    return members.join(stepping_nics, on="job_id").select(
+        "job_id", explained_nics=pl.col("nics") / pl.col("endpoints")
+    )
+
+
+def evenness(sent: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `evenness`: bytes of gradients that a pair sends in a step, over those in its fullest ones.
+
+    They are the same in every step; where records are lost, some are missing. Steps that the data cut are left out,
+    and so are jobs whose gradients are not seen.
+
+    Parameters
+    ----------
+    sent : as `by_step` returns
+    pairs : `pair`, `job_id`, `kind`, of all pairs
+    """
+    step, jobs = pl.col("step"), pairs.select("job_id").unique().with_row_index("job")
+    inner = (step > step.min().over("job")) & (step < step.max().over("job"))
+    known = pairs.join(jobs, on="job_id").select("pair", "job", reduces=pl.col("kind") == "dp")
+    return (
+        sent.select("pair", "step", "bytes")
+        .join(known, on="pair")
+        .filter(inner, "reduces")
+        .with_columns(fullest=pl.col("bytes").quantile(FULLEST).over("pair"))
+        .group_by("job")
+        .agg(evenness=pl.min_horizontal("bytes", "fullest").sum() / pl.col("fullest").sum())
+        .join(jobs, on="job")
+        .select("job_id", "evenness")
+    )

@@ -1,0 +1,179 @@
+"""Rails: which GPUs of its hosts a job's rings pass through, seen or not.
+
+A ring enters a host at one GPU and leaves it at another; in between it takes NVLink, and the NICs there stay silent
+unless another channel uses them. The members of a group are apart by the tensor-parallel degree, in the order of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.traffic.remembered import remembered
+
+LEAST_CROSSING = 0.1
+"""Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""
+
+MOSTLY_USED = 0.5
+"""Ratio of a job's hosts in which a rail has hops for it to be in use, and hops cross rails for rings to do so."""
+
+LEFT_OUT = 0.5
+"""Ratio of places up to which silence is how rings run: with more of them in use, the others may have lost their
+pairs."""
+
+
+def ranked(job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Return members with their place among the GPUs of their host: `job_id`, `addr`, `host`, `rank`."""
+    return job_members.select("job_id", "addr", "host").join(_places(topology).select("addr", "rank"), on="addr")
+
+
+def hops(pairs: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs between hosts, with `…_host` and `…_rank` of both ends as `src_` and `dst_`.
+
+    Parameters
+    ----------
+    nics : as `ranked` returns
+    """
+    between = pairs.select("job_id", *ENDS)
+    for end, short in (("src_addr", "src"), ("dst_addr", "dst")):
+        between = between.join(
+            nics.rename({"addr": end, "host": f"{short}_host", "rank": f"{short}_rank"}), on=["job_id", end]
+        )
+    return between.filter(pl.col("src_host") != pl.col("dst_host"))
+
+
+def silent_between(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPUs of no job through which a job's rings may pass unseen: `job_id`, `addr`, `host`, `fits`.
+
+    These are between the job's own in one host, and no other job's. Jobs get whole hosts or even parts of them: where
+    what is between would make up another part, or is between those of another job, too, they do not fit. Rings on one
+    rail each tell nothing of other rails.
+
+    Parameters
+    ----------
+    pairs : those of the groups whose hops are seen: `job_id`, `src_addr`, `dst_addr`
+    job_members : of all jobs at work, `job_id`, `addr`, `host`
+    topology : `addr`, `host`, `gpu`
+    """
+    nics = ranked(job_members, topology)
+    crossing = _crossing(hops(pairs, nics)).select("job_id").unique()
+    if crossing.is_empty():
+        return job_members.select("job_id", "addr", "host", fits=pl.lit(value=True)).clear()
+    spans = (
+        nics.join(crossing, on="job_id", how="semi")
+        .group_by("job_id", "host")
+        .agg(lowest=pl.col("rank").min(), highest=pl.col("rank").max(), seen=pl.len())
+    )
+    idle = (
+        _places(topology)
+        .with_columns(gpus=pl.len().over("host"))
+        .join(job_members.select("addr"), on="addr", how="anti")
+        .join(spans, on="host")
+        .filter(pl.col("rank").is_between("lowest", "highest"))
+    )
+    even = pl.col("gpus") % (pl.len().over("job_id", "host") + pl.col("seen")) == 0
+    ours = (pl.col("job_id").n_unique().over("addr") == 1).all().over("job_id", "host")
+    return idle.select("job_id", "addr", "host", fits=even & ours)
+
+
+def unclear(silent: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id` of the jobs where GPUs lie between theirs of which nobody can say whether they take part.
+
+    Parameters
+    ----------
+    silent : as `silent_between` returns
+    """
+    doubtful = silent.filter(~pl.col("fits"))
+    if doubtful.is_empty():
+        return doubtful.select("job_id")
+    hosts = job_members.group_by("job_id").agg(hosts=pl.col("host").n_unique())
+    return (
+        doubtful.group_by("job_id")
+        .agg(doubtful=pl.col("host").n_unique())
+        .join(hosts, on="job_id")
+        .filter(pl.col("doubtful") > (1 - AGREEMENT) * pl.col("hosts"))
+        .select("job_id")
+    )
+
+
+def strides(between: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    """Return how far the members of a group are apart in a host: `job_id`, `stride`, NULL where the hops do not say.
+
+    All distances between the rails of a hop are multiples of it, and so are the job's GPUs in each host. Of all such
+    numbers the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are
+    absent.
+
+    Parameters
+    ----------
+    between : as `hops` returns
+    nics : as `ranked` returns, silent ones among them
+    """
+    crossing = _crossing(between)
+    if crossing.is_empty():
+        return between.select("job_id", stride=pl.lit(None, pl.Int32)).clear()
+    distances = (
+        crossing.group_by("job_id", "distance")
+        .len()
+        .filter(pl.col("len") >= LEAST_CROSSING * pl.col("len").sum().over("job_id"))
+        .group_by("job_id")
+        .agg("distance")
+    )
+    used = pl.concat(
+        [between.select("job_id", host=f"{end}_host", rank=f"{end}_rank") for end in ("src", "dst")]
+    ).unique()
+    rails = (
+        used.with_columns(hosts=pl.col("host").n_unique().over("job_id"))
+        .group_by("job_id", "rank", "hosts")
+        .agg(in_hosts=pl.len())
+        .filter(pl.col("in_hosts") >= MOSTLY_USED * pl.col("hosts"))
+        .group_by("job_id")
+        .agg(rails="rank")
+    )
+    widths = nics.group_by("job_id", "host").len().group_by("job_id").agg(widths="len")
+    # One round per job: there are tens of them, and their divisors are few.
+    table = distances.join(rails, on="job_id", how="left").join(widths, on="job_id")
+    found = [
+        _stride(math.gcd(*row["distance"], *row["widths"]), row["rails"] or []) for row in table.iter_rows(named=True)
+    ]
+    return table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))
+
+
+def _stride(greatest: int, rails: list[int]) -> int | None:
+    """Return the greatest divisor whose places are all in use, alike; None where silence may be loss."""
+    places = {rail % greatest for rail in rails}
+    if len(places) == greatest:
+        return greatest
+    if not 0 < len(places) <= LEFT_OUT * greatest:
+        return None
+    for stride in range(greatest - 1, 0, -1):
+        each = [sum(place % stride == rest for place in places) for rest in range(stride)]
+        if greatest % stride == 0 and each[0] > 0 and len(set(each)) == 1:
+            return stride
+    return None
+
+
+def _crossing(between: pl.DataFrame) -> pl.DataFrame:
+    """Return the hops from one rail to another, with `distance`: of jobs where they touch most hosts, as rings do."""
+    apart = (pl.col("src_rank") - pl.col("dst_rank")).abs()
+    measured = between.with_columns(distance=apart)
+    crossing = measured.filter(pl.col("distance") > 0)
+    if crossing.is_empty():
+        return crossing
+    touched = (
+        pl.concat([measured.select("job_id", "distance", host=f"{end}_host") for end in ("src", "dst")])
+        .group_by("job_id", "host")
+        .agg(crossed=(pl.col("distance") > 0).any())
+        .group_by("job_id")
+        .agg(pl.col("crossed").mean())
+        .filter(pl.col("crossed") >= MOSTLY_USED)
+    )
+    return crossing.join(touched, on="job_id", how="semi")
+
+
+@remembered
+def _places(topology: pl.DataFrame) -> pl.DataFrame:
+    """Return `addr`, `host`, `rank`: the GPU's index, or the NIC's place among its host's addresses."""
+    rank = pl.col("gpu").fill_null(pl.col("addr").rank("ordinal").over("host").cast(pl.Int32) - 1)
+    return topology.select("addr", "host", rank=rank)

@@ -1,0 +1,213 @@
+"""Parallelism identification: flows and members -> the kind of each pair, and the layout of each job.
+
+LLMPrism (arXiv 2505.00342), stage 3, counts distinct sizes per step: one for a pipeline pair, several for a
+data-parallel one, and lets data-parallel components overrule single votes. Beyond the paper, sizes that differ by
+headers are one, and a pair is judged by what it does in the step as well: micro-batches fill it, gradient
+synchronisation is one burst of it, experts are called throughout with sizes that never repeat.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism.layout.job_layout import laid_out
+from llmprism_tasks.stages.parallelism.pair_kinds import classifier, step_filling
+from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
+from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
+from llmprism_tasks.stages.step_division import periodicity
+from llmprism_tasks.stages.step_division.division import Division, divide
+from llmprism_tasks.stages.traffic import nic_pairs
+
+PAIR = ["job_id", *periodicity.PAIR]
+DIGITS = 6
+"""Digits of a ratio that say something."""
+
+UNKNOWN = 0.0
+"""Confidence in the kind of a pair that could not be judged, for its job shows no steps (yet)."""
+
+
+def parallelism(
+    *,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Identify what each pair is to its job, and how the job is laid out.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back
+    topology : `addr`, `host`, `gpu`
+    jobs, job_members : the window's jobs
+
+    Returns
+    -------
+    jobs : the same jobs with their layout and figures, where the data say
+    job_members : the same members with their `pp_stage` and `dp_group`
+    pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and
+        `bytes` count what they sent in it, `kind` is judged over the look-back
+    """
+    inside = nic_pairs.inside_jobs(flows, job_members)
+    bulk = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
+    division = divide(bulk, window, settings)
+    main, other = (None, None) if division is None else division.by_run()
+    kinds = pair_kinds(bulk, job_members, main, settings)
+    others = None if other is None else pair_kinds(bulk, job_members, other, settings)
+    return tables(inside, kinds, main, jobs, job_members, topology, window, settings, other_kinds=others)
+
+
+def tables(
+    inside: pl.DataFrame,
+    kinds: pl.DataFrame,
+    division: Division | None,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    *,
+    other_kinds: pl.DataFrame | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return `jobs` and `job_members` with the layout that the kinds of pairs make, and `pairs`.
+
+    Parameters
+    ----------
+    inside : flows with `job_id`, those of the look-back among them
+    kinds : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`, `confidence`; pairs that are absent are `other`
+    division : bulk flows in steps; without it jobs have no figures
+    other_kinds : the same as `kinds`, of another run that the job had in the window
+    """
+    laid = kinds.filter(pl.col("kind") != "other").select(PAIR)
+    known = kinds if other_kinds is None else _either(kinds, other_kinds)
+    judged = known.select("job_id", judged=pl.lit(1.0)).unique()
+    sent = nic_pairs.sent(inside, window, settings.traffic)
+    pairs = (
+        sent.select(*PAIR, "flows", "bytes")
+        .join(laid, on=PAIR, how="full", coalesce=True)
+        .join(known, on=PAIR, how="left")
+        .join(judged, on="job_id", how="left")
+        .with_columns(
+            pl.col("flows", "bytes").fill_null(0),
+            window_start_ns=pl.lit(window.start_ns),
+            kind=pl.col("kind").fill_null("other"),
+            distinct_sizes=pl.col("distinct_sizes").fill_null(0),
+            confidence=pl.coalesce("confidence", "judged", pl.lit(UNKNOWN)),
+        )
+    )
+    laid_jobs, members = laid_out(jobs, job_members, topology, kinds, sent, division, settings)
+    # Sums of fractions depend on their order in the last digits, and a window run again must end the same.
+    laid_jobs = laid_jobs.with_columns(pl.col(pl.Float64).round(DIGITS))
+    return frames.conform(laid_jobs, "jobs"), frames.conform(members, "job_members"), frames.conform(pairs, "pairs")
+
+
+def _either(kinds: pl.DataFrame, other_kinds: pl.DataFrame) -> pl.DataFrame:
+    """Return what each pair is in the one run or, if it is nothing there, in the other."""
+    is_something = pl.col("kind") != "other"
+    either = pl.concat([kinds.filter(is_something), other_kinds.filter(is_something), kinds, other_kinds])
+    return either.unique(PAIR, keep="first", maintain_order=True)
+
+
+def pair_kinds(
+    bulk: pl.DataFrame, job_members: pl.DataFrame, division: Division | None, settings: Settings
+) -> pl.DataFrame:
+    """Judge each pair that sends bulk data: `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`,
+    `confidence`, `bytes_per_step`."""
+    if division is None:
+        return _judged(nic_pairs.named(bulk.select("pair", *PAIR).head(0)))
+    told, periods = undisturbed(division)
+    every = division.pairs
+    flows = in_these(division.in_steps, told, every)
+    pairs = with_back(every.join(nic_pairs.pairs_of(flows, []), on="pair", how="semi", maintain_order="left"))
+    steps = stream_steps(flows, pairs, periods, settings)
+    judged = _with_beginnings(classifier.votes(steps, settings), steps, pairs, settings)
+    judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
+    # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
+    stepping = pl.col("pair").is_in(division.periodic.implode())
+    return _jointly(
+        judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
+    )
+
+
+def _with_beginnings(
+    judged: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add to votes when pairs begin, in jobs of which some fill the step: `begins`."""
+    jobs = pairs.join(judged.filter(pl.col("filling") >= classifier.MAJORITY), on="pair", how="semi")
+    asked = pairs.join(jobs, on="job_id", how="semi")
+    return judged.join(classifier.beginnings(steps, asked, settings), on="pair", how="left")
+
+
+def _with_relayed(
+    judged: pl.DataFrame,
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    periods: pl.DataFrame,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Add the votes of pipelines that are answered on another pair of NICs."""
+    silent = judged.filter(pl.col("filling") >= classifier.MAJORITY, pl.col("pipeline") < classifier.MAJORITY)
+    if silent.is_empty():
+        return judged
+    relayed = classifier.relayed(flows, pairs, silent.select("pair"), job_members, periods, settings)
+    return judged.join(relayed, on="pair", how="left").with_columns(pipeline=pl.max_horizontal("pipeline", "relayed"))
+
+
+def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Settle what pairs cannot settle alone.
+
+    Traffic of recurring sizes that fills the step is a context-parallel ring where the job's gradients go elsewhere,
+    and the gradients of fully sharded data parallelism where they do not. Rings of the gradients move most, and what
+    joins two of them is something else. Pairs of experts are gradients' as well where about all NICs that exchange
+    tokens reduce something: what a few seem to reduce repeats by chance.
+    """
+    expert, reduces = pl.col("expert") >= classifier.MAJORITY, pl.col("reduces") & pl.col("periodic")
+    nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
+    judged = judged.with_columns(reduces=reduces & (nics[0] >= pair_graph.AGREEMENT * nics[1]))
+    judged = judged.with_columns(
+        kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
+        .then(pl.lit("other"))
+        .when(pl.col("pipeline") >= classifier.MAJORITY)
+        .then(pl.lit("pp"))
+        .when(expert & ~pl.col("reduces"))
+        .then(pl.lit("ep"))
+        .when(pl.col("filling") >= classifier.MAJORITY)
+        .then(pl.lit("filling"))
+        .when(pl.col("periodic"))
+        .then(pl.lit("dp"))
+        .otherwise(pl.lit("other"))
+    )
+    judged = judged.join(pair_graph.chains(judged), on=PAIR, how="left").with_columns(
+        kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
+        pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
+    )
+    told = step_filling.told(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
+    return _judged(pair_graph.gradients_apart(told, settings.parallelism.ring_share))
+
+
+def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
+    if pairs.is_empty():
+        columns = {
+            "kind": pl.String,
+            "distinct_sizes": pl.Int64,
+            "confidence": pl.Float64,
+            "bytes_per_step": pl.Float64,
+        }
+        return pairs.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in columns.items())
+    agreement = (
+        pl.when(pl.col("kind") == "pp")
+        .then("pipeline")
+        .when(pl.col("kind") == "ep")
+        .then("expert")
+        .when(pl.col("kind") == "cp")
+        .then("filling")
+        .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
+    )
+    return pairs.select("pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=agreement).sort(PAIR)

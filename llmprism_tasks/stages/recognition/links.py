@@ -1,0 +1,162 @@
+"""Links: which pairs of NICs work together, and which just happen to have sent each other something.
+
+What a job sends returns with every step, and it comes back: rings close, pipelines are answered. Chatter is small
+beside it, a copy goes one way and once. So a pair that keeps a rhythm links its NICs; other pairs do among NICs that
+have no rhythm at all (yet), or if they close a circuit and go on.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.settings import RecognitionSettings
+from llmprism_tasks.stages.recognition.kernels.strong_components import strong_components
+from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends
+from llmprism_tasks.stages.traffic.remembered import remembered
+
+
+@remembered
+def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -> pl.DataFrame:
+    """Describe the pairs that are not negligible.
+
+    Parameters
+    ----------
+    rhythms : as `streams.stream_rhythms` returns
+    end_ns : up to when flows could have been seen
+
+    Returns
+    -------
+    `pair`, `src_addr`, `dst_addr`, `bytes`, `flows`, `first_ns`, `last_ns`; `weight` (the pair's mean rate since it
+    began over that of the largest pair of either end, the smaller ratio of the two); `period_ns` (of the pair, or of
+    its part with most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than
+    chance, and lies on a circuit)
+    """
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE).select("pair", *PAIR, "bytes", "flows", "first_ns", "last_ns")
+    periodic = (
+        rhythms.drop_nulls("period_ns")
+        .sort("pair", "bursts", "size_class")
+        .group_by("pair", maintain_order=True)
+        .agg(pl.col("period_ns", "bursts").last())
+    )
+    age = pl.max_horizontal(end_ns - pl.col("first_ns"), pl.lit(int(settings.settling_s * NANOSECONDS_PER_SECOND)))
+    pairs = pairs.with_columns(rate=pl.col("bytes") / age)
+    largest = by_end(pairs, "rate").group_by("addr").agg(largest=pl.col("rate").max())
+    for end in PAIR:
+        pairs = pairs.join(largest.rename({"addr": end, "largest": f"{end}_largest"}), on=end)
+    weight = pl.col("rate") / pl.max_horizontal(f"{end}_largest" for end in PAIR)
+    kept = pairs.with_columns(weight=weight).filter(pl.col("weight") >= settings.negligible)
+    often = (pl.col("bursts") >= settings.regular_bursts).fill_null(value=False)
+    return (
+        kept.join(periodic, on="pair", how="left", maintain_order="left")
+        .with_columns(regular=often & _on_circuit(kept))
+        .drop("bursts", "rate", *(f"{end}_largest" for end in PAIR))
+    )
+
+
+def _on_circuit(pairs: pl.DataFrame) -> pl.Series:
+    """Say of each pair whether what it sends can come back to its sender, over whichever pairs."""
+    addrs = addresses(pairs)
+    source, target = numbered_ends(pairs, addrs)
+    labels = strong_components(source, target, addrs.len())
+    return pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
+
+
+def plain(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the pairs that link by themselves: regular ones, and those between NICs that have no regular pair."""
+    regular = by_end(pairs.filter("regular"), "regular")["addr"].unique().implode()
+    free = ~pl.any_horizontal(pl.col(end).is_in(regular) for end in PAIR)
+    return pairs.filter(pl.col("regular") | free)
+
+
+def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -> pl.DataFrame:
+    """Keep the other pairs that, together, close circuits between the clusters that plain pairs make.
+
+    They count if they carry most of what their NICs send, have a rhythm, if a short one, or go on: they send in most
+    turns of their clusters' rhythm since they began. Within one cluster there is always a way back: what has no rhythm
+    there must come back over pairs like it, as gradients seen once do, and a copy does not.
+
+    Parameters
+    ----------
+    pairs : as `weighed` returns
+    flows : the flows of these pairs
+    end_ns : up to when they could have been seen
+    """
+    linking = plain(pairs)
+    rest = pairs.join(linking, on="pair", how="anti")
+    if rest.is_empty():
+        return rest
+    named = connected_nics(pairs, linking)
+    turns = (
+        by_end(linking.filter("regular"), "period_ns")
+        .join(named, on="addr")
+        .group_by("cluster")
+        .agg(turn_ns=pl.col("period_ns").median())
+    )
+    places = named.join(turns, on="cluster", how="left")
+    for end in PAIR:
+        rest = rest.join(places.rename(lambda name, end=end: end if name == "addr" else f"{end}_{name}"), on=end)  # type: ignore[misc]
+    rest = rest.with_columns(turn_ns=pl.max_horizontal(f"{end}_turn_ns" for end in PAIR))
+    lasting = rest.join(_presence(rest, flows, end_ns), on="pair").filter(
+        (pl.col("weight") >= settings.main_share)
+        | pl.col("period_ns").is_not_null()
+        | (pl.col("presence") >= settings.least_presence)
+    )
+    source, target = (lasting[f"{end}_cluster"].to_numpy() for end in PAIR)
+    labels = strong_components(source, target, named.height)
+    inside = pl.Series(source == target, dtype=pl.Boolean) & lasting["period_ns"].is_null()
+    closes = pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
+    return lasting.filter(closes & (~inside | _on_circuit(lasting))).select(pairs.columns)
+
+
+def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+    """Return in which share of the turns since its first flow each pair sends: `pair`, `presence`."""
+    turn = ((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("turn_ns")).floor()
+    possible = ((pl.lit(end_ns) - pl.col("first_ns")) / pl.col("turn_ns")).ceil()
+    sent = nic_pairs.of_pairs(flows.select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "turn_ns"))
+    return sent.group_by("pair").agg(presence=turn.n_unique() / possible.first())
+
+
+def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
+    """Keep the pairs of NICs that have not fallen silent while most of their cluster went on.
+
+    A pair has, if it has been silent for much longer than ever before; of a host that was replaced, all have.
+
+    Parameters
+    ----------
+    pairs : linking pairs, as `weighed` describes them
+    flows : the flows of these pairs
+    """
+    placed = pairs.join(connected_nics(pairs, pairs), left_on="src_addr", right_on="addr")
+    silence = pl.col("last_ns").max().over("cluster") - pl.col("last_ns")
+    suspects = placed.with_columns(silence=silence).filter(
+        "regular", pl.col("silence") > settings.longest_silence * pl.col("period_ns")
+    )
+    if suspects.is_empty():
+        return pairs
+    sent = nic_pairs.of_pairs(flows.select("pair", "flow_start_ns"), suspects.select("pair"))
+    longest = sent.group_by("pair").agg(longest=pl.col("flow_start_ns").diff().max())
+    over = suspects.join(longest, on="pair").filter(pl.col("silence") > settings.longest_silence * pl.col("longest"))
+    if over.is_empty():
+        return pairs
+    ends = (
+        by_end(placed, "cluster")
+        .unique()
+        .join(
+            by_end(placed.join(over, on="pair", how="anti"), "cluster").unique().with_columns(works=pl.lit(value=True)),
+            on=["addr", "cluster"],
+            how="left",
+        )
+    )
+    works = ends.with_columns(pl.col("works").fill_null(value=False)).with_columns(
+        most=pl.col("works").mean().over("cluster") >= settings.least_presence
+    )
+    gone = works.filter(~pl.col("works") & pl.col("most"))["addr"].implode()
+    return pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))
+
+
+def by_end(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Return the columns of pairs twice, once for each end as `addr`."""
+    return pl.concat([pairs.select(*columns, addr=pl.col(end)) for end in PAIR])

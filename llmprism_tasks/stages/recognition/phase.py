@@ -1,0 +1,232 @@
+"""Recognition: flows and topology -> jobs and their members.
+
+LLMPrism (arXiv 2505.00342), stage 1: disjoint sets over all pairs give clusters; clusters on similar sets of hosts
+are one job, since tensor parallelism stays inside hosts and leaves each rail a cluster of its own. Beyond the paper:
+only bulk data links NICs, only pairs that work together and still do (see `links`), and clusters on the same hosts
+whose steps drift apart are two tenants (see `tenants`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics import ragged
+from llmprism_tasks.settings import RecognitionSettings, Settings
+from llmprism_tasks.stages.recognition import job_ids, links
+from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
+from llmprism_tasks.stages.recognition.tenancy import tenants
+from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
+from llmprism_tasks.stages.step_division import joint_steps
+from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
+from llmprism_tasks.stages.step_division.restarts import at_restarts
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.clusters import connected_nics
+
+UNSURE = 0.5
+"""Confidence in a group of NICs that exchange bulk data without a common period (yet): a job, but of what kind?"""
+
+MAIN = 0.1
+"""Ratio of the bytes of its cluster's largest pair that a pair must move for its bursts to end the cluster's steps:
+micro-batches that are small beside the gradients end when they will."""
+
+
+def recognition(
+    *,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    elsewhere: pl.DataFrame | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Recognise the jobs at work in a window.
+
+    Parameters
+    ----------
+    flows : the window's flows and those of its look-back
+    topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
+    elsewhere : when others send, if `flows` are those of a part of the platform: as `frames.Part` has it
+
+    Returns
+    -------
+    jobs : layout NULL, it is for `parallelism` to say; `training` if the NICs share a period, else `other`. Confidence
+        in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do
+    job_members : NICs of each job
+    """
+    bulk = nic_pairs.between_gpus(nic_pairs.bulk(flows, settings.traffic), topology.select("addr"))
+    found = at_work(bulk, topology, window, settings)
+    jobs, members = with_fallen_silent(
+        found,
+        bulk,
+        flows,
+        topology,
+        window,
+        settings,
+        lambda then, moment: at_work(then, topology, moment, settings),
+        elsewhere,
+    )
+    return with_unlisted(jobs, members, flows, topology, window, settings), members
+
+
+def at_work(
+    bulk: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Recognise the jobs whose NICs send in a window, or are silent for no longer than their period explains.
+
+    Parameters
+    ----------
+    bulk : bulk flows between NICs, look-back included
+
+    Returns
+    -------
+    as `recognition`
+    """
+    if bulk.is_empty():
+        return frames.empty("jobs"), frames.empty("job_members")
+    bulk = nic_pairs.in_order(bulk)
+    former, running = at_restarts(bulk, window, settings.traffic)
+    rhythms = stream_rhythms(running, settings.rhythm)
+    working = working_pairs(rhythms, window, settings.recognition)
+    linking = _linking(working, running, window, settings.recognition)
+    if linking.is_empty():
+        return frames.empty("jobs"), frames.empty("job_members")
+    members = clusters(linking, topology)
+    streams = working.join(linking, on="pair", how="semi")
+    between = nic_pairs.of_pairs(running, linking.select("pair"))
+    steps, showing = _step_ends(between, streams, members, window, settings)
+    nics = _described(members, linking, between, showing, window)
+    nics = _moving(nics, settings.recognition)
+    nics = nics.join(tenants(nics, steps, between, settings.recognition), on="cluster")
+    followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
+    if not former.is_empty():
+        before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
+        followed.append(before.filter("regular"))
+    sent = _windows(bulk).join(pl.concat([pairs.select("pair") for pairs in followed]), on="pair", how="semi")
+    return tables(nics, _training(nics), sent, window)
+
+
+def working_pairs(rhythms: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
+    """Keep the streams of pairs that sent in the window, or are silent for no longer than their period explains."""
+    patience = (pl.col("period_ns") * settings.silent_periods).fill_null(0).cast(pl.Int64)
+    since = pl.min_horizontal(pl.lit(window.start_ns), window.end_ns - patience)
+    working = rhythms.select((pl.col("last_ns") >= since).any().over("pair")).to_series()
+    return rhythms if working.all() else rhythms.filter(working)
+
+
+def clusters(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Join NICs that are linked by pairs: `addr`, `host`, `cluster`, the paper's cross-machine clusters."""
+    return connected_nics(pairs, pairs).join(topology.select("addr", "host"), on="addr").sort("addr")
+
+
+def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings: RecognitionSettings) -> pl.DataFrame:
+    """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
+    pairs = links.weighed(working, window.end_ns, settings)
+    closing = links.closing(pairs, bulk, window.end_ns, settings)
+    return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
+
+
+def _step_ends(
+    bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
+    grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
+    stepping = joint_steps.steps_of_groups(
+        bulk, grouped, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns
+    )
+    sent, bytes_ = stepping.sent, np.zeros(stepping.periods.size, np.int64)
+    np.add.at(bytes_, sent.series, sent.total)
+    pairs = (
+        nic_pairs.pairs_of(bulk, PAIR)
+        .with_columns(place=pl.int_range(pl.len()), bytes=bytes_, period_ns=stepping.periods)
+        .filter(pl.col("bytes") > 0)
+        .join(grouped.select("pair", cluster="group").unique(), on="pair")
+    )
+    heavy = pairs.filter(pl.col("bytes") >= MAIN * pl.col("bytes").max().over("cluster"))
+    steps = (
+        pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
+        .join(heavy.select("place", "cluster", "period_ns"), on="place")
+        .group_by("cluster", "step")
+        .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
+    )
+    return steps, pl.concat([pairs[end].alias("addr") for end in PAIR]).unique()
+
+
+def _described(
+    members: pl.DataFrame, linking: pl.DataFrame, bulk: pl.DataFrame, showing: pl.Series, window: Window
+) -> pl.DataFrame:
+    """Say what each NIC moves over linking pairs.
+
+    Returns
+    -------
+    members with `bytes` (look-back included), `repeated` (of these, by pairs that keep a rhythm), `moved` (in the
+    window), and `shows` (whether the NIC shows its cluster's steps)
+    """
+    now = np.where(bulk["window_start_ns"].to_numpy() == window.start_ns, bulk["bytes"].to_numpy(), 0)
+    each = ragged.sums(now, nic_pairs.starts_of_pairs(bulk))
+    moved = links.by_end(nic_pairs.pairs_of(bulk, PAIR).with_columns(moved=each).filter(pl.col("moved") > 0), "moved")
+    repeated = pl.col("bytes").filter("regular").sum()
+    known = (
+        links.by_end(linking, "bytes", "regular").group_by("addr").agg(repeated=repeated, bytes=pl.col("bytes").sum())
+    )
+    return (
+        members.join(known, on="addr")
+        .join(moved.group_by("addr").sum(), on="addr", how="left")
+        .with_columns(pl.col("moved").fill_null(0), shows=pl.col("addr").is_in(showing.implode()))
+        .sort("addr")
+    )
+
+
+def _moving(nics: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
+    """Leave out the clusters that move next to nothing; one with a rhythm may wait a window for its next step."""
+    typical = pl.when(pl.col("shows").any()).then(pl.col("bytes").median()).otherwise(pl.col("moved").median())
+    return nics.filter(typical.over("cluster") >= settings.least_bytes)
+
+
+def _training(nics: pl.DataFrame) -> pl.DataFrame:
+    """Return the jobs that train with `confidence`.
+
+    Half of it is for the rhythm itself, half is the share of the NICs that show it times the share of the bytes in
+    pairs that keep one.
+    """
+    jobs = nics.group_by("job").agg(
+        shows=pl.col("shows").mean(), repeated=pl.col("repeated").sum() / pl.col("bytes").sum()
+    )
+    sure = UNSURE + (1 - UNSURE) * pl.col("shows") * pl.col("repeated")
+    return jobs.filter(pl.col("shows") > 0).select("job", confidence=sure)
+
+
+def _windows(bulk: pl.DataFrame) -> pl.DataFrame:
+    """Return in which windows each pair sends: `pair`, `src_addr`, `dst_addr`, `window_start_ns`."""
+    first = ragged.bounds(*(bulk[name].to_numpy() for name in ("pair", "window_start_ns")))[:-1]
+    return nic_pairs.named(bulk.select("pair", *PAIR, "window_start_ns")[first])
+
+
+def tables(
+    members: pl.DataFrame, training: pl.DataFrame, linking: pl.DataFrame, window: Window
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Name the jobs and return `jobs` and `job_members`.
+
+    Parameters
+    ----------
+    members : `addr`, `host`, `job` (a number)
+    training : `job`, `confidence` of the jobs that train; all others are `other`
+    linking : `src_addr`, `dst_addr`, `window_start_ns`: the pairs, and when they sent, by which a job is followed into
+        the past
+    """
+    names = job_ids.names({job: set(part["addr"]) for (job,), part in members.group_by("job")}, linking, window)
+    named = members.join(training, on="job", how="left").with_columns(
+        window_start_ns=pl.lit(window.start_ns), job_id=pl.col("job").replace_strict(names, return_dtype=pl.String)
+    )
+    sure = pl.col("confidence").first()
+    jobs = named.group_by("window_start_ns", "job_id").agg(
+        kind=pl.when(sure.is_null()).then(pl.lit("other")).otherwise(pl.lit("training")),
+        endpoints=pl.len(),
+        hosts=pl.col("host").n_unique(),
+        tp=pl.lit(None),
+        pp=pl.lit(None),
+        dp=pl.lit(None),
+        confidence=sure.fill_null(UNSURE),
+    )
+    return frames.conform(jobs, "jobs"), frames.conform(named, "job_members")

@@ -1,0 +1,173 @@
+"""Jobs that have fallen silent in the middle of a step: they are still there, though they send nothing.
+
+Whoever has sent nothing for longer than its period explains takes no part in the window's jobs. A job that hangs is
+recognised as it was when it fell silent, for as long as the look-back shows it, unless one of its NICs works again. One
+that goes on just before the window ends, and has not sent enough to be recognised by, is what it was, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.settings import RecognitionSettings, Settings
+from llmprism_tasks.stages.liveness.first_stopped import first_quiet, late_pairs
+from llmprism_tasks.stages.liveness.overdue import Silence, overdue
+from llmprism_tasks.stages.step_division.periodicity import PAIR
+from llmprism_tasks.stages.step_division.restarts import at_restarts
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.clusters import connected_nics
+
+Tables = tuple[pl.DataFrame, pl.DataFrame]
+Recognise = Callable[[pl.DataFrame, Window], Tables]
+
+
+def with_fallen_silent(
+    found: Tables,
+    bulk: pl.DataFrame,
+    flows: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    recognise: Recognise,
+    elsewhere: pl.DataFrame | None = None,
+) -> Tables:
+    """Add the jobs that fell silent in the middle of a step, and give those of which a part was found all members back.
+
+    Parameters
+    ----------
+    found : `jobs` and `job_members` of the window, by the flows of who still sends
+    bulk : bulk flows between NICs, look-back included
+    flows : all flows of the same time
+    recognise : flows and the window they end with -> `jobs` and `job_members`
+    elsewhere : as for `overdue`
+    """
+    jobs, members = found
+    least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
+    silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
+    for then, their, mine in _as_they_were(bulk, silent, window, recognise):
+        for silence in overdue(nic_pairs.inside_jobs(mine, their), flows, topology, window, settings, elsewhere):
+            again = their.filter(pl.col("job_id") == silence.gap.job_id)
+            if not silence.over and _hangs(silence, again, settings):
+                jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
+    before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
+    parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
+    for then, their, _ in _as_they_were(before, parted, window, recognise):
+        for silence in overdue(nic_pairs.inside_jobs(bulk, their), flows, topology, window, settings, elsewhere):
+            again = their.filter(pl.col("job_id") == silence.gap.job_id)
+            if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
+                jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
+    at = pl.lit(window.start_ns)
+    return (
+        jobs.with_columns(window_start_ns=at).sort("job_id"),
+        members.with_columns(window_start_ns=at).sort("job_id", "addr"),
+    )
+
+
+def _with(found: Tables, job_id: str, then: pl.DataFrame, again: pl.DataFrame) -> Tables:
+    """Put a job as it was in the place of all that has any of its members."""
+    jobs, members = found
+    touched = members.join(again, on="addr", how="semi")["job_id"].unique().implode()
+    jobs, members = (frame.filter(~pl.col("job_id").is_in(touched)) for frame in (jobs, members))
+    if job_id in jobs["job_id"]:
+        return jobs, members
+    return pl.concat([jobs, then.filter(pl.col("job_id") == job_id)]), pl.concat([members, again])
+
+
+def _is_unknown(jobs: pl.DataFrame, members: pl.DataFrame, again: pl.DataFrame) -> bool:
+    """Say whether what some NICs do now is no training (yet), and nobody else takes part in it."""
+    now = members.join(members.join(again, on="addr", how="semi"), on="job_id", how="semi")
+    training = jobs.filter(pl.col("kind") == "training").join(now, on="job_id", how="semi")
+    return training.is_empty() and now.join(again, on="addr", how="anti").is_empty()
+
+
+def _before_they_came_back(
+    bulk: pl.DataFrame,
+    jobs: pl.DataFrame,
+    members: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Return what was sent before a long silence by NICs, and those linked to them, that show no period (yet): a job
+    that goes on just before the window ends has not sent enough to be recognised by."""
+    unknown = members.join(jobs.filter(pl.col("kind") == "other"), on="job_id", how="semi")
+    if unknown.is_empty():
+        return bulk.clear()
+    bulk = nic_pairs.in_order(bulk)
+    pairs = nic_pairs.pairs_of(bulk, PAIR)
+    sites = _sites(pairs, topology)
+    near = sites.filter(pl.col("site").is_in(sites.join(unknown, on="addr", how="semi")["site"].implode()))
+    mine = nic_pairs.of_pairs(bulk, pairs.join(near, left_on="src_addr", right_on="addr", how="semi").select("pair"))
+    return at_restarts(mine, window, settings.traffic)[0]
+
+
+def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
+    """Say whether somebody went quiet before the others; where all stopped at once, the job is gone."""
+    hosts = dict(members.select("addr", "host").rows())
+    late = late_pairs(silence.where, hosts, settings.diagnosis).height > 0
+    return late or first_quiet(silence.where, hosts, {}, late=late) is not None
+
+
+def _as_they_were(
+    bulk: pl.DataFrame, silent: pl.DataFrame, window: Window, recognise: Recognise
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]:
+    """Yield what was recognised among silent NICs at the moments when they last sent, with the flows until then."""
+    for _, site in silent.group_by("site", maintain_order=True):
+        left = site
+        while not left.is_empty():
+            moment = Window(int(left["last_ns"].max()) + 1 - window.length_ns, window.length_ns)  # type: ignore[arg-type]
+            mine = nic_pairs.of_pairs(bulk, left.select("pair"))
+            then, their = recognise(_in_windows_of(mine, moment), moment)
+            yield then, their, mine
+            known = their["addr"].implode()
+            latest = pl.col("last_ns") == pl.col("last_ns").max()
+            left = left.filter(~(pl.col("src_addr").is_in(known) | latest.max().over("cluster")))
+
+
+def _silent_pairs(
+    bulk: pl.DataFrame, members: pl.DataFrame, topology: pl.DataFrame, since_ns: int, settings: RecognitionSettings
+) -> pl.DataFrame:
+    """Return the pairs, chatter apart, of NICs none of which has sent since, nor is in a job whose others have.
+
+    Returns
+    -------
+    sorted: `pair`, `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters
+    that share hosts, as the rails of a job do)
+    """
+    bulk = nic_pairs.in_order(bulk)
+    sizes, ends = (bulk[column].to_numpy() for column in ("bytes", "flow_end_ns"))
+    first = nic_pairs.starts_of_pairs(bulk)[:-1]
+    pairs = nic_pairs.pairs_of(bulk, PAIR).with_columns(
+        bytes=np.add.reduceat(sizes, first), last_ns=np.maximum.reduceat(ends, first)
+    )
+    if (pairs["last_ns"] >= since_ns).all():
+        return pairs.select("pair", *PAIR, "last_ns", cluster="pair", site="pair").clear()
+    largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
+    heavy = pairs.filter(pl.col("bytes") >= settings.negligible * largest)
+    clustered = heavy.join(connected_nics(heavy, heavy), left_on="src_addr", right_on="addr")
+    jobs = clustered.join(members.select("job_id", src_addr="addr"), on="src_addr", how="left")
+    last = pl.col("last_ns").max()
+    works = (last.over("cluster") >= since_ns) | ((last.over("job_id") >= since_ns) & pl.col("job_id").is_not_null())
+    silent = jobs.with_columns(works=works).filter(~pl.col("works").any().over("cluster"))
+    return (
+        silent.join(_sites(silent, topology), left_on="src_addr", right_on="addr")
+        .select("pair", *PAIR, "last_ns", "cluster", "site")
+        .sort("site", *PAIR)
+    )
+
+
+def _sites(pairs: pl.DataFrame, topology: pl.DataFrame) -> pl.DataFrame:
+    """Join NICs that send to each other or share a host: `addr`, `site`."""
+    at = topology.select(src_addr="addr", dst_addr=pl.format("on {}", "host"))
+    joined = pl.concat([pairs.select(PAIR), at.join(pairs, on="src_addr", how="semi")])
+    return connected_nics(joined, joined).rename({"cluster": "site"})
+
+
+def _in_windows_of(flows: pl.DataFrame, moment: Window) -> pl.DataFrame:
+    """Cut time into windows of which one ends at a moment."""
+    since = pl.col("flow_start_ns") - moment.start_ns
+    return flows.with_columns(window_start_ns=moment.start_ns + since // moment.length_ns * moment.length_ns)

@@ -1,0 +1,289 @@
+"""Lining up: the bursts of a group's streams that fall together make its steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics import grouped_sort, ragged
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.group_period import CUT_OFF
+from llmprism_tasks.stages.step_division.kernels import circular_delay
+
+ELSEWHERE = 0.25
+"""Ratio of the period from which on two streams end at different places of the step: pipeline stages synchronise within
+a fifth of it, the forward pass ends a third of it from either end."""
+
+BRIEF = 0.05
+"""Ratio of the period up to which a burst is one message, or one round of messages, and no phase of the step."""
+
+FAR_OFF = 1.5
+"""Ratio of periods, one way or the other, of steps that have another pace, since somebody became slow or before that;
+jitter is far below."""
+
+MOST = 0.5
+"""Ratio of a beat's bytes that came whole in the beat before, too, above which the two are not of one step."""
+
+DIGITS = 9
+"""Digits of a sum of ratios that do not depend on their order."""
+
+
+def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Give bursts of one group that fall together, once each pair's typical delay is taken off, one number `beat`.
+
+    Steps meet where no stream ends for longest: the ends of one step follow each other, and in the forward pass of the
+    next there are none.
+
+    Parts of pairs that end elsewhere in the step than the group's leader are left out: they are what goes on in one
+    half of it, such as parameters that are gathered in the forward pass.
+
+    Parameters
+    ----------
+    bursts : in the order of streams: `stream`, `start_ns`, `end_ns`, `bytes`, `window_start_ns`
+    streams : in the order of addresses and sizes: `pair`, `group`, `size_class`, `period_ns` (that of the group),
+        `threshold_ns`, `clarity`
+
+    Returns
+    -------
+    the bursts that are not left out, with `beat`, counted through all groups in their order, and `pace_ns`, as of
+    `_with_delays`
+    """
+    number, ends = (bursts[name].to_numpy() for name in ("stream", "end_ns"))
+    offsets = ragged.bounds(number)
+    seen = streams.with_columns(stream=pl.int_range(pl.len()))[number[offsets[:-1]]]
+    seen = seen.with_columns(group=pl.col("group").rank("dense").cast(pl.Int64) - 1)
+    ranked = _ranked(bursts, offsets, seen, settings)
+    first = ranked.unique("group", keep="first", maintain_order=True)
+    phased, pace = _with_delays(ends, offsets, seen, first)
+    leaders = _supported(phased, ranked, settings)
+    if not leaders.equals(first):
+        phased, pace = _with_delays(ends, offsets, seen, leaders)
+    of_streams = phased.filter((pl.col("size_class") < 0) | (pl.col("typical").abs() <= ELSEWHERE))
+    delays = _in_one_turn(of_streams).select("stream", late=pl.col("typical") - pl.col("of_leader"))
+    late = np.full(streams.height, np.nan)
+    late[delays["stream"].to_numpy()] = delays["late"].to_numpy()
+    moment = ends - late[number] * pace
+    kept = np.flatnonzero(~np.isnan(moment))
+    order = kept[grouped_sort.moment_order(moment[kept])]
+    group = np.repeat(seen["group"].to_numpy(), np.diff(offsets))[order]
+    places, begins = grouped_sort.collected(group, seen["group"].n_unique())
+    order = order[places]
+    apart = np.diff(moment[order], prepend=0) > pace[order] / 4
+    apart[begins[:-1][np.diff(begins) > 0]] = True
+    beat = np.empty(number.size, np.int64)
+    beat[order] = apart.cumsum() - 1
+    return bursts[kept].with_columns(beat=beat[kept], pace_ns=pace[kept])
+
+
+def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Join beats that are parts of one step, drop those that are none, and number the rest: `beat`, `step`.
+
+    A beat has the share of a step that its streams have on average of what is typical of each; of whole pairs, each
+    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is
+    sent for each time that any comes: where the collector splits records, sizes that most steps have are not there
+    in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
+    What comes whole, and whole again in the next beat, comes once a step, however little it is of what used to come.
+
+    Parameters
+    ----------
+    bursts, streams : as `line_up` returns, and as it takes them
+    """
+    beats = _beats(bursts, streams, settings)
+    new = np.ones(beats.height, dtype=bool)
+    group, part, repeats = (beats[name].to_numpy() for name in ("group", "share", "again"))
+    total = 0.0
+    for i in range(beats.height):  # beats of all jobs: a few hundred a minute and job
+        joins = i > 0 and group[i] == group[i - 1] and total < settings.least_whole
+        if joins and not repeats[i] and total + part[i] <= 1 + settings.byte_tolerance:
+            new[i] = False
+            total += part[i]
+        else:
+            total = part[i]
+    cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
+    # Of the latest beat the rest may be still to come: it is for the next window to say what it was.
+    latest = pl.col("beat") == pl.col("beat").max().over("group")
+    whole = (
+        beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
+        .with_columns(whole_share=pl.col("share").sum().over("whole"))
+        .filter((pl.col("whole_share") >= settings.least_step) | cut_off | (pl.col("again") & ~latest))
+        .with_columns(step=(pl.col("whole").rank("dense").over("group") - 1).cast(pl.Int64))
+    )
+    return whole.select("beat", "step")
+
+
+def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the beats in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most of it came
+    whole in the beat before, too), `quiet_ns` and `since_ns` (of the group)."""
+    together = _in_beats(bursts)
+    sizes, stream, beat = (together[name].to_numpy() for name in ("bytes", "stream", "beat"))
+    of_stream = ragged.bounds(stream)
+    usual = ragged.spread(ragged.medians(sizes, of_stream), of_stream)
+    of_typical = np.minimum(sizes / usual, 1.0)
+    complete = of_typical >= settings.least_whole
+    again = np.append(False, complete[1:] & complete[:-1] & (stream[1:] == stream[:-1]) & (np.diff(beat) == 1))
+    counts = np.diff(of_stream)
+    seen = streams.select("group", "threshold_ns", part=pl.col("size_class") >= 0)[stream[of_stream[:-1]]]
+    often = seen.with_columns(
+        of_typical=np.bincount(np.repeat(np.arange(counts.size), counts), of_typical), often=counts
+    )
+    as_often = pl.when(pl.col("part").any()).then(pl.len()).otherwise(pl.col("often").sum() / pl.col("often").max())
+    present = often.select("group", present=as_often.over("group"))["present"].to_numpy()
+    places, of_beat = grouped_sort.collected(beat, int(beat.max(initial=-1)) + 1)
+    first = places[of_beat[:-1]]
+    bytes_ = ragged.sums(sizes[places], of_beat)
+    return (
+        often.select(
+            "group",
+            times=pl.col("of_typical").max().over("group"),
+            parted=pl.col("part").any().over("group"),
+            quiet_ns=pl.col("threshold_ns").min().over("group"),
+        )[np.repeat(np.arange(counts.size), counts)[first]]
+        .with_columns(
+            beat=np.arange(first.size),
+            start_ns=np.minimum.reduceat(together["start_ns"].to_numpy()[places], of_beat[:-1]),
+            since_ns=np.minimum.reduceat(together["window_start_ns"].to_numpy()[places], of_beat[:-1]),
+            bytes=bytes_,
+            carried=np.bincount(beat, of_typical / np.repeat(present, counts)),
+            again=ragged.sums(np.where(again, sizes, 0)[places], of_beat) > MOST * bytes_,
+        )
+        .with_columns(
+            pl.col("carried").round(DIGITS),
+            of_bytes=pl.col("bytes") / (pl.col("bytes").sum().over("group") / pl.col("times")),
+            since_ns=pl.col("since_ns").min().over("group"),
+        )
+        .with_columns(
+            share=pl.when("parted").then(pl.max_horizontal("carried", "of_bytes")).otherwise("carried"),
+        )
+    )
+
+
+def _in_beats(bursts: pl.DataFrame) -> pl.DataFrame:
+    """Sum up what each stream does in each beat: `stream`, `beat`, `bytes`, `start_ns` and `window_start_ns`, by stream
+    and beat."""
+    stream, beat = (bursts[name].to_numpy() for name in ("stream", "beat"))
+    if ((beat[1:] < beat[:-1]) & (stream[1:] == stream[:-1])).any():
+        bursts = bursts[np.lexsort((beat, stream))]
+    stream, beat = (bursts[name].to_numpy() for name in ("stream", "beat"))
+    offsets = ragged.bounds(stream, beat)
+    if offsets.size == bursts.height + 1:
+        return bursts
+    first = offsets[:-1]
+    return bursts[first].with_columns(
+        bytes=ragged.sums(bursts["bytes"].to_numpy(), offsets),
+        **{name: np.minimum.reduceat(bursts[name].to_numpy(), first) for name in ("start_ns", "window_start_ns")},
+    )
+
+
+def _with_delays(
+    ends: Integers, offsets: Integers, seen: pl.DataFrame, leaders: pl.DataFrame
+) -> tuple[pl.DataFrame, Floats]:
+    """Say of streams what is `typical` of each: by how much of a period it ends after its group's leader.
+
+    That period is the pace of each burst: the group's, or, among steps that are far shorter or far longer, what the
+    leader's are there: the longer of the two beside it, or the shorter, for it may show part of a step, or lack one.
+
+    Parameters
+    ----------
+    ends, offsets : of the bursts of the streams
+    seen : `stream`, `group` (numbers from 0), `period_ns`
+    leaders : `stream`, of each group in order
+
+    Returns
+    -------
+    `seen` with `typical`, and the pace of each burst, ns
+    """
+    led = np.searchsorted(seen["stream"].to_numpy(), leaders["stream"].to_numpy())
+    rows, of_group = grouped_sort.spread(offsets, led)
+    leading = ends[rows]
+    leading = leading[np.lexsort((leading, np.repeat(np.arange(led.size), np.diff(of_group))))]
+    before = np.diff(leading, prepend=0).astype(np.float64)
+    before[of_group[:-1]] = np.nan
+    beside = (before, np.append(before[1:], np.nan))
+    longer, shorter = np.fmax(*beside), np.fmin(*beside)
+    period = np.repeat(seen["period_ns"].to_numpy()[led], np.diff(of_group))
+    far_longer = np.where(shorter > FAR_OFF * period, shorter, period)
+    pace = np.where(FAR_OFF * longer < period, longer, far_longer)
+    typical, paces = circular_delay.typical_phases(ends, offsets, seen["group"].to_numpy(), leading, of_group, pace)
+    return seen.with_columns(typical=typical), paces
+
+
+def _supported(phased: pl.DataFrame, ranked: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the first stream of each group that may lead; among brief parts, of those that about the most pairs have.
+
+    They all have what comes once a step, at about the same time of it; of the buckets before it, the collector's pieces
+    hide one size here and another one there.
+
+    Parameters
+    ----------
+    phased : streams with `typical`, as `_with_delays` returns, by any leaders
+    ranked : as `_ranked` returns
+    """
+    first = ranked.group_by("group", maintain_order=True).first()
+    slots = round(1 / BRIEF)
+    marks = ranked.filter("part", "brief", pl.col("shown") > 0)
+    if marks.is_empty():
+        return first
+    at = phased.select("stream", "pair", slot=(pl.col("typical") * slots).floor().cast(pl.Int64))
+    marks = marks.join(at, on="stream", maintain_order="left")
+    near = [marks.with_columns((pl.col("slot") + shift) % slots) for shift in (-1, 0, 1)]
+    support = pl.concat(near).group_by("group", "slot").agg(pairs=pl.col("pair").n_unique())
+    leading = (
+        marks.with_columns(pl.col("slot") % slots)
+        .join(support, on=["group", "slot"], maintain_order="left")
+        .filter(pl.col("pairs") >= settings.period_support * pl.col("pairs").max().over("group"))
+        .join(first.filter("brief"), on="group", how="semi")
+    )
+    brief = leading.select(ranked.columns).group_by("group", maintain_order=True).first()
+    return pl.concat([brief, first.join(brief, on="group", how="anti")]).sort("group")
+
+
+def _ranked(bursts: pl.DataFrame, offsets: Integers, seen: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Order the streams of each group by how well the others are lined up by them.
+
+    The first is the one that shows most steps; among parts, of those that show about as many the briefest: what comes
+    once a step, its first gather or its last reduction, marks where steps meet. Where no part is brief, the one that
+    carries most is there in every window, and always leads to the same place in the step.
+
+    Returns
+    -------
+    sorted: `group`, `stream`, `part`, `shown` (about as many as any; of whole pairs, how many) and `brief`
+    """
+    part = pl.col("size_class") >= 0
+    periods = (pl.col("last_ns").max() - pl.col("first_ns").min()).over("group") / pl.col("period_ns")
+    most = pl.min_horizontal(pl.col("shown").max().over("group", "part"), periods + CUT_OFF)
+    brief = pl.col("part") & (pl.col("lasts") <= BRIEF * pl.col("period_ns"))
+    starts, ends, sizes = (bursts[name].to_numpy() for name in ("start_ns", "end_ns", "bytes"))
+    chosen = (
+        seen.with_columns(
+            bytes=ragged.medians(sizes, offsets),
+            shown=np.diff(offsets),
+            first_ns=-ragged.largest(-ends, offsets),
+            last_ns=ragged.largest(ends, offsets),
+            lasts=ragged.medians(ends - starts, offsets),
+        )
+        .with_columns(part=part)
+        .with_columns(
+            shown=pl.when("part").then(pl.col("shown") + CUT_OFF >= settings.least_whole * most).otherwise("shown"),
+            brief=brief,
+            lasts=pl.when(brief).then("lasts").otherwise(0.0),
+            bytes=pl.when(pl.col("part") & ~brief).then("bytes").otherwise(0.0),
+        )
+    )
+    order = ["group", "part", "shown", "brief", "lasts", "bytes", "clarity", "stream"]
+    falling = [name in ("shown", "brief", "bytes", "clarity") for name in order]
+    return chosen.sort(order, descending=falling).select("group", "stream", "part", "shown", "brief")
+
+
+def _in_one_turn(streams: pl.DataFrame) -> pl.DataFrame:
+    """Count the `typical` phases of each group from the end of the longest part of a turn that has none, and add what
+    this makes of its leader's, which is 0: `of_leader`; a row per stream."""
+    following = pl.col("typical").shift(-1).over("group").fill_null(pl.col("typical").first().over("group") + 1)
+    phases = streams.select("group", "typical").unique().sort("group", "typical").with_columns(following=following)
+    longest = (pl.col("following") - pl.col("typical")).arg_max()
+    origins = phases.group_by("group").agg(origin=pl.col("following").get(longest))
+    counted = (
+        pl.col("origin") + since - since.floor() for since in (pl.col("typical") - pl.col("origin"), -pl.col("origin"))
+    )
+    typical, of_leader = counted
+    return streams.join(origins, on="group").with_columns(typical=typical, of_leader=of_leader)

@@ -1,0 +1,325 @@
+"""Periods: what the streams of a group of NICs agree on, and which of them keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.periodicity import PAIR, PORTIONS, TURNS, WHOLE
+from llmprism_tasks.stages.traffic import nic_pairs
+
+CUT_OFF = 1
+"""Bursts that a stream may show less than another because the data begin, or end, between the two."""
+
+OVER = 2.0
+"""Periods of silence after which a stream is not waiting for its next burst any more."""
+
+BUSY = 0.5
+"""Ratio of the time from one checkpoint to the next in which steps are done: more than half, or few would train so."""
+
+OF_TWO = 1.7
+"""Bursts for each of another stream that lasts as long, from which on they may be the two halves of its period."""
+
+
+def group_periods(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0
+) -> pl.DataFrame:
+    """Find each group's period: the longest of those that about the most of its NICs agree on.
+
+    The longest, because pipeline pairs also repeat once per micro-batch; agreed on by most, because a NIC that does not
+    take part in it cannot be in the step. A period in which next to nothing moves, that does not go on for most of the
+    time or is over after seconds (buckets of one burst), or beside which most bytes follow none, is not the step's:
+    better no steps than invented ones.
+
+    Where half of the steps seen are slower than the others, chance decides to which half a pair's median belongs; their
+    mean is the same for all. A period seen two or three times counts where no other is.
+
+    Parameters
+    ----------
+    flows : the flows that `rhythms` was found in
+    rhythms : as `stream_rhythms` returns, with a column `group`
+    until_ns : what is seen ends here: the buckets of a first burst are no steps if silence follows them, nor if those
+        of the second have followed it
+
+    Returns
+    -------
+    `group`, `period_ns`; groups without a common period are absent
+    """
+    rhythms = _without_pauses(rhythms.filter(pl.Series(~_interrupted(rhythms))), settings)
+    endpoints = _endpoints(rhythms)
+    rhythms = _of_all_steps(rhythms, endpoints, settings)
+    first, last = pl.col("first_ns").min().over("group"), pl.col("last_ns").max().over("group")
+    lasts, seen = pl.col("bursts") * pl.col("period_ns"), pl.lit(until_ns) - first
+    paused = (pl.col("mean_period_ns") - pl.col("period_ns")) * pl.col("bursts")
+    without_pause = paused < settings.few_quiet_ratio * pl.col("period_ns")
+    at_work = without_pause & (pl.lit(until_ns) - pl.col("last_ns") <= OVER * pl.col("period_ns"))
+    long = lasts >= settings.least_run_s * NANOSECONDS_PER_SECOND
+    goes_on = (lasts >= settings.period_persistence * (last - first)) & (lasts >= settings.least_run * seen)
+    periodic = rhythms.filter((goes_on & (at_work | long)).fill_null(value=False))
+    several, few = (periodic.filter((pl.col("bursts") > FEW) == many) for many in (True, False))
+    found = rhythms.select("group", "period_ns").clear()
+    for others in (several, several.with_columns(period_ns="mean_period_ns"), few):
+        left = others.join(found, on="group", how="anti")
+        if not left.is_empty():
+            found = pl.concat([found, _agreed(flows, rhythms, left, endpoints, settings)])
+    return found.sort("group")
+
+
+def _interrupted(rhythms: pl.DataFrame) -> Flags:
+    """Tell which sizes of a pair seem to repeat with a long period only because the pair pauses now and then.
+
+    A size that is there for several periods of the whole pair keeps these; what the whole pair did for longer than the
+    size kept its long period is the step, and the pauses are something else: checkpoints. So it is where the pair's
+    bursts are too far apart to be buckets.
+    """
+    pair, size_class, bursts, period, duration = _columns(
+        rhythms, "pair", "size_class", "bursts", "period_ns", "duration_ns"
+    )
+    lasts, whole = bursts * period, size_class == WHOLE
+    of_pair, pair_lasts = (_largest_of_pair(values, whole, pair) for values in (period, lasts))
+    longer = (pair_lasts - lasts >= OVER * period) | (of_pair >= STEPS_APART)
+    interrupted: Flags = (size_class >= 0) & (duration > of_pair) & longer
+    return interrupted
+
+
+def _without_pauses(rhythms: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Forget the periods of whole pairs that are only quiet between many steps, as where checkpoints are saved.
+
+    Such a pair is busy for most of the time from one pause to the next, its sizes come several times in between, for as
+    long as the pauses do, and nothing in the group comes once.
+    """
+    pair, size_class, bursts, period, mean, duration = _columns(
+        rhythms, "pair", "size_class", "bursts", "period_ns", "mean_period_ns", "duration_ns"
+    )
+    lasts, part = (bursts - 1) * mean, size_class >= 0
+    quicker, longest = (_largest_of_pair(values, part, pair) for values in (period, lasts))
+    busy = (size_class == WHOLE) & (duration > BUSY * period)
+    pauses = pl.Series(busy & (OVER * quicker <= period) & (longest + period >= lasts))
+    if not pauses.any():
+        return rhythms
+    slotted = rhythms.with_columns(slot=_slot("period_ns", settings))
+    once = _around(slotted.filter(~pauses).select("group", "slot").drop_nulls().unique())
+    paused = slotted.filter(pauses).join(once, on=["group", "slot"], how="anti")
+    return _without(rhythms, paused, ["pair", "size_class"])
+
+
+def _columns(rhythms: pl.DataFrame, *names: str) -> Iterator[npt.NDArray[Any]]:
+    """Return columns as arrays, what is NULL as NaN."""
+    return (rhythms[name].to_numpy() for name in names)
+
+
+def _largest_of_pair(values: Floats, chosen: Flags, pair: Integers) -> Floats:
+    """Return for each stream the largest value of the chosen ones of its pair; NaN where there is none."""
+    largest = np.full(int(pair.max(initial=0)) + 1, np.nan)
+    np.fmax.at(largest, pair[chosen], values[chosen])
+    return largest[pair]
+
+
+def _of_all_steps(rhythms: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Forget the periods of streams that repeat with a longer one only in the slower steps of their group.
+
+    Since somebody is slow, the others push early, and the collector has records of sizes that were none before; or the
+    pauses within a step have become longer than a whole step was. Another stream goes on throughout: as often as these
+    while they last, and with a shorter period of its own in all other time. Sizes that are there in some of the quicker
+    steps, too, last as long, and show fewer bursts, but more than every second.
+    """
+    times = pl.col("bursts").cast(pl.Int64) - 1
+    seen = rhythms.with_columns(times=times, lasts=times * pl.col("mean_period_ns"))
+    seen = seen.with_columns(slot=_slot("lasts", settings))
+    key = ["group", "times", "slot"]
+    # Streams of a group that come as often and last as long are one: there are few such, however many NICs there are.
+    alike = seen.drop_nulls("period_ns").group_by(key).agg(pl.col("period_ns", "lasts").median())
+    others, without = pl.col("times_right") - pl.col("times"), pl.col("lasts_right") - pl.col("lasts")
+    longer = pl.col("period_ns") > pl.col("period_ns_right") * (1 + settings.same_period)
+    each = (without / others / pl.col("period_ns_right")).log().abs() <= float(np.log1p(settings.same_period))
+    absent = (others > FEW) & (without >= OVER * pl.col("period_ns")) & each
+    now_and_then = (without.abs() < OVER * pl.col("period_ns")) & (pl.col("times_right") < OF_TWO * pl.col("times"))
+    of_some = alike.join(_throughout(seen, endpoints, settings), on="group").filter(
+        longer, absent | (now_and_then & (others > CUT_OFF))
+    )
+    return _without(seen, of_some, key).drop("times", "lasts", "slot")
+
+
+def _without(rhythms: pl.DataFrame, some: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Forget the periods of some streams; they are there all the same."""
+    if some.is_empty():
+        return rhythms
+    named = some.select(key).unique().with_columns(forgotten=pl.lit(value=True))
+    period = pl.when(pl.col("forgotten").is_null()).then("period_ns")
+    return rhythms.join(named, on=key, how="left", maintain_order="left").with_columns(period).drop("forgotten")
+
+
+def _throughout(seen: pl.DataFrame, endpoints: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rhythms that many NICs of a group have for as long as any: `group`, `times`, `period_ns`, `lasts`."""
+    longest = pl.col("lasts") >= pl.col("lasts").max().over("group") - OVER * pl.col("period_ns")
+    alike = ends_of(seen.drop_nulls("period_ns").filter(longest), "times", "slot", "period_ns", "lasts")
+    return (
+        alike.group_by("group", "times", "slot")
+        .agg(pl.col("period_ns", "lasts").median(), supporters=pl.col("addr").n_unique())
+        .join(endpoints, on="group")
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .select("group", "times", "period_ns", "lasts")
+    )
+
+
+def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the streams whose own period is their group's, which becomes `group_period_ns`.
+
+    Where half of the steps are slower than the others, a stream's median may be of the other half; then its mean is
+    that of most streams of the period.
+
+    Of a pair that has it as a whole its parts are left out, unless they alone are quiet for most of the period: they
+    are its gradients, and other traffic fills the step. Where the pair is quiet after the same bytes every time, that
+    is where steps meet, however short it is.
+    """
+    known = rhythms.join(periods.rename({"period_ns": "group_period_ns"}), on="group")
+    by_median = same_period("period_ns", "group_period_ns", settings)
+    usual_mean = pl.col("mean_period_ns").filter(by_median).median().over("group")
+    by_mean = [same_period("mean_period_ns", other, settings) for other in ("group_period_ns", "usual_mean_ns")]
+    fits = pl.any_horizontal(by_median, *by_mean).fill_null(value=False)
+    kept = known.with_columns(usual_mean_ns=usual_mean).filter(fits)
+    pair, size_class, bursts, mean, usual, duration, period = _columns(
+        *(kept, "pair", "size_class", "bursts", "mean_period_ns", "usual_mean_ns", "duration_ns", "group_period_ns")
+    )
+    left, part = np.ones(kept.height, np.bool_), size_class >= 0
+
+    def of_pair(flags: Flags) -> Flags:
+        any_left: Flags = np.bincount(pair, flags & left)[pair] > 0
+        return any_left
+
+    # A size that comes twice in some steps, since they became longer, is no measure for what comes once in all of them.
+    often = part & (mean * (1 + settings.same_period) < usual)
+    left &= ~often | ~of_pair(~often)
+    # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
+    # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
+    complete = bursts + CUT_OFF >= settings.least_whole * _largest_of_pair(bursts, left, pair)
+    compact = complete & ((size_class <= PORTIONS) | (duration <= settings.compact * period))
+    left &= compact | ~of_pair(compact)
+    left &= ~part | ~of_pair(~part)
+    left &= (size_class != TURNS) | ~of_pair(size_class == WHOLE)
+    return kept.filter(pl.Series(left)).drop("usual_mean_ns")
+
+
+def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
+    same: pl.Expr = (pl.col(left) / pl.col(right)).log().abs() <= float(np.log1p(settings.same_period))
+    return same
+
+
+def _slot(column: str, settings: RhythmSettings) -> pl.Expr:
+    """Number spans of time such that those that are the same have one number, or the next."""
+    slot: pl.Expr = (pl.col(column).log() / float(np.log1p(settings.same_period))).floor().cast(pl.Int64)
+    return slot
+
+
+def _around(slotted: pl.DataFrame) -> pl.DataFrame:
+    """Return each row for its `slot` and for those beside it."""
+    return pl.concat([slotted.with_columns(pl.col("slot") + shift) for shift in (-1, 0, 1)])
+
+
+def _endpoints(rhythms: pl.DataFrame) -> pl.DataFrame:
+    """Return how many NICs each group has: `group`, `endpoints`."""
+    pairs = rhythms.filter(pl.col("size_class") == WHOLE)
+    return ends_of(pairs).unique().group_by("group").agg(endpoints=pl.len())
+
+
+def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
+
+
+def _agreed(
+    flows: pl.DataFrame,
+    rhythms: pl.DataFrame,
+    periodic: pl.DataFrame,
+    endpoints: pl.DataFrame,
+    settings: RhythmSettings,
+) -> pl.DataFrame:
+    """Return the period of each group whose NICs agree on one: `group`, `period_ns`."""
+    slotted = periodic.select("group", *PAIR, "bytes", "period_ns", slot=_slot("period_ns", settings))
+    total = rhythms.filter(pl.col("size_class") == WHOLE).group_by("group").agg(total=pl.col("bytes").sum())
+    supporters = _around(ends_of(slotted, "slot").unique()).group_by("group", "slot")
+    support = (
+        _around(slotted)
+        .group_by("group", "slot")
+        .agg(carried=pl.col("bytes").sum(), period_ns=pl.col("period_ns").median())
+        .join(total, on="group")
+        .filter(pl.col("carried") >= settings.least_share * pl.col("total"))
+        .join(supporters.agg(supporters=pl.col("addr").n_unique()), on=["group", "slot"])
+        .join(endpoints, on="group")
+        .filter(pl.col("supporters") >= settings.least_support * pl.col("endpoints"))
+        .filter(pl.col("supporters") >= settings.period_support * pl.col("supporters").max().over("group"))
+    )
+    longest = support.sort("group", "period_ns").group_by("group", maintain_order=True).last()
+    around = longest.select("group", around="period_ns")
+    explained = _explained(flows, rhythms, periodic, around, settings)
+    enough = around.join(explained.filter(pl.col("explained") >= settings.least_explained), on="group")
+    agreed = periodic.select("group", "period_ns").join(enough, on="group")
+    agreed = agreed.filter(same_period("period_ns", "around", settings))
+    return agreed.group_by("group").agg(pl.col("period_ns").median()).sort("group")
+
+
+def _explained(
+    flows: pl.DataFrame, rhythms: pl.DataFrame, periodic: pl.DataFrame, around: pl.DataFrame, settings: RhythmSettings
+) -> pl.DataFrame:
+    """Return for each group the share of bytes that its period explains: `group`, `explained`.
+
+    It explains streams that repeat with it, or faster, and pairs that send about as often in each period (experts,
+    whose bytes never repeat; blocks of context beside gradients, of which one bucket repeats): if it was seen often,
+    for among many pairs that send at random some always seem to have one, and so often as those two or three times all
+    send.
+    """
+    size_class, needed = pl.col("size_class"), ["group", "pair", "bytes", "first_ns", "last_ns"]
+    pairs = rhythms.filter(size_class == WHOLE).select(needed).join(around, on="group")
+    repeats = (
+        periodic.select("group", "pair", "size_class", "bytes", "period_ns")
+        .join(around, on="group")
+        .filter(pl.col("period_ns") <= pl.col("around") * (1 + settings.same_period))
+        .group_by("pair")
+        .agg(
+            repeating=pl.max_horizontal(
+                pl.col("bytes").filter(size_class < 0).max(), pl.col("bytes").filter(size_class >= 0).sum()
+            )
+        )
+    )
+    often = periodic.filter(pl.col("bursts") > FEW).select("group").unique()
+    known = pairs.join(repeats, on="pair", how="left").with_columns(pl.col("repeating").fill_null(0))
+    rest = known.filter(pl.col("repeating") < pl.col("bytes")).join(often, on="group", how="semi")
+    steady = _steady(flows, rest, settings)
+    return (
+        known.join(steady, on="pair", how="left")
+        .group_by("group")
+        .agg(explained=pl.coalesce("steady", "repeating").sum() / pl.col("bytes").sum())
+    )
+
+
+def _steady(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the pairs that send about as often in each period: `pair`, `steady` (bytes).
+
+    Parameters
+    ----------
+    pairs : `pair`, `bytes`, `first_ns`, `last_ns`, `around` (the period)
+    """
+    if pairs.is_empty():
+        return pairs.select("pair", steady="bytes")
+    sent = nic_pairs.of_pairs(
+        nic_pairs.in_order(flows).select("pair", "flow_start_ns"), pairs.select("pair", "first_ns", "around")
+    )
+    slots = sent.group_by("pair", slot=((pl.col("flow_start_ns") - pl.col("first_ns")) / pl.col("around")).floor())
+    counts = (
+        slots.len().group_by("pair").agg(total=pl.col("len").sum(), squares=(pl.col("len").cast(pl.Float64) ** 2).sum())
+    )
+    periods_of = (pl.col("last_ns") - pl.col("first_ns")) / pl.col("around")
+    mean = pl.col("total") / periods_of
+    return (
+        pairs.join(counts, on="pair")
+        .filter(periods_of >= 2, pl.col("squares") / periods_of <= mean**2 * (1 + settings.steady_variation**2))
+        .select("pair", steady="bytes")
+    )

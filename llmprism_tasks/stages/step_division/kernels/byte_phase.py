@@ -1,0 +1,262 @@
+"""Portions: a series that moves the same bytes in every period, and is quiet longest after the same of them.
+
+No single gap separates the steps of some series: on busy hosts the gaps between buckets vary as much as the one between
+steps, and blocks of context fill it but for a moment. But once one size is known to come once a period, it says how
+many bytes a period moves, and in each of them the longest silence has a place among the bytes. Where that is the same
+in most periods, and what goes before it always the same tensor, steps meet there: after the last gradient, when the
+optimizer works and nothing is sent. Bytes say it also where records are split or merged, where steps slow down, and
+where the size that marks them is missing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.sorting import median, sort
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
+
+SAME_PLACE = 0.05
+"""Ratio of a period's bytes within which two silences are at the same place: a lost record moves it by as much as it
+held, one of twenty and more."""
+
+AGREED = 0.7
+"""Ratio of the periods that must move as many bytes, have their longest silence at the same place, and end with the
+same tensor. By chance as many silences are there as `SAME_PLACE` holds, a tenth; in captured jobs that send throughout
+the step, whose ranks pause for a moment now and then, four fifths."""
+
+SELDOM = 3
+"""How many transfers of one size a period may have, so that it can end with one of them. What is sent in each layer
+comes more often; after it a step is quiet where the forward pass ends, too, or between two layers."""
+
+EXACT = 0.005
+"""Ratio of a period's bytes by which neighbouring periods differ at most where no record is lost: headers, and what is
+sent again."""
+
+NEIGHBOURS = 4
+"""Periods on either side that say how many bytes had been moved when one began."""
+
+
+def quiet_places(
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    marked: Integers,
+    offsets: Integers,
+    *,
+    same_size: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[Rhythms, Integers]:
+    """Cut each series where it is quiet after the bytes of a period.
+
+    What is quiet just before a mark needs no cutting: there the mark itself tells where steps meet.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    marked : shape (transfers,); 1 for those that come once a period, 0 for all others
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    same_size : ratio by which sizes of one tensor may differ
+    byte_tolerance, pace_tolerance, few_ratio : as for `bursts.quiet_gaps`
+
+    Returns
+    -------
+    rhythms : NaN for series that do not agree on a place; `threshold` is the typical silence there, ns, and `clarity`
+        the ratio of the periods that agree on it
+    numbers : the burst of each transfer, counted from 0 in each series; -1 throughout one that does not agree
+    """
+    tolerances = (float(same_size), float(byte_tolerance), float(pace_tolerance), float(few_ratio))
+    found = _quiet_places(starts, ends, sizes, marked, offsets, *tolerances)
+    return Rhythms(*found[:-1]), found[-1]
+
+
+@subroutine
+def _laid_out(
+    starts: Integers, ends: Integers, sizes: Integers, low: int, high: int, before: Floats, gaps: Floats
+) -> None:
+    """Write the bytes moved before each transfer of a series, and the silence before it, ns; endless for the first."""
+    latest, moved = ends[low], 0.0
+    for i in range(low, high):
+        before[i - low], gaps[i - low] = moved, max(starts[i] - latest, 0)
+        moved += sizes[i]
+        latest = max(latest, ends[i])
+    gaps[0] = np.inf
+
+
+@subroutine
+def _places(
+    before: Floats, gaps: Floats, marks: Integers, count: int, tolerance: float, places: Floats
+) -> tuple[float, int]:
+    """Write where the longest silence after each mark is, a ratio of a period's bytes; return these, and how many are.
+
+    Those of the periods between two of the marks, two at least, that moved as much as others, within a tolerance.
+    """
+    for k in range(count - 1):
+        places[k] = before[marks[k + 1]] - before[marks[k]]
+    each, whole = median(places, count - 1), 0
+    for k in range(count - 1):
+        since = before[marks[k]]
+        if abs(before[marks[k + 1]] - since - each) > tolerance * each:
+            continue
+        longest = marks[k + 1]
+        for i in range(marks[k] + 1, marks[k + 1]):
+            if gaps[i] > gaps[longest]:
+                longest = i
+        places[whole] = 0.0 if longest == marks[k + 1] else (before[longest] - since) / each % 1.0
+        whole += 1
+    return each, whole
+
+
+@subroutine
+def _agreed(places: Floats, count: int) -> tuple[float, float]:
+    """Return the place in the middle of those most of which lie together, and the ratio that do.
+
+    Parameters
+    ----------
+    places : ratios of a turn, one at least; twice as many as `count`, of which the second half is overwritten
+    """
+    sort(places, np.empty(count, np.int64), count)
+    for k in range(count):
+        places[count + k] = places[k] + 1.0
+    first, most, end = 0, 0, 0
+    for k in range(count):
+        while end < k + count and places[end] - places[k] <= 2 * SAME_PLACE:
+            end += 1
+        if end - k > most:
+            first, most = k, end - k
+    return places[first + most // 2] % 1.0, most / count
+
+
+@subroutine
+def _cut(before: Floats, gaps: Floats, marks: Integers, count: int, each: float, place: float, begins: Integers) -> int:
+    """Write which transfers a burst begins with, the first of all among them, and return how many there are.
+
+    Those are it that follow the longest silence near the place, which is counted from the mark before; ahead of the
+    first mark, back from that. Just before a mark it is the same place as just after it.
+    """
+    begins[0], bursts, mark = 0, 1, 0
+    for i in range(1, before.size):
+        while mark + 1 < count and marks[mark + 1] <= i:
+            mark += 1
+        at = (before[i] - before[marks[mark]]) / each - place
+        if abs(at - np.floor(at + 0.5)) > SAME_PLACE:
+            continue
+        last = begins[bursts - 1]
+        if before[i] - before[last] <= 2 * SAME_PLACE * each:
+            begins[bursts - 1] = i if gaps[i] > gaps[last] else last
+        else:
+            begins[bursts] = i
+            bursts += 1
+    return bursts
+
+
+@subroutine
+def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: float) -> None:
+    """Move the bursts that do not begin where their neighbours' bytes say, if something begins there.
+
+    What comes once a period may begin some blocks of other traffic earlier or later, and so may the longest silence
+    near a place that is counted from it. From one step to the next it is always the same bytes, but for lost records;
+    where these are many, a burst is as far from where it should be as its neighbours, and stays.
+    """
+    moved, room = np.zeros(bursts), np.empty(2 * NEIGHBOURS + 1)
+    for k in range(2, bursts):
+        periods = (before[begins[k]] - before[begins[k - 1]]) / each
+        moved[k] = moved[k - 1] + periods - np.floor(periods + 0.5)
+    for k in range(1, bursts):
+        low, high = max(k - NEIGHBOURS, 1), min(k + NEIGHBOURS + 1, bursts)
+        for other in range(low, high):
+            room[other - low] = moved[other]
+        off = moved[k] - median(room, high - low)
+        if abs(off) <= EXACT:
+            continue
+        there, best = before[begins[k]] - off * each, -1
+        end = begins[k + 1] if k + 1 < bursts else before.size
+        for i in range(begins[k - 1] + 1, end):
+            if abs(before[i] - there) <= EXACT * each and (best < 0 or gaps[i] > gaps[best]):
+                best = i
+        if best >= 0:
+            begins[k] = best
+
+
+@subroutine
+def _closed(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same_size: float) -> bool:
+    """Say whether most bursts end with a transfer of one size, which comes seldom.
+
+    Parameters
+    ----------
+    ends, sizes : of one series
+    """
+    closing, room = np.empty(bursts), np.empty(bursts)
+    last = 0
+    for burst in range(1, bursts):
+        for i in range(begins[burst - 1], begins[burst]):
+            if ends[i] >= ends[last]:
+                last = i
+        closing[burst - 1], room[burst - 1] = sizes[last], sizes[last]
+    usual, alike, others = median(room, bursts - 1), 0, 0
+    for burst in range(bursts - 1):
+        alike += abs(closing[burst] / usual - 1) <= same_size
+    for i in range(sizes.size):
+        others += abs(sizes[i] / usual - 1) <= same_size
+    return bool(alike >= AGREED * (bursts - 1) and others <= SELDOM * bursts)
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
+def _quiet_places(
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    marked: Integers,
+    offsets: Integers,
+    same_size: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
+    series, n = offsets.size - 1, starts.size
+    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
+    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    counts, numbers = np.zeros(series, np.int64), np.full(n, -1, np.int64)
+    for s in range(series):
+        low, total = offsets[s], offsets[s + 1] - offsets[s]
+        before, gaps, places = np.empty(total), np.empty(total), np.empty(2 * total)
+        marks, begins, count = np.empty(total, np.int64), np.empty(total + 1, np.int64), 0
+        for i in range(total):
+            if marked[low + i]:
+                marks[count] = i
+                count += 1
+        if count <= FEW:
+            continue
+        _laid_out(starts, ends, sizes, low, low + total, before, gaps)
+        each, whole = _places(before, gaps, marks, count, byte_tolerance, places)
+        if whole <= FEW or whole < AGREED * (count - 1):  # the size comes several times a period
+            continue
+        place, agreed = _agreed(places, whole)
+        if agreed < AGREED or min(place, 1.0 - place) <= SAME_PLACE:
+            continue
+        bursts = _cut(before, gaps, marks, count, each, place, begins)
+        _settle(before, gaps, begins, bursts, each)
+        if bursts <= FEW or not _closed(ends[low : low + total], sizes[low : low + total], begins, bursts, same_size):
+            continue
+        begins[bursts] = total
+        firsts, lasts, carried, silent = np.empty(bursts), np.zeros(bursts), np.zeros(bursts), np.empty(bursts)
+        for burst in range(bursts):
+            first = begins[burst]
+            firsts[burst], silent[burst] = starts[low + first] - starts[low], gaps[first]
+            for i in range(low + first, low + begins[burst + 1]):
+                lasts[burst] = max(lasts[burst], ends[i] - starts[low])
+                carried[burst] += sizes[i]
+        period, mean, duration = rhythm(
+            firsts, lasts, carried, bursts, agreed, byte_tolerance, pace_tolerance, few_ratio
+        )
+        if np.isnan(period):
+            continue
+        periods[s], means[s], durations[s], clarities[s], counts[s] = period, mean, duration, agreed, bursts
+        thresholds[s] = median(silent, bursts)
+        for burst in range(bursts):
+            numbers[low + begins[burst] : low + begins[burst + 1]] = burst
+    return thresholds, periods, means, durations, clarities, counts, numbers

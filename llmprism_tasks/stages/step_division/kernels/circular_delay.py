@@ -1,0 +1,66 @@
+"""Phases: where series come in the rhythm of one of them, their leader."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.sorting import first_from, median
+
+TURN = 2 * math.pi
+
+
+def typical_phases(
+    times: Integers, offsets: Integers, groups: Integers, leading: Integers, led: Integers, pace: Floats
+) -> tuple[Floats, Floats]:
+    """Say by how much of a turn each series typically comes after the leader of its group.
+
+    Parameters
+    ----------
+    times : ns, all series one after another
+    offsets : shape (series + 1,): series i has the times `offsets[i]` to `offsets[i + 1]`, one at least
+    groups : shape (series,), from 0
+    leading : ns, the times of all leaders, each in ascending order
+    led : shape (groups + 1,): the leader of group i has the times `led[i]` to `led[i + 1]`, one at least
+    pace : shape of `leading`: how long a turn is around each, > 0 ns
+
+    Returns
+    -------
+    for each series the median of its phases, which is one on a circle: just under half a turn late and just over it are
+    neighbours; and for each time the pace of the leader's time that is nearest, of equally near ones the later
+    """
+    return _typical_phases(times, offsets, groups, leading, led, pace)
+
+
+@subroutine
+def _nearest(time: int, leading: Integers, low: int, high: int) -> int:
+    after = first_from(leading, low, high, time)
+    if after == high or (after > low and time - leading[after - 1] < leading[after] - time):
+        return after - 1
+    return after
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64S)
+def _typical_phases(
+    times: Integers, offsets: Integers, groups: Integers, leading: Integers, led: Integers, pace: Floats
+) -> tuple[Floats, Floats]:
+    typical, paces = np.empty(offsets.size - 1), np.empty(times.size)
+    phases, room = np.empty(times.size), np.empty(times.size)
+    for series in range(offsets.size - 1):
+        low, count, group = offsets[series], offsets[series + 1] - offsets[series], groups[series]
+        sine = cosine = 0.0
+        for i in range(low, low + count):
+            nearest = _nearest(times[i], leading, led[group], led[group + 1])
+            paces[i] = pace[nearest]
+            phases[i] = (times[i] - leading[nearest]) / paces[i]
+            sine += math.sin(TURN * phases[i])
+            cosine += math.cos(TURN * phases[i])
+        centre = math.atan2(sine / count, cosine / count) / TURN
+        for i in range(count):
+            off = phases[low + i] - centre
+            room[i] = off - round(off)
+        typical[series] = centre + median(room, count)
+    return typical, paces

@@ -1,0 +1,248 @@
+"""Turns: where two ends that send to each other in pairs have run out and begin anew.
+
+In a pipeline's steady phase an activation goes one way when a gradient comes the other. Only at the beginning of a step
+activations go alone, and only at its end gradients come alone. So where a transfer that nothing answers is followed by
+one in the other direction that nothing answers either, one step has ended and the next begun, however long the pause.
+Micro-batches of uneven lengths have activations of uneven sizes, but each of them comes back as its gradient.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.sorting import median
+from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms, rhythm
+
+CLOSE = 0.5
+"""Ratio of the time between a direction's transfers within which one of the other direction goes with it."""
+
+RETURNED = 0.02
+"""Ratio within which a burst's bytes come back: a gradient has its activation's size, headers change it by less."""
+
+MOST = 0.9
+"""Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
+
+
+def turning_bursts(
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    directions: Integers,
+    offsets: Integers,
+    *,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[Rhythms, Integers]:
+    """Cut each series at its turns, and say whether that makes periodic bursts.
+
+    Parameters
+    ----------
+    starts, ends : ns, transfers of all series one after another, each series in order of its starts
+    sizes : bytes
+    directions : 0 or 1, which of the two ends sends
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    byte_tolerance, pace_tolerance : as for `bursts.quiet_gaps`
+    few_ratio : two or three bursts must have this many messages in each direction
+
+    Returns
+    -------
+    what repeats in each series (`threshold` is 0, for no gap cuts; `clarity` how many messages a burst has in each
+    direction), and the burst of each transfer; -1 throughout a series that is not periodic
+    """
+    threshold, period, mean, duration, clarity, count, numbers = _turning_bursts(
+        starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
+    )
+    return Rhythms(threshold, period, mean, duration, clarity, count), numbers
+
+
+@subroutine
+def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: Integers, firsts: Integers) -> int:
+    """Number one series' messages, write where each begins, and return how many there are.
+
+    Transfers of one direction that overlap are parts of one.
+    """
+    latest, last, count = np.zeros(2, np.int64), np.full(2, -1, np.int64), 0
+    for i in range(starts.size):
+        direction = directions[i]
+        if last[direction] < 0 or starts[i] > latest[direction]:
+            last[direction], firsts[count] = count, i
+            latest[direction] = ends[i]
+            count += 1
+        numbers[i] = last[direction]
+        latest[direction] = max(latest[direction], ends[i])
+    return count
+
+
+@subroutine
+def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: int, nearest: Integers) -> None:
+    """Write for each message of one direction which one of the other is the nearest.
+
+    Parameters
+    ----------
+    times : ns, when each message begins
+    own, other : the messages of each direction, in order of time
+    owns, others : how many there are, one at least
+    """
+    after = 0
+    for i in range(owns):
+        time = times[own[i]]
+        while after < others and times[other[after]] < time:
+            after += 1
+        late, early = other[min(after, others - 1)], other[max(after - 1, 0)]
+        nearest[own[i]] = early if time - times[early] <= abs(times[late] - time) else late
+
+
+@subroutine
+def _close(times: Floats, own: Integers, owns: int) -> float:
+    """Return within which time a message of the other direction goes with one of this direction."""
+    between = np.empty(owns)
+    for i in range(owns - 1):
+        between[i] = times[own[i + 1]] - times[own[i]]
+    return CLOSE * median(between, owns - 1)
+
+
+@subroutine
+def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
+    """Mark the messages that none of the other direction goes with: 1, or 0."""
+    one, other, nearest = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    ones, others = 0, 0
+    for i in range(count):
+        alone[i] = 1
+        if directions[firsts[i]] == 0:
+            one[ones] = i
+            ones += 1
+        else:
+            other[others] = i
+            others += 1
+    if ones < 2 or others < 2:
+        return
+    _nearest(times, one, ones, other, others, nearest)
+    _nearest(times, other, others, one, ones, nearest)
+    close_one, close_other = _close(times, one, ones), _close(times, other, others)
+    for i in range(count):
+        close = close_other if directions[firsts[i]] else close_one
+        if nearest[nearest[i]] == i and abs(times[i] - times[nearest[i]]) < close:
+            alone[i] = 0
+
+
+@subroutine
+def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int, first: int, bursts: Integers) -> int:
+    """Number the bursts that messages make, and return the last: one begins where one is alone in direction `first`,
+    after one that was alone in the other."""
+    bursts[0] = 0
+    for i in range(1, count):
+        turns = alone[i] and alone[i - 1]
+        bursts[i] = bursts[i - 1]
+        if turns and directions[firsts[i]] == first and directions[firsts[i - 1]] != first:
+            bursts[i] += 1
+    return int(bursts[count - 1])
+
+
+@subroutine
+def _extents(
+    message: Integers,
+    bursts: Integers,
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    count: int,
+    firsts: Floats,
+    lasts: Floats,
+    carried: Floats,
+) -> None:
+    """Write the first start, the last end and the bytes of each burst, ns after the series begins."""
+    for burst in range(count):
+        firsts[burst], lasts[burst], carried[burst] = np.inf, 0.0, 0.0
+    for i in range(starts.size):
+        burst = bursts[message[i]]
+        firsts[burst] = min(firsts[burst], float(starts[i] - starts[0]))
+        lasts[burst] = max(lasts[burst], float(ends[i] - starts[0]))
+        carried[burst] += sizes[i]
+
+
+@subroutine
+def _returns(
+    message: Integers,
+    bursts: Integers,
+    directions: Integers,
+    sizes: Integers,
+    count: int,
+    carried: Floats,
+    there: Floats,
+) -> bool:
+    """Say whether what goes one way comes back the other in most bursts, the first and the last left out.
+
+    Parameters
+    ----------
+    carried : bytes of each burst
+    there : space for those of one direction
+    """
+    for burst in range(count):
+        there[burst] = 0.0
+    for i in range(sizes.size):
+        there[bursts[message[i]]] += sizes[i] * (directions[i] == 0)
+    returned = 0
+    for burst in range(1, count - 1):
+        one, other = there[burst], carried[burst] - there[burst]
+        returned += abs(one - other) <= RETURNED * max(one, other)
+    return bool(count > 2 and returned >= MOST * (count - 2))
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
+def _turning_bursts(
+    all_starts: Integers,
+    all_ends: Integers,
+    all_sizes: Integers,
+    all_directions: Integers,
+    offsets: Integers,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Integers, Integers]:
+    series, n = offsets.size - 1, 0
+    for s in range(series):
+        n = max(n, offsets[s + 1] - offsets[s])
+    thresholds, clarities = np.full(series, np.nan), np.zeros(series)
+    periods, means, durations = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    counts, numbers = np.zeros(series, np.int64), np.full(all_starts.size, -1, np.int64)
+    message, firsts = np.empty(n, np.int64), np.empty(n, np.int64)
+    alone, bursts = np.empty(n, np.int64), np.empty(n, np.int64)
+    times, firsts_ns, lasts_ns, carried, there = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for s in range(series):
+        low, high = offsets[s], offsets[s + 1]
+        starts, ends, sizes, directions = (
+            all_starts[low:high],
+            all_ends[low:high],
+            all_sizes[low:high],
+            all_directions[low:high],
+        )
+        if high == low:
+            continue
+        messages = _messages(starts, ends, directions, message, firsts)
+        for i in range(messages):
+            times[i] = starts[firsts[i]] - starts[0]
+        _alone(times, firsts, directions, messages, alone)
+        for first in range(2):
+            last = _bursts(alone, firsts, directions, messages, first, bursts)
+            if last == 0:
+                continue
+            each = 0.5 * messages / (last + 1)
+            _extents(message, bursts, starts, ends, sizes, last + 1, firsts_ns, lasts_ns, carried)
+            if _returns(message, bursts, directions, sizes, last + 1, carried, there):
+                for burst in range(last + 1):
+                    carried[burst] = 0.0
+                for i in range(messages):
+                    carried[bursts[i]] += 1.0
+            period, mean, duration = rhythm(
+                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, few_ratio
+            )
+            if np.isnan(period) or (counts[s] and duration >= durations[s]):
+                continue
+            thresholds[s], periods[s], means[s], durations[s] = 0.0, period, mean, duration
+            clarities[s], counts[s] = each, last + 1
+            for i in range(high - low):
+                numbers[low + i] = bursts[message[i]]
+    return thresholds, periods, means, durations, clarities, counts, numbers

@@ -1,0 +1,183 @@
+"""Silences: where a series of transfers stopped for far longer than it usually does, and went on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import BOOLEAN, FLOAT64, INT64, INT64S, array, kernel
+from llmprism_tasks.numerics.robust import Flags, Integers
+
+AGAIN = 3
+"""Silences that last alike from which on they are pauses, as for checkpoints."""
+
+ALIKE = 0.25
+"""Ratio by which they may differ: the same data are written each time, and parts of time are coarse."""
+
+TOO_LONG = 2
+"""Times the shortest long silence from which on one is no pause where nothing else can tell: a job that crashes again
+and again takes longer to come back than to save, and to be told of a checkpoint that was none is worse than not."""
+
+FAR_MORE = 2
+"""Times what goes one way at other times: what is on its way at the edge of a part, and a pipeline's first messages."""
+
+
+def occupied(starts: Integers, ends: Integers, offsets: Integers, rows: Integers, part: int, until: int) -> Integers:
+    """Say up to when transfers go on that begin in each part of time.
+
+    Parameters
+    ----------
+    starts, ends : ns, > 0, each series in order of its starts
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    rows : shape (series,): the row of the result that each series counts for
+    part : ns
+    until : the last part is the one with this time, or with the last start
+
+    Returns
+    -------
+    shape (rows, parts): the number of the part in which the last of those transfers ends, counted like columns; -1
+    where none begins. The first part is the one with the first start.
+    """
+    first = int(starts.min(initial=until)) // part
+    parts = max(int(starts.max(initial=0)), until) // part - first + 1
+    return _occupied(starts, ends, offsets, rows, int(rows.max(initial=-1)) + 1, part, first, parts)
+
+
+def last_long(
+    table: Integers,
+    now: int,
+    least: int,
+    ratio: float,
+    latest_since: int,
+    latest_part: int,
+    anew: Flags | None = None,
+) -> tuple[Integers, Flags]:
+    """Return the part in which each row goes on after the last of its long silences; -1 if there is none.
+
+    A silence is long if it lasts more than `least` parts, and `ratio` times as long as in half of all other time, of
+    which `least` parts must have been seen. Those that come again and again are pauses instead; one that is not over
+    yet may still become like them.
+
+    Parameters
+    ----------
+    table : as `occupied` returns
+    now : the part up to which a silence may last that is not over yet; transfers are then thought to go on
+    least, ratio : see above
+    latest_since, latest_part : silences that begin after the one, or end after the other, are not looked for
+    anew : as `begins_anew` returns: silences that end in such a part are no pauses
+
+    Returns
+    -------
+    those parts, and whether any silence of a row was taken for a pause
+    """
+    if anew is None:
+        anew = np.zeros((table.shape[0], 0), np.bool_)
+    return _last_long(table, now, least, float(ratio), latest_since, latest_part, anew)
+
+
+def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated: Flags, least: int) -> Flags:
+    """Say in which parts rows begin anew after more than `least` silent ones, by how much goes one way then.
+
+    What an endpoint sends in a step of training comes back to it, round rings and along pipelines. Weights go one way,
+    from those who have them to those who start. About the end of a long silence more goes one way then than at other
+    times, to some of a group sooner than to others.
+
+    Parameters
+    ----------
+    table : as `occupied` returns
+    one_way : shape (groups, parts): bytes that go one way in each part
+    groups : shape (rows,): the group whose traffic tells of a row
+    replicated : shape (groups,): whether there are replicas that weights would be seen to go to; of others nobody can
+        tell, and they are thought to begin anew after `TOO_LONG` silences
+
+    Returns
+    -------
+    shape (rows, parts); by weights nowhere where nothing is seen at other times
+    """
+    latest = np.maximum.accumulate(table, axis=1)
+    before = np.concatenate([np.full((len(table), 1), -1), latest[:, :-1]], axis=1)
+    silent = np.where(before < 0, least + 1, np.arange(table.shape[1]) - before)
+    resumes = (table >= 0) & (silent > least)
+    starting = np.zeros(one_way.shape, np.bool_)
+    np.logical_or.at(starting, groups, resumes)
+    soon, peak = starting.copy(), one_way.copy()
+    for later in range(1, least):
+        soon[:, later:] |= starting[:, :-later]
+        peak[:, :-later] = np.maximum(peak[:, :-later], one_way[:, later:])
+        peak[:, later:] = np.maximum(peak[:, later:], one_way[:, :-later])
+    seen = np.zeros(one_way.shape, np.bool_)
+    np.logical_or.at(seen, groups, table >= 0)
+    other = np.where(seen & ~soon, one_way, -1).max(axis=1, keepdims=True, initial=-1)
+    weights = ((other >= 0) & (peak > FAR_MORE * other))[groups]
+    begins: Flags = resumes & (weights | (~replicated[groups, np.newaxis] & (silent >= TOO_LONG * least)))
+    return begins
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64, INT64, INT64, INT64)
+def _occupied(
+    starts: Integers,
+    ends: Integers,
+    offsets: Integers,
+    rows: Integers,
+    number: int,
+    part: int,
+    first: int,
+    parts: int,
+) -> Integers:
+    table = np.full((number, parts), -1, np.int64)
+    for series in range(offsets.size - 1):
+        column, edge, last, row = 0, (first + 1) * part, -1, rows[series]
+        for i in range(offsets[series], offsets[series + 1]):
+            if starts[i] >= edge:
+                table[row, column] = max(table[row, column], last)
+                last = -1
+                while starts[i] >= edge:  # divisions would take longer than all the rest
+                    column, edge = column + 1, edge + part
+            last = max(last, ends[i])
+        table[row, column] = max(table[row, column], last)
+    for row in range(number):
+        for column in range(parts):
+            last, edge = table[row, column], (first + column + 1) * part
+            if last >= 0:
+                far = last >= edge + part
+                table[row, column] = last // part - first if far else column + (last >= edge)
+    return table
+
+
+@kernel(array(INT64, 2), INT64, INT64, FLOAT64, INT64, INT64, array(BOOLEAN, 2))
+def _last_long(
+    table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
+) -> tuple[Integers, Flags]:
+    found, paused = np.full(table.shape[0], -1, np.int64), np.zeros(table.shape[0], np.bool_)
+    silence, time = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
+    since, parts = np.empty(table.shape[1], np.int64), np.empty(table.shape[1], np.int64)
+    for row in range(table.shape[0]):
+        count, before, latest = 0, -1, -1
+        for part in range(table.shape[1]):
+            last = max(table[row, part], now) if part == now else table[row, part]
+            if last < 0:
+                continue
+            if before >= 0:
+                parts[count], since[count] = part, latest
+                silence[count], time[count] = part - latest, part - before
+                count += 1
+            before, latest = part, max(latest, last)
+        for i in range(count):
+            if silence[i] <= least or since[i] > latest_since or parts[i] > latest_part:
+                continue
+            under_way = parts[i] == now and table[row, now] < 0
+            usual, all_time, alike = 0, 0, 0
+            starts = anew.size > 0 and anew[row, parts[i]]
+            for other in range(count):
+                all_time += time[other]
+                if silence[other] <= silence[i] / ratio:
+                    usual += time[other]
+                no_longer = under_way or silence[other] <= (1 + ALIKE) * silence[i]
+                like = no_longer and silence[i] <= (1 + ALIKE) * silence[other]
+                alike += like and not (anew.size > 0 and anew[row, parts[other]])
+            if usual < least or usual < (all_time - time[i]) / 2:
+                continue
+            if alike >= AGAIN and not starts:
+                paused[row] = True
+            else:
+                found[row] = parts[i]
+    return found, paused

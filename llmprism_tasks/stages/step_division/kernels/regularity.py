@@ -1,0 +1,115 @@
+"""Steadiness: whether bursts are steps, which carry equal bytes at a steady pace, and how long their period is."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.sorting import median
+
+FEW = 3
+"""Bursts that are too few for a median: of four, two lie inside, whole, and their difference can be looked at."""
+
+
+SURELY = 1 - 1e-9
+"""Times a tolerance within which no rounding takes a difference beyond it."""
+
+
+class Rhythms(NamedTuple):
+    """What repeats in each series; arrays of shape (series,).
+
+    Attributes
+    ----------
+    threshold : ns, gaps above it cut; NaN where no way of cutting is periodic
+    period : ns, median time from one burst's end to the next; NaN likewise
+    mean_period : ns, mean of the same
+    duration : ns, median time from a burst's first start to its last end; NaN likewise
+    clarity : how many times longer the shortest cutting gap is than the longest other; 0 where there is none
+    bursts : how many bursts that makes; 0 where there is none
+    """
+
+    threshold: Floats
+    period: Floats
+    mean_period: Floats
+    duration: Floats
+    clarity: Floats
+    bursts: Integers
+
+
+@subroutine
+def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
+    """Whether the median difference of neighbours over the median is within a tolerance; not below two values, which
+    have no neighbours."""
+    count = high - low
+    if count < 2:
+        return False
+    least, most = values[low], values[low]
+    for i in range(low, high):
+        least, most = min(least, values[i]), max(most, values[i])
+    if least > 0 and most - least <= SURELY * tolerance * least:
+        return True
+    room, changes, within = values[low:high].copy(), count - 1, 0
+    middle = median(room, count)
+    if middle <= 0:
+        return False
+    for i in range(changes):
+        room[i] = abs(values[low + i + 1] - values[low + i])
+        within += room[i] / middle <= tolerance
+    if 2 * within != changes:
+        return bool(2 * within > changes)
+    return bool(median(room, changes) / middle <= tolerance)
+
+
+@subroutine
+def _alike(values: Floats, count: int, tolerance: float) -> bool:
+    least, most = values[0], values[0]
+    for i in range(1, count):
+        least, most = min(least, values[i]), max(most, values[i])
+    return bool(most <= least * (1 + tolerance))
+
+
+@subroutine
+def rhythm(
+    burst_starts: Floats,
+    burst_ends: Floats,
+    burst_bytes: Floats,
+    count: int,
+    clarity: float,
+    byte_tolerance: float,
+    pace_tolerance: float,
+    few_ratio: float,
+) -> tuple[float, float, float]:
+    """Return the period of one series' bursts (ns; median and mean) and their median duration; NaN if not periodic.
+
+    Those are periodic that carry equal bytes at a steady pace; the first and the last of them may be cut off.
+
+    Parameters
+    ----------
+    burst_starts, burst_ends : first start and last end of each burst, ns
+    count : how many bursts there are, from the beginning of the arrays; one at least
+    clarity : how sure the cuts are; two or three bursts, three at an equal distance, are believed from `few_ratio` on
+    """
+    pace, periods = np.empty(count), count - 1
+    for i in range(periods):
+        pace[i] = burst_ends[i + 1] - burst_ends[i]
+    if count > FEW:
+        periodic = _steady(burst_bytes, 1, periods, byte_tolerance) and _steady(pace, 0, periods, pace_tolerance)
+    else:
+        periodic = (
+            count > 1
+            and clarity >= few_ratio
+            and _alike(burst_bytes, count, byte_tolerance)
+            and _alike(pace, periods, pace_tolerance)
+        )
+    if not periodic:
+        return math.nan, math.nan, math.nan
+    total, durations = 0.0, np.empty(count)
+    for i in range(periods):
+        total += pace[i]
+    for i in range(count):
+        durations[i] = burst_ends[i] - burst_starts[i]
+    return median(pace, periods), total / periods, median(durations, count)

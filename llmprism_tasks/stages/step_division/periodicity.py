@@ -1,0 +1,232 @@
+"""Streams: pairs of NICs, and their records of one size, with the rhythm that each has of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics import ragged
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.kernels import byte_phase, direction_reversal, gap_segmentation
+from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms
+from llmprism_tasks.stages.traffic import nic_pairs, transfers
+from llmprism_tasks.stages.traffic.known_pairs import known_pair_by_pair
+from llmprism_tasks.stages.traffic.remembered import remembered_by
+from llmprism_tasks.stages.traffic.transfers import Sizes, Transfers
+
+PAIR = nic_pairs.PAIR
+STREAM = [*PAIR, "size_class"]
+"""What is looked at for a rhythm: a pair as a whole (`size_class` is -1), or its records of one size."""
+
+WHOLE = -1
+TURNS = -2
+"""Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
+
+PORTIONS = -3
+"""Stands for the size of a pair whose bursts are cut where it is quiet after the same bytes, counted from its size 0.
+From its size k: PORTIONS - k."""
+
+RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
+
+
+@remembered_by("pair", *nic_pairs.PAIR, *nic_pairs.TIMES)
+@known_pair_by_pair
+def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Find the period of each pair's bursts, and of those of its records that have one size.
+
+    Gradients may share a pair with traffic that fills the step (context-parallel blocks, the all-gathers of sharded
+    parameters, activations beside tied embeddings); their sizes tell them apart.
+
+    Parameters
+    ----------
+    flows : bulk flows; several jobs and pairs mixed
+
+    Returns
+    -------
+    a row per pair (`size_class` -1), one per size that recurs, one per pair that turns (-2) and one per pair that is
+    quiet after the same bytes (-3 and below): `src_addr`, `dst_addr`, `size_class`, `flows`, `bytes`, `first_ns`,
+    `last_ns` (first and last flow's start), `threshold_ns` (a longer gap ends a burst; for the last, one of the size
+    that it is counted from), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL without a period),
+    `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, and of the pair `common_size` (bytes)
+    and `common_share` (ratio of bytes): of the size that carries most; and `pair`, its number among these flows
+    """
+    flows = nic_pairs.in_order(flows)
+    whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
+    common = _common_sizes(sizes)
+    known = _described(flows, whole, np.full(whole.pair.size, WHOLE), settings).with_columns(common)
+    recurring = _recurring(sizes, settings)
+    parts = _described(flows, sizes.of(recurring), sizes.size_class[recurring], settings).drop_nulls("period_ns")
+    at = np.searchsorted(whole.pair, parts["pair"].to_numpy())
+    turned = _turned(flows, known, settings)
+    # Of uneven micro-batches some happen to have one size, which recurs as chance will have it.
+    parts = parts.with_columns(common[at]).join(turned, on="pair", how="anti")
+    return pl.concat(
+        [known, parts, turned, _portioned(flows, known.join(turned, on="pair", how="anti"), parts, settings)]
+    )
+
+
+def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of which one size is sent, and the same comes back: `src_addr`, `dst_addr`, `pair`."""
+    same_size = (pl.col("common_size") / pl.col("back_size") - 1).abs() <= settings.same_size
+    one_size = pairs.filter(pl.col("common_share") >= settings.one_size_share)
+    return _returned(one_size, pairs, settings).filter(same_size).select(*PAIR, "pair")
+
+
+def _uneven(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of many sizes, without a rhythm of their own, of which as many bytes come back: `pair`.
+
+    Micro-batches of uneven lengths make such a pipeline, of which only the turns are regular.
+    """
+    irregular = pairs.filter(pl.col("period_ns").is_null(), pl.col("common_share") < settings.one_size_share)
+    return _returned(irregular, pairs, settings).select("pair")
+
+
+def _returned(pairs: pl.DataFrame, every: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Keep the pairs of which as many bytes come back, with their `back_size`."""
+    back = every.select(src_addr="dst_addr", dst_addr="src_addr", back_size="common_size", back_bytes="bytes")
+    same_bytes = (pl.col("bytes") / pl.col("back_bytes")).log().abs() <= settings.answer_bytes
+    return pairs.join(back, on=PAIR).filter(same_bytes)
+
+
+def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
+    """Cut pairs and those that answer them at their turns: their transfers, their rhythms, the burst of each.
+
+    Parameters
+    ----------
+    flows : as `nic_pairs.in_order` returns
+    chosen : numbers of pairs
+    """
+    links, sides = transfers.of_links(flows, chosen)
+    return links, *direction_reversal.turning_bursts(
+        *(links.starts, links.ends, links.sizes, sides, links.offsets),
+        byte_tolerance=settings.byte_tolerance,
+        pace_tolerance=settings.pace_tolerance,
+        few_ratio=settings.few_quiet_ratio,
+    )
+
+
+def in_portions(
+    flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
+) -> tuple[Transfers, Rhythms, Integers]:
+    """Cut pairs where they are quiet after the same bytes: their transfers, their rhythms, the burst of each.
+
+    Parameters
+    ----------
+    flows : as `nic_pairs.in_order` returns
+    streams : `pair`, `size_class` (PORTIONS and below), `threshold_ns`
+    """
+    whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
+    pair = streams["pair"].to_numpy()
+    taken = whole.of(np.searchsorted(whole.pair, pair))
+    counted = sizes.of(np.searchsorted(sizes.pair, pair) + PORTIONS - streams["size_class"].to_numpy())
+    numbers = gap_segmentation.burst_numbers(*counted[1:5], streams["threshold_ns"].to_numpy())
+    begins = np.append(True, numbers[1:] != numbers[:-1])
+    begins[counted.offsets[:-1]] = True
+    first = taken.offsets[:-1]
+    marked = np.zeros(taken.rows.size, np.int64)
+    marked[(counted.rows + np.repeat(first - taken.rows[first], np.diff(counted.offsets)))[begins]] = 1
+    return taken, *byte_phase.quiet_places(
+        *(taken.starts, taken.ends, taken.sizes, marked, taken.offsets),
+        same_size=settings.same_size,
+        byte_tolerance=settings.byte_tolerance,
+        pace_tolerance=settings.pace_tolerance,
+        few_ratio=settings.few_quiet_ratio,
+    )
+
+
+def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rows of pairs again that have no rhythm as a whole, but are quiet after the same bytes.
+
+    These are counted from the sizes with the longest period: from the one that most steps agree with.
+    """
+    longest = pl.col("period_ns").max().over("pair")
+    counted = parts.filter(pl.col("period_ns") * (1 + settings.same_period) >= longest).select(
+        "pair", "threshold_ns", size_class=PORTIONS - pl.col("size_class")
+    )
+    silent = (
+        known.filter(pl.col("period_ns").is_null())
+        .drop("size_class", "threshold_ns")
+        .join(counted, on="pair", maintain_order="left_right")
+    )
+    if silent.is_empty():
+        return known.clear()
+    _, found, _ = in_portions(flows, silent, settings)
+    rhythms = _columns(found._replace(threshold=silent["threshold_ns"].to_numpy()))
+    return (
+        silent.with_columns(**rhythms)
+        .drop_nulls("period_ns")
+        .sort("pair", "clarity", "bursts", "size_class", descending=[False, True, True, True])
+        .unique("pair", keep="first", maintain_order=True)
+        .select(known.columns)
+    )
+
+
+def _described(flows: pl.DataFrame, streams: Transfers, size_class: Integers, settings: RhythmSettings) -> pl.DataFrame:
+    """Return streams with their rhythms."""
+    found = gap_segmentation.quiet_gaps(
+        *(streams.starts, streams.ends, streams.sizes, streams.offsets),
+        shortest_gap=settings.shortest_quiet_ms * 1e6,
+        clearest_ratio=settings.quiet_ratio,
+        byte_tolerance=settings.byte_tolerance,
+        pace_tolerance=settings.pace_tolerance,
+        persistence=settings.period_persistence,
+        few_ratio=settings.few_quiet_ratio,
+    )
+    first, last = streams.offsets[:-1], streams.offsets[1:] - 1
+    return nic_pairs.named(flows.select(*PAIR, "pair")[streams.rows[first]]).select(
+        *PAIR,
+        size_class=size_class,
+        flows=np.diff(streams.offsets),
+        bytes=streams.sums(),
+        first_ns=streams.starts[first],
+        last_ns=streams.starts[last],
+        **_columns(found),
+        pair="pair",
+    )
+
+
+def _columns(found: Rhythms) -> dict[str, pl.Series]:
+    return {name: pl.Series(name, values, nan_to_null=True) for name, values in zip(RHYTHM, found, strict=True)}
+
+
+def _per_pair(sizes: Sizes) -> Integers:
+    """Return where the sizes of each pair begin, and their number."""
+    return np.append(np.flatnonzero(sizes.size_class == 0), sizes.pair.size)
+
+
+def _recurring(sizes: Sizes, settings: RhythmSettings) -> Integers:
+    """Return the places of the sizes that recur, beside others, and carry a share of their pair's bytes."""
+    counts, carried, first = np.diff(sizes.offsets), sizes.sums, _per_pair(sizes)
+    several = np.diff(first)
+    of_all, all_carried = (np.repeat(np.add.reduceat(one, first[:-1]), several) for one in (counts, carried))
+    return np.flatnonzero((counts >= 2) & (counts < of_all) & (carried >= settings.least_share * all_carried))
+
+
+def _common_sizes(sizes: Sizes) -> pl.DataFrame:
+    """Return of each pair the size that carries most, the larger one of equals."""
+    carried, first = sizes.sums, _per_pair(sizes)
+    most = np.repeat(np.maximum.reduceat(carried, first[:-1]), np.diff(first))
+    common = np.maximum.reduceat(np.where(carried == most, np.arange(carried.size), -1), first[:-1])
+    rows, offsets = sizes.rows_of(common)
+    return pl.DataFrame(
+        {
+            "common_size": ragged.medians(sizes.sizes[rows], offsets),
+            "common_share": carried[common] / np.add.reduceat(carried, first[:-1]),
+        }
+    )
+
+
+def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rows of pairs again that turn, with what repeats between their turns."""
+    alike = pl.concat([answered(known, settings).select("pair"), _uneven(known, settings)])
+    chosen = alike["pair"].sort().to_numpy()
+    if not chosen.size:
+        return known.clear()
+    links, found, _ = turning(flows, chosen, settings)
+    number = known["pair"].to_numpy()
+    link = np.full(number[-1:].max(initial=-1) + 1, -1)
+    link[flows["pair"].to_numpy()[links.rows]] = np.repeat(np.arange(links.pair.size), np.diff(links.offsets))
+    known, link = known.filter(pl.Series(link[number] >= 0)), link[number[link[number] >= 0]]
+    rhythms = _columns(Rhythms(*(one[link] for one in found)))
+    return known.with_columns(pl.lit(TURNS, pl.Int64).alias("size_class"), **rhythms).drop_nulls("period_ns")

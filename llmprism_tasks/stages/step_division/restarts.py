@@ -1,0 +1,149 @@
+"""Restarts: what was sent before a long silence belongs to another run, of the same job or of another.
+
+Jobs follow each other on the same hosts, and a job that crashed comes back after a pause. Their steps last differently
+long, move other bytes, and are counted anew; one rhythm for both would be that of neither.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages.step_division.kernels import long_silences
+from llmprism_tasks.stages.step_division.weight_loads import ends_of_pairs, one_way
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.remembered import remembered, remembered_by
+
+RESOLUTION = 10
+"""Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
+of pairs and parts is a hundred times smaller than that of flows."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:
+    """Return the second part of what `at_restarts` does: the runs there are in the window."""
+    return at_restarts(bulk, window, settings)[1]
+
+
+def at_restarts(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part what pairs sent before their last long silence, if it began before the window, from what they sent since.
+
+    When a silence begins in the window, the run before it still has steps to be told (see `runs`). A pair that has not
+    come back takes no part in the run there is now.
+
+    Parameters
+    ----------
+    bulk : bulk flows, look-back included
+    """
+    bulk = nic_pairs.in_order(bulk)
+    return _parted(bulk, _pairs_began(bulk, window, settings))
+
+
+def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[pl.DataFrame]:
+    """Return the flows of the runs that jobs have in the window: of those that ended in it, and of the present ones.
+
+    Parameters
+    ----------
+    bulk : bulk flows with `job_id`, look-back included
+    """
+    bulk = nic_pairs.in_order(since_restart(bulk, window, settings))
+    former, present = _parted(bulk, _jobs_began(bulk, window, settings))
+    return [present] if former.is_empty() else [former, present]
+
+
+@remembered_by("pair", *nic_pairs.PAIR, *nic_pairs.TIMES)
+def _pairs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+    """Return when each pair went on after a silence that began before the window, in ns; 0 without one."""
+    pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
+    begins_ns = _began_anew(bulk, pairs, window, settings, before_ns=window.start_ns)
+    return _with_start_ups(bulk, begins_ns, settings)
+
+
+@remembered
+def _jobs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
+    """Return when each pair's job went on after a silence that was over before the window's end; 0 without one."""
+    jobs = bulk["job_id"].gather(nic_pairs.starts_of_pairs(bulk)[:-1]).rank("dense").to_numpy().astype(np.int64) - 1
+    return _began_anew(bulk, jobs, window, settings, until_ns=window.end_ns)
+
+
+def _parted(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Part flows at a time of each pair's."""
+    if not begins_ns.any():
+        return bulk.clear(), bulk
+    counts = np.diff(nic_pairs.starts_of_pairs(bulk))
+    former = pl.Series(bulk["flow_start_ns"].to_numpy() < np.repeat(begins_ns, counts))
+    if not former.any():
+        return bulk.clear(), bulk
+    return bulk.filter(former), bulk.filter(~former)
+
+
+def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSettings) -> Integers:
+    """Let pairs that send while jobs start, and no more, begin when the others of both their NICs last did.
+
+    Weights go along trees, over pairs that no step uses: of these alone nobody can tell a silence.
+    """
+    if not begins_ns.any():
+        return begins_ns
+    least_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
+    source, target, count = ends_of_pairs(bulk)
+    latest, first = np.zeros(count, np.int64), np.full(count, NEVER)
+    for ends in (source, target):
+        np.maximum.at(latest, ends, begins_ns)
+    for ends in (source, target):
+        np.minimum.at(first, ends, np.where(begins_ns > latest[ends] - least_ns, begins_ns, NEVER))
+    back_ns = np.minimum(first[source], first[target])
+    pair = np.repeat(np.arange(begins_ns.size), np.diff(nic_pairs.starts_of_pairs(bulk)))
+    starts = bulk["flow_start_ns"].to_numpy()
+    soon = (starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)
+    np.minimum.at(back_ns, pair[soon], starts[soon])
+    silent = begins_ns == 0
+    silent[pair[(starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)]] = False
+    return np.where(silent, back_ns, begins_ns)
+
+
+def _began_anew(
+    bulk: pl.DataFrame,
+    rows: Integers,
+    window: Window,
+    settings: TrafficSettings,
+    *,
+    before_ns: int | None = None,
+    until_ns: int | None = None,
+) -> Integers:
+    """Return for each pair when it, or its job, went on after the last of its long silences, in ns; 0 without one.
+
+    A silence is long that lasts `restart_silence_s`, and `restart_ratio` times as long as in half of all other time, of
+    which so much must have been seen at least: between steps of 90 s a pair may be silent for most of a minute, though
+    in the synchronisation that ends them it sends without a pause.
+
+    Parameters
+    ----------
+    rows : what is silent together: a number for each pair
+    before_ns : silences count that begin before this time
+    until_ns : silences count that are over before this time
+    """
+    part_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND) // RESOLUTION
+    starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
+    if not rows.size:
+        return rows
+    first = int(starts.min()) // part_ns
+    table = long_silences.occupied(starts, ends, nic_pairs.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
+    now = window.end_ns // part_ns - first
+    bounds = (
+        now if before_ns is None else before_ns // part_ns - 1 - first,
+        table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
+    )
+    begins, paused = long_silences.last_long(table, now, RESOLUTION, settings.restart_ratio, *bounds)
+    if paused.any():
+        doubted = np.flatnonzero(paused)
+        traded = one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
+        anew = long_silences.begins_anew(table[doubted], traded.bytes, traded.groups, traded.replicated, RESOLUTION)
+        begins[doubted], _ = long_silences.last_long(
+            table[doubted], now, RESOLUTION, settings.restart_ratio, *bounds, anew=anew
+        )
+    begins = begins[rows]
+    return np.where(begins < 0, 0, (begins + first) * part_ns)

@@ -1,0 +1,84 @@
+"""Chains: who waits for one who waits himself, followed to the one that all wait for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.grouped_sort import collected
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
+
+NOBODY = -1
+"""In the place of who is waited for."""
+
+
+def followed(
+    waiting: Integers, targets: Integers, lengths: Integers, worth: Floats, *, share: float, longest: int
+) -> Integers:
+    """Return for whom each waited longest, when all chains are followed, shape (n,); `NOBODY` who waited for nobody.
+
+    A chain goes on to whom the one waited for has waited for longest, if that was for a good part of the time. Two that
+    wait for each other in turn are no chain. Of those waited for equally long the first in number counts.
+
+    Parameters
+    ----------
+    waiting, targets : shape (waits,), who waited for whom, numbers from 0 to n - 1
+    lengths : shape (waits,), for how long
+    worth : shape (n,), in all for one other, from which on it is worth following
+    share : ratio of the time waited for one that he must have waited himself to pass it on
+    longest : links that are followed at most
+    """
+    places, offsets = collected(waiting, worth.size)
+    return _followed(offsets, targets[places], lengths[places], worth, share, longest)
+
+
+@subroutine
+def _summed(
+    slots: Integers, offsets: Integers, targets: Integers, lengths: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Make one of each one's waits for the same other; `slots`, shape (n,), is all `NOBODY` before and after."""
+    bounds = np.zeros(len(offsets), np.int64)
+    other, total = np.empty(len(targets), np.int64), np.empty(len(targets), np.int64)
+    n = 0
+    for one in range(len(offsets) - 1):
+        for i in range(offsets[one], offsets[one + 1]):
+            if slots[targets[i]] == NOBODY:
+                slots[targets[i]], other[n], total[n] = n, targets[i], 0
+                n += 1
+            total[slots[targets[i]]] += lengths[i]
+        for i in range(offsets[one], offsets[one + 1]):
+            slots[targets[i]] = NOBODY
+        bounds[one + 1] = n
+    return bounds, other, total
+
+
+@subroutine
+def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Integers, Integers]:
+    """Return for whom each waited longest, and for how long."""
+    whom, longest = np.full(len(bounds) - 1, NOBODY, np.int64), np.zeros(len(bounds) - 1, np.int64)
+    for one in range(len(bounds) - 1):
+        for i in range(bounds[one], bounds[one + 1]):
+            more = total[i] > longest[one] or (total[i] == longest[one] and other[i] < whom[one])
+            if whom[one] == NOBODY or more:
+                whom[one], longest[one] = other[i], total[i]
+    return whom, longest
+
+
+@kernel(INT64S, INT64S, INT64S, FLOAT64S, FLOAT64, INT64)
+def _followed(
+    offsets: Integers, targets: Integers, lengths: Integers, worth: Floats, share: float, most: int
+) -> Integers:
+    slots = np.full(len(worth), NOBODY, np.int64)
+    bounds, other, total = _summed(slots, offsets, targets, lengths)
+    whom, longest = _longest(bounds, other, total)
+    source = other.copy()
+    for one in range(len(bounds) - 1):
+        for i in range(bounds[one], bounds[one + 1]):
+            came_from, links = one, 0
+            while total[i] >= worth[one] and links < most:
+                onward = whom[source[i]]
+                if onward in (NOBODY, one, came_from) or longest[source[i]] < share * total[i]:
+                    break
+                came_from, source[i], links = source[i], onward, links + 1
+    bounds, other, total = _summed(slots, bounds, source[: bounds[-1]], total)
+    return _longest(bounds, other, total)[0]

@@ -1,0 +1,35 @@
+"""Culprits: the chain of waiting, walked to its source.
+
+Who waits for a neighbour in the pipeline, or for the last member of a gradient group, waits for whoever that one waits
+for. The chain goes on while the next one has itself waited for a good part of the time, and ends at who has not: it
+worked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.stages.timeline.kernels.longest_wait import followed
+
+GOOD_PART = 0.5
+"""Ratio of the time waited for a NIC that it must itself have waited, for one other, not to be the source of it."""
+
+WORTH_WALKING = 0.01
+"""Ratio of its step that a NIC must have waited for another: below, jitter makes chains that mean nothing."""
+
+LONGEST_CHAIN = 64
+"""Links that are walked at most: more than pipelines have stages."""
+
+
+def walked(part: Integers, target: Integers, wait_ns: Integers, step_ns: Integers) -> Integers:
+    """Say for whom each NIC waited longest in a step, when all chains are walked: shape (parts,), a part or `NOBODY`.
+
+    Parameters
+    ----------
+    part, target : shape (waits,), a NIC's step, and that of who was waited for, which is another
+    wait_ns : shape (waits,)
+    step_ns : shape (parts,), the length of each step
+    """
+    worth_ns = WORTH_WALKING * step_ns.astype(np.float64)
+    return followed(part, target, wait_ns, worth_ns, share=GOOD_PART, longest=LONGEST_CHAIN)

@@ -1,0 +1,35 @@
+"""Sizes of records: which are the same tensor although headers or merged control messages make them differ."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.kernels import fragments, size_clusters
+
+
+def classes(flows: pl.DataFrame, tolerance: float) -> Integers:
+    """Number the classes of sizes that are alike within a tolerance (a ratio), from 0 in each pair.
+
+    Parameters
+    ----------
+    flows : `pair` and `bytes`, those of a pair one after another
+    """
+    return size_clusters.classes(flows["bytes"].to_numpy(), nic_pairs.starts_of_pairs(flows), tolerance)
+
+
+def in_one_piece(flows: pl.DataFrame, tolerance: float) -> pl.DataFrame:
+    """Put the records that a rank left when it came early to a collective together with what it sent when all had come.
+
+    What was sent early counts with the rest, from when that was sent.
+
+    Parameters
+    ----------
+    flows : `pair`, `bytes` and any other columns, in the order of `nic_pairs.numbered`
+    """
+    sizes = flows["bytes"].to_numpy()
+    early = fragments.begins_next(sizes, nic_pairs.starts_of_pairs(flows), tolerance)
+    if not early.any():
+        return flows
+    return flows.with_columns(bytes=fragments.joined(sizes, early)).filter(pl.Series(~early))

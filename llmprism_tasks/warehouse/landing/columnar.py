@@ -1,0 +1,254 @@
+"""Sound files: Parquet without a record to refuse, read and checked column by column instead of record by record.
+
+Most files are like that. What `check_records.sql` asks of each record is asked here of whole columns, in a tenth of the
+time, of two row groups at a time. Where one record is odd, or a column is of a type that needs a second look,
+`staging.py` does all of it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from llmprism_tasks.contract.frames import compact_schema, empty
+from llmprism_tasks.contract.tables import table_named
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics import encoding
+from llmprism_tasks.sources.flows import FlowFile
+from llmprism_tasks.warehouse import flow_order
+from llmprism_tasks.warehouse.landing import flow_buffer
+from llmprism_tasks.warehouse.landing.flow_buffer import TYPES, Columns, OddError
+from llmprism_tasks.warehouse.landing.records import Counts
+
+FIRST_MOMENT_NS, LAST_MOMENT_NS = 946_684_800_000_000_000, 7_258_118_400_000_000_000  # as the macro `moment` has them
+ADDRESS = (  # as the macro `is_address` has it
+    r"^(?:[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}"
+    r"|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z_]+)?)$"
+)
+
+START = "flow_start_ns"
+
+MOST_ROWS = 40_000_000
+"""They take two and a half gibibytes; more are staged in DuckDB, which can spill."""
+
+READERS = 2
+"""Row groups that are read at a time: each takes memory of its own until its records are put to the others."""
+
+
+@dataclass(frozen=True)
+class Sound:
+    """Records of files in which none is odd; has what `staging.Staging` has.
+
+    Attributes
+    ----------
+    by_window : the start of each window that has records to its rows of `flows`, compact and in order
+    strangers : the files' columns that flows do not have
+    """
+
+    files: Sequence[FlowFile]
+    by_window: Mapping[int, pl.DataFrame]
+    strangers: set[str]
+
+    def placed(self) -> set[int]:
+        """Return the starts of all windows that have records."""
+        return set(self.by_window)
+
+    def counts(self, window: Window) -> Counts:
+        """Return what became of a window's records."""
+        rows = self.frame(window).height
+        return Counts(read=rows, landed=rows, quarantined=0, duplicate=0)
+
+    def frame(self, window: Window) -> pl.DataFrame:
+        """Return a window's rows of `flows`, compact and in order."""
+        none = pl.DataFrame(schema=compact_schema(table_named("flows").columns))
+        return self.by_window.get(window.start_ns, none)
+
+    def flows(self, window: Window) -> Callable[[], Any]:
+        """Return a function that returns a window's rows of `flows`, compact and in order."""
+        return lambda: self.frame(window)
+
+    def quarantine(self, _window: Window) -> pl.DataFrame:
+        """Return a window's rows of `flows_quarantine`: none."""
+        return empty("flows_quarantine")
+
+
+def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within: Window) -> Sound | None:
+    """Read files if they are sound.
+
+    Parameters
+    ----------
+    within : keep only records placed in this interval
+
+    Returns
+    -------
+    None when a record is odd or there is any doubt: the files are to be staged then, which also says what is wrong
+    """
+    if not files or any(file.format != "parquet" for file in files):
+        return None
+    try:
+        if sum(pq.read_metadata(file.path).num_rows for file in files) > MOST_ROWS:
+            return None
+        rows = _taken(_pieces(files, lateness_ns, within), length_ns, within)
+        ordered = _in_order(rows) if _have_addresses(rows) else None
+        strangers = {name for file in files for name in pq.read_schema(file.path).names if name not in TYPES}
+    except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError):
+        return None
+    return None if ordered is None else Sound(files, _by_window(ordered, length_ns), strangers)
+
+
+class _Piece(NamedTuple):
+    """A row group of a file.
+
+    Attributes
+    ----------
+    bounded : whether what starts elsewhere is left out before it is looked at, for the file's name promises nothing
+    span : in which all must start, if the file's name promises anything
+    """
+
+    path: str
+    metadata: pq.FileMetaData
+    group: int
+    bounded: bool
+    span: Window | None
+
+    def records(self) -> pa.Table:
+        """Read it, texts as dictionaries."""
+        paths = _paths(self.metadata)
+        texts = [path for path in paths if path.partition(".")[0] in (*flow_buffer.ADDRESSES, flow_buffer.PATH)]
+        names = self.metadata.schema.to_arrow_schema().names
+        with pq.ParquetFile(self.path, metadata=self.metadata, read_dictionary=texts) as reader:
+            return reader.read_row_group(
+                self.group, columns=[name for name in TYPES if name in names], use_threads=False
+            )
+
+
+def _pieces(files: Sequence[FlowFile], lateness_ns: int, within: Window) -> list[_Piece]:
+    """Return the row groups of files that may hold records of an interval.
+
+    Raises
+    ------
+    OddError : a file's columns cannot be those of flows
+    """
+    pieces = []
+    for file in files:
+        metadata = pq.read_metadata(file.path)
+        if not flow_buffer.fits(metadata.schema.to_arrow_schema()):
+            raise OddError
+        start = _paths(metadata).index(START)
+        bounded = file.span is None and (within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS)
+        span = Window(file.span.start_ns - lateness_ns, file.span.length_ns + 2 * lateness_ns) if file.span else None
+        pieces += [
+            _Piece(file.path, metadata, group, bounded, span)
+            for group in range(metadata.num_row_groups)
+            if not bounded or not _elsewhere(metadata.row_group(group).column(start).statistics, within)
+        ]
+    return pieces
+
+
+def _paths(metadata: pq.FileMetaData) -> list[str]:
+    return [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+
+
+def _taken(pieces: Sequence[_Piece], length_ns: int, within: Window) -> Columns:
+    """Return the records of row groups that are placed in an interval, in their order.
+
+    Raises
+    ------
+    OddError : a record is odd
+    """
+    begins = np.cumsum([0, *(piece.metadata.row_group(piece.group).num_rows for piece in pieces)]).tolist()
+    rows = Columns(begins[-1])
+
+    def take(piece: _Piece, begin: int) -> tuple[int, int]:
+        part = flow_buffer.compact(piece.records())
+        part = part.filter(_here(within)) if piece.bounded else part
+        if not _sound(part, piece.span):
+            raise OddError
+        placed = _placed(part, length_ns, within)
+        rows.fill(begin, placed)
+        return begin, placed.height
+
+    with ThreadPoolExecutor(max_workers=READERS) as threads:
+        rows.close_up(threads.map(take, pieces, begins))
+    return rows
+
+
+def _elsewhere(starts: pq.Statistics | None, within: Window) -> bool:
+    """Tell whether all records of a row group start outside an interval, by what the file says of their starts."""
+    if starts is None or not starts.has_min_max or starts.null_count != 0:
+        return False
+    return bool(starts.min >= 0 and starts.max < within.start_ns) or bool(
+        within.end_ns <= starts.min and starts.max < LAST_MOMENT_NS
+    )
+
+
+def _here(within: Window) -> pl.Expr:
+    start = pl.col(START)
+    odd = (start < 0) | (start >= LAST_MOMENT_NS)
+    return start.is_between(within.start_ns, within.end_ns, closed="left") | odd
+
+
+def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
+    """Tell whether no record has a reason to be refused.
+
+    Parameters
+    ----------
+    flows : compact; that addresses look like some is asked of all of them together
+    span : in which all must start, if the file's name promises anything
+    """
+    start, end = pl.col(START), pl.col("flow_end_ns")
+    low, high = (span.start_ns, span.end_ns) if span else (FIRST_MOMENT_NS, LAST_MOMENT_NS)
+    told = flows.select(
+        (start.min() >= max(low, FIRST_MOMENT_NS)) & (start.max() < min(high, LAST_MOMENT_NS)),
+        in_order=(end >= start).all() & (end.max() < LAST_MOMENT_NS),
+        moves=pl.col("bytes").min() > 0,
+        ends=pl.col("src_addr").ne(pl.col("dst_addr")).all(),
+    ).row(0)
+    return flows.is_empty() or all(told)
+
+
+def _have_addresses(rows: Columns) -> bool:
+    """Tell whether the ends of flows look like addresses."""
+    codes = np.union1d(*(encoding.codes_met(rows.values(end)) for end in flow_buffer.ADDRESSES))
+    words = pl.Series(codes).cat.to(pl.Categorical()).cast(pl.String)
+    return bool(words.str.contains(ADDRESS).all())
+
+
+def _placed(flows: pl.DataFrame, length_ns: int, within: Window) -> pl.DataFrame:
+    """Keep the flows that are placed in an interval."""
+    ends = flows.select(first=pl.col(START).min(), last=pl.col(START).max()).row(0)
+    if flows.is_empty() or all(within.contains(ns - ns % length_ns) for ns in ends):
+        return flows
+    start = pl.col(START)
+    return flows.filter((start - start % length_ns).is_between(within.start_ns, within.end_ns, closed="left"))
+
+
+def _in_order(rows: Columns) -> pl.DataFrame | None:
+    """Return rows in order; None if any two are equal in all columns."""
+    starts = rows.values(START)
+    if (starts[1:] < starts[:-1]).any():
+        rows.put(np.argsort(starts, kind="stable"), slice(rows.rows))
+    moves = flow_order.moves(starts, rows.frame)
+    if moves is None:
+        return None
+    rows.put(*moves)
+    return rows.frame()
+
+
+def _by_window(flows: pl.DataFrame, length_ns: int) -> dict[int, pl.DataFrame]:
+    """Cut flows, which are in order, into windows."""
+    starts, at, windows = flows[START].to_numpy(), 0, {}
+    while at < starts.size:
+        start_ns = int(starts[at] - starts[at] % length_ns)
+        end = int(np.searchsorted(starts, start_ns + length_ns))
+        named = pl.lit(start_ns, pl.Int64).alias("window_start_ns")
+        windows[start_ns] = flows.slice(at, end - at).select(named, pl.all())
+        at = end
+    return windows

@@ -1,0 +1,305 @@
+"""Who is named when transfers are slow in slow steps: what all of them cross and no quick one does, and nobody else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import WINDOW
+from hypothesis import given
+from hypothesis import strategies as st
+from job_evidence import DEFAULT, shuffled, together, without_rows
+from network_evidence import HEALTHY, SLOW, Hop, both, job, late, ring
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.network import devices
+
+Named = list[tuple[str, str]]
+
+
+def found(evidence: Evidence, **changed: Any) -> pl.DataFrame:
+    return devices.find(evidence, dataclasses.replace(DEFAULT, **changed))
+
+
+def named(evidence: Evidence, **changed: Any) -> Named:
+    return found(evidence, **changed).select("kind", "subject").rows()
+
+
+def slow_nic(factor: float = 2, **more: Any) -> Evidence:
+    """Return a pipeline of two stages of three replicas; `a` slows its ring and its pairs."""
+    return job(ring("abc", factor), ring("def"), both("a", "d", factor), both("b", "e"), both("c", "f"), **more)
+
+
+def test_a_slow_nic_slows_its_ring_and_its_pairs_and_nobody_else_s() -> None:
+    rows = found(slow_nic())
+    row = rows.row(0, named=True)
+    assert rows.height == 1
+    assert rows.schema == pl.Schema(ROW)
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("slow_nic", "addr", "a")
+    assert row["score"] == pytest.approx(2)
+    assert row["severity"] == pytest.approx(0.1)
+    assert row["confidence"] == 1
+    assert row["start_ns"] == WINDOW.start_ns + HEALTHY * 10**9
+    assert row["end_ns"] == WINDOW.start_ns + (HEALTHY * 1000 + SLOW * 1100) * 10**6
+    assert "What crosses a takes 2.00 times the usual time per byte (50.00 Gbit/s)" in row["explanation"]
+    assert "in steps of 1.10 s instead of 1.00 s; that explains 100% of the loss" in row["explanation"]
+
+
+@pytest.mark.parametrize(("factor", "names"), [(1.24, []), (1.26, [("slow_nic", "a")])])
+def test_a_quarter_slower_is_slow(factor: float, names: Named) -> None:
+    assert named(slow_nic(factor, lost=45)) == names
+    assert named(slow_nic(factor, lost=45), slow_rate=1.2) == [("slow_nic", "a")]
+
+
+@pytest.mark.parametrize(("lost", "names"), [(39, []), (41, [("slow_nic", "a")])])
+def test_what_costs_no_time_is_no_news(lost: float, names: Named) -> None:
+    """A slow NIC hidden behind computing: the steps are as long as ever."""
+    assert named(slow_nic(lost=lost)) == names
+    assert named(slow_nic(lost=0)) == []
+
+
+@pytest.mark.parametrize(("lost", "names"), [(590, [("slow_nic", "a")]), (610, [])])
+def test_a_cause_explains_most_of_the_loss(lost: float, names: Named) -> None:
+    """The ring takes 100 ms longer, and each of the pairs: 300 in all."""
+    assert named(slow_nic(lost=lost)) == names
+
+
+@pytest.mark.parametrize(("slow", "names"), [(2, []), (3, [("slow_nic", "a")])])
+def test_slow_steps_are_three_at_least(slow: int, names: Named) -> None:
+    assert named(slow_nic(slow=[False] * 8 + [True] * slow)) == names
+
+
+def test_what_was_slow_before_the_window_is_no_news() -> None:
+    """The window's slow steps are slow for another reason."""
+    by_nic = (1.0,) * 8 + (2.0,) * 4 + (1.0,) * 8
+    slow = [factor > 1 for factor in by_nic[:12]] + [False] * 4 + [True] * 4
+    hops = [dataclasses.replace(hop, factors=by_nic) for hop in (*ring("abc"), *both("a", "d"))]
+    evidence = job(hops, ring("def"), both("b", "e"), slow=slow)
+    assert named(late(evidence, 8)) == []
+    assert named(late(evidence, 0)) == []
+    assert named(job(hops, ring("def"), both("b", "e"), slow=[*slow[:16], *[False] * 4])) == [("slow_nic", "a")]
+
+
+def test_a_ring_that_is_slow_alike_names_nobody_but_its_group() -> None:
+    rows = found(job(ring("abc", 2), ring("def"), ring("ghi")))
+    row = rows.row(0, named=True)
+    assert rows.height == 1
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("cross_group", "dp_group", "a")
+    assert (row["confidence"], row["peers"]) == (None, ["d", "g"])
+    assert "The data-parallel group of a takes 2.00 times" in row["explanation"]
+    assert "2 of 3 groups are not slower" in row["explanation"]
+
+
+@pytest.mark.parametrize(("slow", "well", "names"), [("abcdef", "ghi", []), ("abc", "def", ["a"])])
+def test_of_two_groups_the_slow_one_is_told_and_of_three_not_two(slow: str, well: str, names: list[str]) -> None:
+    rings = [ring(slow[at : at + 3], 2) for at in range(0, len(slow), 3)]
+    assert found(job(*rings, ring(well)))["subject"].to_list() == names
+
+
+@pytest.mark.parametrize(("others", "names"), [(2.3, [("slow_nic", "c")]), (2.5, [])])
+def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, names: Named) -> None:
+    """They break into pieces elsewhere, each at a better pace; 2.4 is a quarter better than 3."""
+    hops = ring("abcd")
+    slower = [dataclasses.replace(hop, factor=3 if "c" in (hop.src, hop.dst) else others) for hop in hops]
+    assert named(job(slower)) == names
+
+
+@pytest.mark.parametrize(
+    ("pushes", "names"),
+    [
+        ({"b": 6, "c": 1, "d": 1, "e": 1}, [("slow_nic", "b")]),
+        ({"b": 6, "c": 6, "d": 6, "e": 1, "f": 1, "g": 1}, [("degraded_switch", "leaf-0")]),
+        ({"c": 1, "d": 1, "e": 1}, []),
+    ],
+)
+def test_in_a_ring_who_pushes_slowly_accuses_and_who_pushes_quickly_clears(
+    pushes: dict[str, float], names: Named
+) -> None:
+    """Half of the ring is on either leaf; who never comes early to it might be slow, or not."""
+    around = ["leaf-0"] * 3 + ["leaf-0 s leaf-1"] + ["leaf-1"] * 3 + ["leaf-1 s leaf-0"]
+    hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcdefgh", 6, *around)]
+    assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
+
+
+@pytest.mark.parametrize(
+    ("pushes", "names"),
+    [
+        ({"a": 6, "c": 1, "d": 1}, [("slow_nic", "b")]),
+        ({"a": 6, "d": 1}, []),
+    ],
+)
+def test_a_nic_that_nothing_clears_rivals_the_leaf_that_something_does(pushes: dict[str, float], names: Named) -> None:
+    """All of the ring is on one leaf. Who never comes early may be slow, or wait for `b`; a leaf spares nobody."""
+    hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcd", 6, *["leaf-0"] * 4)]
+    assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
+
+
+def test_a_leaf_slows_all_its_nics() -> None:
+    """Three of the pairs' ends are on it; the rings inside each leaf go along."""
+    slow = [both(a, b, 2, "leaf-0 s leaf-1") for a, b in ("ad", "be", "cf")]
+    well = [both(a, b, 1, "leaf-2 s leaf-1") for a, b in ("jd", "ke", "lf")]
+    rings = [ring("abc", 2, "leaf-0"), ring("def", 1, "leaf-1"), ring("jkl", 1, "leaf-2")]
+    rows = found(job(*slow, *well, *rings))
+    assert rows.select("kind", "subject_type", "subject").rows() == [("degraded_switch", "switch", "leaf-0")]
+
+
+def hashed(factor: float = 2, back: float | None = None, quick: int = 0, **more: Any) -> Evidence:
+    """Return pairs between leaves 0 and 1, 2 and 3, each over two spines; what crosses leaf-0 and s1 is slow.
+
+    `quick` pairs cross them and are not.
+    """
+    slow = [both(a, b, factor, "leaf-0 s1 leaf-1", back) for a, b in ("ad", "be", "cf")]
+    slow += [both("m", "n", factor, "leaf-0 s1 leaf-3", back)]
+    also = [both(a, b, 1, "leaf-0 s1 leaf-1") for a, b in ("op", "qr", "tu")][:quick]
+    well = [both(a, b, 1, "leaf-0 s2 leaf-1") for a, b in ("ad", "be", "cf", "mn")]
+    well += [both(a, b, 1, f"leaf-2 {s} leaf-3") for a, b in ("gj", "hk") for s in ("s1", "s2")]
+    well += [both("g", "d", 1, "leaf-2 s1 leaf-1")]
+    return job(*slow, *also, *well, **more)
+
+
+def test_a_link_slows_what_crosses_it_both_ways() -> None:
+    rows = found(hashed())
+    assert rows.select("kind", "subject_type", "subject").rows() == [("degraded_link", "link", "leaf-0 - s1")]
+
+
+def test_a_link_that_is_slow_one_way_is_congested() -> None:
+    rows = found(hashed(back=1))
+    assert rows.select("kind", "subject_type", "subject").rows() == [("congestion", "link", "leaf-0 - s1")]
+    assert "the other way is not slower" in rows["explanation"][0]
+
+
+@pytest.mark.parametrize(("since", "kind"), [(8, "congestion"), (6, "congestion"), (5, "degraded_link")])
+def test_a_link_that_is_slow_when_another_job_sends_is_congested(since: int, kind: str) -> None:
+    """It may send in a quarter of our healthy steps, but not in three of eight: then we would be slow there, too."""
+    factors = (2.0,) * (HEALTHY + SLOW)
+    other = job([Hop("y", "z", ("leaf-0", "s1", "leaf-9"), factors=factors)], name="k")
+    begun = other.flows.filter(pl.col("flow_start_ns") >= WINDOW.start_ns + since * 10**9)
+    rows = found(together(hashed(), dataclasses.replace(other, flows=begun)))
+    assert rows.select("kind", "subject_type", "subject").rows() == [(kind, "link", "leaf-0 - s1")]
+    assert ("when k sends over it and at no other time" in rows["explanation"][0]) == (kind == "congestion")
+
+
+@pytest.mark.parametrize(("quick", "names"), [(1, [("degraded_link", "leaf-0 - s1")]), (2, [])])
+def test_most_of_what_crosses_a_device_is_slow(quick: int, names: Named) -> None:
+    """Eight hops of ten are four fifths, of twelve two thirds."""
+    assert named(hashed(quick=quick)) == names
+    assert named(hashed(quick=quick), persistence=0.6) == [("degraded_link", "leaf-0 - s1")]
+
+
+def test_a_spine_slows_what_hashing_sends_over_it() -> None:
+    """Rings cross all spines and are all slow; only pairs tell."""
+    slow = [both(a, b, 2, f"leaf-{a} s1 leaf-{b}") for a, b in ("ad", "be", "cf")]
+    well = [both(a, b, 1, f"leaf-{a} s2 leaf-{b}") for a, b in ("ad", "be", "cf")]
+    rings = [ring(addrs, 2, *(f"leaf-{a} s{1 + i % 2} leaf" for i, a in enumerate(addrs))) for addrs in ("abc", "def")]
+    assert named(job(*slow, *well, *rings)) == [("degraded_switch", "s1")]
+
+
+def test_without_paths_no_switch_is_named() -> None:
+    evidence = hashed()
+    blind = evidence.flows.with_columns(switch_path=pl.lit(None, dtype=pl.List(pl.String)))
+    assert named(dataclasses.replace(evidence, flows=blind)) == []
+
+
+def test_a_hop_that_is_no_better_than_the_slow_ones_clears_nobody() -> None:
+    """Something else keeps it at a third of the others' rate; a NIC at half of its own changes nothing."""
+    kept = [Hop("a", "x", gbps=30), Hop("x", "a", gbps=30), Hop("y", "a", gbps=30)]
+    quick = [dataclasses.replace(hop, gbps=90) for hop in kept]
+    slow = [both("a", "d", 2), both("a", "e", 2)]
+    assert named(job(*slow, both("b", "d"), both("b", "e"), kept)) == [("slow_nic", "a")]
+    assert named(job(*slow, both("b", "d"), both("b", "e"), quick)) == []
+
+
+def test_of_two_links_that_cannot_be_told_apart_neither_is_named() -> None:
+    """All pairs are between two leaves; the spine at which both links meet is."""
+    slow = [both(a, b, 2, "leaf-0 s1 leaf-1") for a, b in ("ad", "be")]
+    well = [both(a, b, 1, "leaf-0 s2 leaf-1") for a, b in ("ad", "be", "cf")]
+    beside = [both("g", "h", 1, "leaf-2 s1 leaf-3"), both("i", "j", 1, "leaf-2 s1 leaf-3")]
+    rows = found(job(*slow, *well, *beside))
+    assert rows.select("kind", "subject_type", "subject").rows() == [("switch_level", "switch", "s1")]
+    assert "one of leaf-0 - s1, leaf-1 - s1" in rows["explanation"][0]
+
+
+FLAPS = (1.0,) * 6 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3
+
+
+def flapping(factors: tuple[float, ...]) -> Evidence:
+    hops = [dataclasses.replace(hop, factors=factors) for hop in (*ring("abc"), *both("a", "d"))]
+    slow = [factor > 1 for factor in factors]
+    return job(hops, ring("def"), both("b", "e"), both("c", "f"), slow=slow, lost=800)
+
+
+def test_a_nic_that_is_slow_by_turns_flaps() -> None:
+    rows = found(flapping(FLAPS))
+    assert rows.select("kind", "subject_type", "subject").rows() == [("link_flap", "addr", "a")]
+    assert "in 3 stretches with healthy steps between" in rows["explanation"][0]
+
+
+@pytest.mark.parametrize(
+    ("factors", "kind"),
+    [
+        ((1.0,) * 8 + (9.0,) * 4 + (1.0,) * 4, "slow_nic"),
+        ((1.0,) * 8 + (9.0, 9.0, 1.0, 9.0, 1.0), "link_flap"),
+        ((1.0,) * 8 + (9.0, 9.0, 9.0, 1.0, 9.0), "link_flap"),
+        ((1.0,) * 8 + (3.0, 3.0, 3.0, 1.19, 3.0), "link_flap"),
+        ((1.0,) * 8 + (3.0, 3.0, 3.0, 1.21, 3.0), "slow_nic"),
+        ((1.0,) * 8 + (9.0, 9.0, 9.0, 1.0, 5.1), "link_flap"),
+        ((1.0,) * 8 + (9.0, 9.0, 9.0, 1.0, 4.9), "slow_nic"),
+    ],
+)
+def test_what_is_never_healthy_between_is_a_trouble_that_lasts(factors: tuple[float, ...], kind: str) -> None:
+    assert named(flapping(factors)) == [(kind, "a")]
+
+
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [((9.0, 9.0, 9.0, 1.0), []), ((1.0, 9.0, 9.0, 9.0), ["a"]), ((9.0, 1.0, 9.0, 1.0), ["a"])],
+    ids=["over long ago", "goes on", "comes and goes"],
+)
+def test_a_step_alone_after_healthy_ones_is_chance(before: tuple[float, ...], names: list[str]) -> None:
+    """The window holds the last seven of sixteen steps, the first of which is slow."""
+    evidence = flapping((1.0,) * 5 + before + (9.0,) + (1.0,) * 6)
+    now = pl.Series([False] * 9 + [True] * 7)
+    windowed = dataclasses.replace(evidence, history=evidence.history.with_columns(current=now))
+    assert [subject for _, subject in named(windowed)] == names
+
+
+def test_each_job_that_a_slow_switch_touches_is_told() -> None:
+    def half(a: str, b: str, c: str, d: str, *, name: str) -> Evidence:
+        slow, well = both(a, b, 2, "leaf-0 s1 leaf-1"), both(a, b, 1, "leaf-0 s2 leaf-1")
+        return job(slow, well, both(c, d, 2, "leaf-2 s1 leaf-3"), both(c, d, 1, "leaf-2 s2 leaf-3"), name=name)
+
+    rows = found(together(half(*"abcd", name="left"), half(*"efgh", name="right")))
+    assert rows.select("job_id", "kind", "subject").rows() == [
+        ("left", "degraded_switch", "s1"),
+        ("right", "degraded_switch", "s1"),
+    ]
+
+
+def test_two_troubles_have_two_culprits() -> None:
+    left = slow_nic(name="left")
+    right = job(ring("ABC", 3), ring("DEF"), both("A", "D", 3), both("B", "E"), name="right")
+    assert sorted(named(together(left, right))) == [("slow_nic", "A"), ("slow_nic", "a")]
+
+
+def test_a_job_that_is_well_is_silent() -> None:
+    assert named(slow_nic(1, lost=0)) == []
+    assert named(slow_nic(1)) == []
+
+
+def test_no_evidence_no_rows() -> None:
+    assert_frame_equal(found(without_rows(slow_nic())), pl.DataFrame(schema=ROW))
+
+
+@given(st.sampled_from("abcdef"), st.floats(1.4, 8), st.integers(0, 10**6))
+def test_the_slow_nic_is_named_whoever_it_is_in_whatever_order_rows_come(nic: str, factor: float, seed: int) -> None:
+    def of(nics: str) -> float:
+        return factor if nic in nics else 1
+
+    rings = [ring(nics, of(nics)) for nics in ("abc", "def")]
+    evidence = job(*rings, *(both(a, b, of(a + b)) for a, b in ("ad", "be", "cf")))
+    rows = found(evidence)
+    assert rows["subject"].to_list() == [nic]
+    assert_frame_equal(found(shuffled(evidence, seed)), rows)

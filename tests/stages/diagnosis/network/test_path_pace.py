@@ -1,0 +1,143 @@
+"""Hops: which records tell a pace, of which step, and how long a hop is busy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import polars as pl
+import pytest
+from handmade import MB
+from job_evidence import DEFAULT, groups, history, kinds, working
+
+from llmprism_tasks.stages.diagnosis.network import path_pace
+from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+
+STEPS = in_trouble(history([1000] * 6 + [2000] * 3), DEFAULT)
+
+
+def placed(*rows: tuple[float, float, str, str, int], kind: str = "pp") -> pl.DataFrame:
+    evidence = dataclasses.replace(working([{"a": [0.0]}]), flows=kinds("j", **{kind: rows}), groups=groups("ab", "cd"))
+    return path_pace.placed(evidence, STEPS)
+
+
+def busy_longer(*rows: tuple[float, float, str, str, int]) -> list[float]:
+    records = placed(*rows)
+    compared = path_pace.compared(path_pace.paces(path_pace.timed(records, DEFAULT), DEFAULT), DEFAULT)
+    return path_pace.extra(records, compared)["extra_ns"].to_list()
+
+
+def test_a_record_belongs_to_the_step_in_which_it_ends() -> None:
+    found = placed((900, 1100, "a", "b", 8 * MB), (5900, 6000, "a", "b", 8 * MB), (6000, 6001, "a", "b", 8 * MB))
+    ends = STEPS["end_ns"].to_list()
+    assert found["step_ns"].to_list() == [ends[1], ends[5], ends[6]]
+    assert found["slow"].to_list() == [False, False, True]
+
+
+def test_what_is_after_the_last_step_or_of_another_job_has_none() -> None:
+    assert placed((12_000, 12_001, "a", "b", 8 * MB)).is_empty()
+
+
+@pytest.mark.parametrize(("size", "count"), [(249_999, 0), (250_000, 1)])
+def test_a_small_record_tells_of_latency(size: int, count: int) -> None:
+    assert path_pace.timed(placed((10, 11, "a", "b", size)), DEFAULT).height == count
+
+
+def test_a_record_that_ends_when_it_starts_tells_no_rate() -> None:
+    assert path_pace.timed(placed((10, 10, "a", "b", 8 * MB)), DEFAULT).is_empty()
+
+
+def test_the_hops_of_a_ring_are_one_unit_and_pairs_are_each_their_own() -> None:
+    assert placed((10, 20, "b", "a", 8 * MB), kind="dp")["unit"].to_list() == ["a"]
+    assert placed((10, 20, "b", "a", 8 * MB))["unit"].to_list() == ["b to a"]
+    assert placed((10, 20, "b", "a", 8 * MB), kind="other").is_empty()
+
+
+def test_queue_pairs_that_send_together_keep_a_hop_busy_once() -> None:
+    """100 ms in healthy steps, of which 50 overlap; 300 in slow ones, of which 150 do."""
+    healthy = [(step * 1000 + at, step * 1000 + at + 75, "a", "b", 8 * MB) for step in range(6) for at in (0, 25)]
+    begins = [6000 + step * 2000 for step in range(3)]
+    slow = [(begin + at, begin + at + 225, "a", "b", 8 * MB) for begin in begins for at in (0, 75)]
+    assert busy_longer(*healthy, *slow) == pytest.approx([200e6], rel=1e-4)
+
+
+def test_what_is_cut_into_small_records_in_slow_steps_keeps_a_hop_busy_all_the_same() -> None:
+    """100 ms as one record in healthy steps; forty of 7.5 ms, each too small to tell a pace, in slow ones."""
+    healthy = [(step * 1000, step * 1000 + 100, "a", "b", 8 * MB) for step in range(6)]
+    slow = [
+        (6000 + step * 2000 + 20 * part, 6007.5 + step * 2000 + 20 * part, "a", "b", 8 * MB // 40)
+        for step in range(3)
+        for part in range(40)
+    ]
+    assert busy_longer(*healthy, *slow) == pytest.approx([200e6], rel=1e-4)
+
+
+def test_pauses_between_small_records_are_told_by_the_pace_of_larger_ones() -> None:
+    """2 of 8 MB take 75 instead of 25 ms; the rest is cut into what passes at once, with pauses."""
+    healthy = [(step * 1000, step * 1000 + 100, "a", "b", 8 * MB) for step in range(6)]
+    begins = [6000 + step * 2000 for step in range(3)]
+    large = [(begin, begin + 75, "a", "b", 2 * MB) for begin in begins]
+    small = [(begin + 80 + part, begin + 80.1 + part, "a", "b", MB // 5) for begin in begins for part in range(30)]
+    assert busy_longer(*healthy, *large, *small) == pytest.approx([200e6], rel=1e-4)
+
+
+@pytest.mark.parametrize(("healthy", "slow", "count"), [(3, 3, 1), (2, 3, 0), (3, 2, 0)])
+def test_a_path_is_seen_in_three_steps_of_either_sort(healthy: int, slow: int, count: int) -> None:
+    begins = [step * 1000 for step in range(healthy)] + [6000 + step * 2000 for step in range(slow)]
+    records = placed(*((begin, begin + 100, "a", "b", 8 * MB) for begin in begins))
+    assert path_pace.compared(path_pace.paces(records, DEFAULT), DEFAULT).height == count
+
+
+@pytest.mark.parametrize(("push", "slow"), [(12.5, ["a"]), (15, ["a"]), (16, ["a", "b"])])
+def test_a_hop_that_pushes_at_its_usual_pace_waits_for_its_ring(push: float, slow: list[str]) -> None:
+    """All hops of the ring take three times as long; before it is complete, `b` pushes 1 MB in 12.5 ms as ever."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 50, at + 50 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + push, "b", "a", MB) for at, length in begins if length == 300]
+    found = path_pace.compared(path_pace.paces(placed(*ring, *pushed, kind="dp"), DEFAULT), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == slow
+
+
+@pytest.mark.parametrize(("times", "slow"), [(0, ["a", "b"]), (1, ["a"]), (3, ["a"])])
+def test_who_comes_last_to_its_ring_has_nothing_to_push(times: int, slow: list[str]) -> None:
+    """In three steps that are slow `b` pushes in some."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 50, at + 50 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + 12.5, "b", "a", MB) for at, _ in begins[6 : 6 + times]]
+    found = path_pace.compared(path_pace.paces(placed(*ring, *pushed, kind="dp"), DEFAULT), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == slow
+
+
+@pytest.mark.parametrize(("size", "slow"), [(999_999, ["a", "b"]), (1_000_000, ["a"])])
+def test_a_small_push_tells_nothing_of_its_sender(size: int, slow: list[str]) -> None:
+    """`b` pushes at its usual pace; a queue that is empty takes some hundred kB at any rate."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 50, at + 50 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + 12.5, "b", "a", size) for at, length in begins if length == 300]
+    found = path_pace.compared(path_pace.paces(placed(*ring, *pushed, kind="dp"), DEFAULT), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == slow
+
+
+@pytest.mark.parametrize(("size", "times", "proven"), [(4, 3, ["b"]), (4.1, 3, []), (4, 2, [])])
+def test_who_pushes_slowly_is_proven_slow(size: float, times: int, proven: list[str]) -> None:
+    """In slow steps `b` pushes up to half of the 8 MB that then go round, three times as long as usual."""
+    begins = [(step * 1000, 100) for step in range(6)] + [(6000 + step * 2000, 300) for step in range(3)]
+    ring = [(at + 200, at + 200 + length, src, dst, 8 * MB) for at, length in begins for src, dst in ("ab", "ba")]
+    pushed = [(at, at + 37.5 * size, "b", "a", round(size * MB)) for at, _ in begins[9 - times :]]
+    found = path_pace.compared(path_pace.paces(placed(*ring, *pushed, kind="dp"), DEFAULT), DEFAULT)
+    assert found.filter("slow")["src_addr"].to_list() == ["a", "b"]
+    assert found.filter("proven")["src_addr"].to_list() == proven
+
+
+def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() -> None:
+    """In five slow steps both hops are slow, also by themselves; in three their ring is not, and `a` stumbles once."""
+    paces = [(1.0, 1.0, 1.0, False)] * 6 + [(1.0, 1.3, 1.0, True)] * 3 + [(3.0, 3.0, 3.0, True)] * 5
+    columns = {"job_id": "j", "kind": "dp", "unit": "a", "path": "leaf", "switch_path": ["leaf"]}
+    by_step = pl.DataFrame(
+        [
+            {**columns, "src_addr": src, "dst_addr": dst, "place": place, "step_ns": step, "slow": slow}
+            | {"pace": pace, "own": own[place], "pushed": False}
+            for step, (pace, *own, slow) in enumerate(paces)
+            for place, (src, dst) in enumerate(("ab", "ba"))
+        ]
+    )
+    assert path_pace.compared(by_step, DEFAULT)["slow"].to_list() == [True, True]

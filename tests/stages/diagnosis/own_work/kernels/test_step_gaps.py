@@ -1,0 +1,81 @@
+"""Endpoints work in the silences between their bursts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import groupby
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from step_rows import ALL, DP, EP, NOBODY, PP, ROWS, STEPS, Row, row, transfers
+
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_gaps import silences
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Steps, Transfers
+
+
+def kinds(burst: list[Row]) -> frozenset[int]:
+    return frozenset(each.kind for each in burst)
+
+
+def plain_silences(rows: list[Row], early: float) -> dict[int, list[int]]:
+    """Return the silences of each step."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for _, mine in groupby(rows, key=lambda one: STEPS.endpoints[one.step]):
+        bursts: list[list[Row]] = []
+        for one in mine:
+            if bursts and one.start <= max(each.end for burst in bursts for each in burst):
+                bursts[-1].append(one)
+            else:
+                bursts.append([one])
+        sizes: dict[frozenset[int], list[int]] = defaultdict(list)
+        for burst in bursts:
+            sizes[kinds(burst)].append(sum(each.size for each in burst))
+        for before, burst in zip([None, *bursts], bursts, strict=False):
+            begins = int(STEPS.starts[burst[0].step])
+            if before is not None:
+                usual = np.mean(sizes[kinds(before)])
+                ahead = sum(each.size for each in before) < early * usual
+                if (ahead and before[0].step == burst[0].step) or any(each.kind == PP for each in before):
+                    continue
+                begins = max(begins, *(each.end for each in before))
+            if burst[0].start > begins and all(each.kind != PP for each in burst):
+                found[burst[0].step].append(burst[0].start - begins)
+    return found
+
+
+@given(ROWS, st.sampled_from([0.0, 0.1, 0.9]))
+def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped(rows: list[Row], early: float) -> None:
+    length, squares, longest, count = silences(transfers(rows), STEPS, ALL, early=early, piped=PP)
+    expected = plain_silences(rows, early)
+    for step in range(STEPS.starts.size):
+        assert count[step] == len(expected[step])
+        assert length[step] == sum(expected[step])
+        assert squares[step] == sum(silence**2 for silence in expected[step])
+        assert longest[step] == max(expected[step], default=0)
+
+
+def test_which_kind_of_a_burst_comes_first_says_nothing_of_whether_it_went_ahead() -> None:
+    def counted(*overlapping: int) -> int:
+        small = [row(0, at, 3, 2, kind, True, 5) for at, kind in enumerate(overlapping, 1)]
+        rows = [row(0, 6, 1, 30, EP, True, 5), row(0, 9, 1, 90, DP, True, 5), row(0, 15, 1, 90, DP, True, 5)]
+        return int(silences(transfers(small + rows), STEPS, ALL, early=0.1, piped=PP)[3][0])
+
+    assert counted(DP, EP) == counted(EP, DP)
+    assert counted(DP) == counted(DP, EP) - 1  # a little of one kind is ahead; of both it is all there is
+
+
+def test_what_begins_between_steps_ends_no_silence() -> None:
+    """The steps are 10 to 20 and 25 to 30."""
+    steps = Steps(np.array([10, 25]), np.array([20, 30]), np.array([0, 0]), np.array([0, 2, 2]))
+    starts = np.array([9, 10, 20, 21, 30, 31])
+    ends = np.array([0]), np.array([1])
+    laid = Transfers(starts, starts, np.ones(6, np.int64), np.array([0, 6]), *ends, np.zeros(1, np.int8))
+    silent = silences(laid, steps, np.array([True, False]), early=0.1, piped=-1)
+    assert list(silent[0]) == [10, 5]
+    assert list(silent[3]) == [1, 1]
+
+
+def test_nothing_in_nothing_out() -> None:
+    silent = silences(transfers([]), NOBODY, np.array([], dtype=np.bool_), early=0.1, piped=PP)
+    assert [part.size for part in silent] == [0, 0, 0, 0]

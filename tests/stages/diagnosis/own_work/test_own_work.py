@@ -1,0 +1,197 @@
+"""How long a NIC works when it has nobody to wait for, against the others of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, flows
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
+
+STEP = 1000
+
+
+def kinds(**rows: Iterable[Row]) -> pl.DataFrame:
+    """Return flows of one job, by the kind of their pairs."""
+    parts = [flows(some).with_columns(job_id=pl.lit("j"), kind=pl.lit(kind)) for kind, some in rows.items()]
+    return pl.concat(parts)
+
+
+def steps(addrs: Iterable[str], count: int = 1) -> pl.DataFrame:
+    """Return steps of a second each."""
+    rows = [
+        ("j", addr, i, WINDOW.start_ns + i * STEP * MS, WINDOW.start_ns + (i + 1) * STEP * MS, True)
+        for addr in addrs
+        for i in range(count)
+    ]
+    columns = {"job_id": pl.String, "addr": pl.String, "step_index": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
+    return pl.DataFrame(rows, schema={**columns, "current": pl.Boolean}, orient="row")
+
+
+def groups(*components: str) -> pl.DataFrame:
+    """Return data-parallel groups of NICs named by single letters."""
+    rows = [("j", addr, number) for number, addrs in enumerate(components) for addr in addrs]
+    return pl.DataFrame(rows, schema={"job_id": pl.String, "addr": pl.String, "component": pl.Int64}, orient="row")
+
+
+def ring(ready: Mapping[str, float], *, end: float = 900, size: int = 8 * MB) -> list[Row]:
+    """Return a ring whose hops begin when both ends are ready, in ms after the step's start."""
+    addrs = list(ready)
+    pairs = zip(addrs, [*addrs[1:], addrs[0]], strict=True)
+    return [(max(ready[addr], ready[peer]), end, addr, peer, size) for addr, peer in pairs]
+
+
+def own_ms(found: pl.DataFrame) -> dict[str, float]:
+    return {addr: round(own / MS, 3) for addr, own in found.select("addr", "own_ns").iter_rows()}
+
+
+def excess(found: pl.DataFrame) -> dict[str, float | None]:
+    return {addr: None if more is None else round(more, 3) for addr, more in found.select("addr", "excess").iter_rows()}
+
+
+def test_without_a_pipeline_who_is_late_at_all_its_hops_is_silent_for_longer() -> None:
+    found = own_work(kinds(dp=ring({"a": 300, "b": 450, "c": 300, "d": 300})), steps("abcd"), groups("abcd"))
+    assert own_ms(found) == {"a": 300, "b": 450, "c": 300, "d": 300}
+    assert excess(found) == {"a": 0, "b": 0.5, "c": 0, "d": 0}
+    assert found["share"].to_list() == [0.3, 0.45, 0.3, 0.3]
+
+
+@pytest.mark.parametrize(("early", "own"), [(20 * MB, 300), (21 * MB, 300 + 140)])
+def test_a_stall_after_what_went_ahead_is_no_work(early: int, own: float) -> None:
+    """`c` and `d` push a little and stall until `b` has come. A tenth of a burst of 203 MB is not a little."""
+    ready = {"a": 300, "b": 450, "c": 300, "d": 300}
+    bulk = [(450.0, 900.0, src, dst, 193 * MB) for _, _, src, dst, _ in ring(ready)]
+    pushed = [(300.0, 310.0, "c", "d", early)]
+    found = own_work(kinds(dp=[*bulk, *pushed]), steps("abcd"), groups("abcd"))
+    assert own_ms(found)["d"] == own
+    assert own_ms(found)["b"] == 450
+
+
+def test_silences_cut_in_two_by_a_piece_of_a_burst_make_less_pace_though_not_less_silence() -> None:
+    whole = [(400.0, 900.0, "a", "b", 80 * MB), (400.0, 900.0, "b", "a", 80 * MB)]
+    cut = [(200.0, 200.001, "c", "d", 40 * MB), (400.0, 900.0, "c", "d", 40 * MB), (400.0, 900.0, "d", "c", 40 * MB)]
+    found = own_work(kinds(dp=[*whole, *cut]), steps("abcd"), groups("abcd"))
+    pace = dict(found.select("addr", pl.col("pace") / MS).iter_rows())
+    assert own_ms(found)["c"] == pytest.approx(400, abs=0.01)
+    assert pace["a"] == pytest.approx(400)
+    assert pace["c"] == pytest.approx(400 / 2**0.5, rel=1e-4)
+
+
+def test_the_quicker_of_two_shows_what_is_usual_and_of_three_the_median() -> None:
+    pp: list[Row] = [
+        (at, at + 2, addr, "x", 8 * MB) for addr, at in (("a", 300), ("b", 450), ("c", 290), ("d", 300), ("e", 320))
+    ]
+    found = own_work(kinds(pp=pp), steps("abcde"), groups("ab", "cde"))
+    assert excess(found) == {"a": 0, "b": 0.5, "c": -0.033, "d": 0, "e": 0.067}
+
+
+def test_who_has_no_peers_is_measured_and_not_compared() -> None:
+    found = own_work(kinds(pp=[(300, 302, "a", "x", 8 * MB), (400, 402, "b", "x", 8 * MB)]), steps("ab"), groups("a"))
+    assert own_ms(found) == {"a": 300, "b": 400}
+    assert excess(found) == {"a": None, "b": None}
+
+
+def replica(first: str, middle: str, last: str, *, start: float, work: float = 50, count: int = 2) -> list[Row]:
+    """Return micro-batches through three stages and back, one after another; the middle one's forward takes `work`."""
+    rows: list[Row] = []
+    for i in range(count):
+        at = start + 300 * i
+        hops = ((first, middle, 0), (middle, last, work), (last, middle, 60), (middle, first, 40))
+        for src, dst, spent in hops:
+            at += spent
+            rows.append((at, at + 2, src, dst, 8 * MB))
+            at += 2
+    return rows
+
+
+def test_a_stage_works_from_its_first_input_to_its_first_output() -> None:
+    """The first one from the step's start; the last one forward and backward."""
+    found = own_work(kinds(pp=replica("a", "b", "c", start=100)), steps("abc"), groups())
+    assert own_ms(found) == {"a": 100, "b": 50, "c": 60}
+    assert found["last_stage"].to_list() == [False, False, True]
+    assert found["entered"].to_list() == [False, True, True]
+    # Two micro-batches, forward and backward: three times 100, three times 50, and 60 ms each.
+    assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12])
+
+
+def test_a_late_input_is_not_its_receiver_s_fault() -> None:
+    pp = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=180)]
+    found = own_work(kinds(pp=pp), steps("abcdef"), groups("ad", "be", "cf"))
+    assert excess(found) == {"a": 0, "b": 0, "c": 0, "d": 0.8, "e": 0, "f": 0}
+
+
+def test_who_ends_a_pipeline_is_no_peer_of_who_does_not() -> None:
+    """It works forward and backward: where they are in one group, a pair was taken for what it is not."""
+    pp = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=100)]
+    found = own_work(kinds(pp=pp), steps("abcdef"), groups("ad", "bf", "e"))
+    assert excess(found) == {"a": 0, "b": None, "c": None, "d": 0, "e": None, "f": None}
+    assert found["members"].to_list() == [2, 1, 1, 2, 1, 1]
+
+
+def test_the_first_stage_begins_when_its_parameters_are_gathered() -> None:
+    dp = [(10, 70, "a", "x", 8 * MB), (10, 70, "x", "a", 8 * MB)]
+    found = own_work(kinds(pp=replica("a", "b", "c", start=100), dp=dp), steps("abc"), groups())
+    assert own_ms(found)["a"] == 30
+
+
+def test_a_gradient_that_leaves_after_the_step_s_end_is_the_last_step_s() -> None:
+    """At 9 ms it cannot be this step's, of which no GPU computes a pass in less than a hundredth."""
+    late = [(9, 11, "b", "a", 8 * MB)]
+    found = own_work(kinds(pp=[*late, *replica("a", "b", "c", start=100)]), steps("abc"), groups())
+    assert own_ms(found)["b"] == 50
+
+
+@pytest.mark.parametrize("queue_pairs", [1, 2, 4])
+def test_a_message_s_queue_pairs_are_one_micro_batch(queue_pairs: int) -> None:
+    split = [
+        (start + 0.01 * i, end, src, dst, size // queue_pairs)
+        for start, end, src, dst, size in replica("a", "b", "c", start=100)
+        for i in range(queue_pairs)
+    ]
+    found = own_work(kinds(pp=split), steps("abc"), groups())
+    assert found["share"].to_list() == pytest.approx([0.6, 0.3, 0.12], rel=1e-3)
+
+
+@pytest.mark.parametrize(("size", "entries"), [(63 * MB, True), (65 * MB, False)])
+def test_what_is_exchanged_in_every_layer_outweighs_a_pipeline(size: int, entries: bool) -> None:
+    """It has eight messages of 8 MB: where less is exchanged, a pair of it was taken for what it is not."""
+    ep = [(300, 310, "a", "c", size)]
+    found = own_work(kinds(pp=replica("a", "b", "c", start=100), ep=ep), steps("abc"), groups())
+    assert found.is_empty() != entries  # silences beside a pipeline's messages are waiting
+
+
+def test_whose_experts_are_asked_for_more_may_compute_longer() -> None:
+    """`b` computes for 40 % longer: as it is sent 1.4 times the mean, or more than that explains."""
+
+    def exchange(received: int) -> list[Row]:
+        others = "acd"
+        ready = {"a": 300, "b": 420, "c": 300, "d": 300}
+        rows = ring(ready, end=500, size=8 * MB)
+        return [
+            (start, end, src, dst, received if dst == "b" else size) for start, end, src, dst, size in rows if others
+        ]
+
+    busy = own_work(kinds(ep=exchange(14 * MB)), steps("abcd"), groups("abcd"))
+    idle = own_work(kinds(ep=exchange(8 * MB)), steps("abcd"), groups("abcd"))
+    assert excess(idle)["b"] == pytest.approx(0.4)
+    assert excess(busy)["b"] == pytest.approx(1.4 / (14 / 9.5) - 1, abs=1e-3)
+
+
+def test_each_step_is_measured_from_its_own_start_and_flows_outside_tell_nothing() -> None:
+    table = kinds(dp=[(at + i * STEP, at + 100 + i * STEP, "a", "b", 8 * MB) for i, at in enumerate((300, 310, 320))])
+    found = own_work(table, steps("a", 3), groups())
+    assert [own / MS for own in found["own_ns"]] == [300, 310, 320]
+    second = steps("a", 2).filter(step_index=1)
+    assert_frame_equal(own_work(table, second, groups()), found.filter(step_index=1))
+
+
+def test_nothing_in_nothing_out_and_the_order_of_rows_does_not_matter() -> None:
+    table = kinds(dp=ring({"a": 300, "b": 450, "c": 310}), pp=[])
+    full = own_work(table, steps("abc"), groups("abc"))
+    assert_frame_equal(own_work(table.clear(), steps("abc"), groups("abc")), full.clear())
+    assert_frame_equal(own_work(table, steps(""), groups("abc")), full.clear())
+    shuffled = [frame.sample(fraction=1, shuffle=True, seed=7) for frame in (table, steps("abc"), groups("abc"))]
+    assert_frame_equal(own_work(*shuffled), full)

@@ -1,0 +1,173 @@
+"""Pauses of a whole job between its steps are told if they cost enough, and storage or their interval says what for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, members
+from job_evidence import DEFAULT, groups, history, kinds, shuffled, without_rows
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence
+from llmprism_tasks.stages.diagnosis.pauses import checkpoints
+
+STEP = 1000
+SAVED = (3, 13, 23, 33)
+"""Steps before which a checkpoint is written: one in ten."""
+STORED = 40 * MB
+
+
+def job(
+    pause: float = 1500,
+    saved: Sequence[int] = SAVED,
+    *,
+    count: int = 40,
+    before: int = 0,
+    written: int = STORED,
+    early: Sequence[str] = (),
+    aside: float = 0,
+    more: float = 0,
+) -> Evidence:
+    """Return evidence about a ring of four whose steps end with a burst, and pause after those before `saved`.
+
+    Parameters
+    ----------
+    before : steps of the look-back
+    written : bytes that `a` writes as each pause begins
+    early : who sends a little as early as ever in the steps that pause: it does not pause itself
+    aside : MB that `a` writes in the middle of each other step
+    more : how much longer each pause is than the one before, ms
+    """
+    lengths = [STEP + (pause + more * list(saved).index(i) if i in saved else 0.0) for i in range(count)]
+    begin = -sum(lengths[:before])
+    rows: list[Row] = []
+    storage: list[tuple[str, int, int]] = []
+    for i, length in enumerate(lengths):
+        end = begin + length
+        rows += [(end - 100, end, src, dst, 8 * MB) for src, dst in ("ab", "bc", "cd", "da")]
+        if i in saved:
+            rows += [(begin + 900, begin + 905, addr, chr(ord(addr) + 1), MB) for addr in early]
+            storage += [("j", WINDOW.start_ns + round((begin + 50) * MS), written)] * bool(written)
+        elif aside:
+            storage.append(("j", WINDOW.start_ns + round((begin + 400) * MS), round(aside * MB)))
+        begin = end
+    told = history(lengths, current=count - before)
+    start = WINDOW.start_ns - told.filter("current")["start_ns"][0]
+    flows = kinds(dp=[*rows, (-sum(lengths[:before]) - 1, -sum(lengths[:before]), "a", "b", 8 * MB)])
+    return Evidence(
+        flows=flows.with_columns(pl.col("flow_start_ns", "flow_end_ns") - start),
+        steps=pl.DataFrame(),
+        history=told,
+        groups=groups("abcd"),
+        members=members({"j": {addr: f"host-{addr}" for addr in "abcd"}}).drop("window_start_ns"),
+        window=WINDOW,
+        storage=pl.DataFrame(storage, schema=STORAGE, orient="row"),
+    )
+
+
+def found(evidence: Evidence, **changed: Any) -> list[dict[str, Any]]:
+    return checkpoints.find(evidence, dataclasses.replace(DEFAULT, **changed)).to_dicts()
+
+
+def test_pauses_for_checkpoints_are_told_with_what_they_cost() -> None:
+    rows = checkpoints.find(job(), DEFAULT)
+    assert rows.schema == pl.Schema(ROW)
+    (row,) = rows.to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("checkpoint_stall", "job", "j")
+    assert row["severity"] == pytest.approx(4 * 1500 / 40_000)
+    assert row["score"] == pytest.approx(1500 / 10)
+    assert row["confidence"] == pytest.approx(1)
+    assert row["start_ns"] == WINDOW.start_ns + 3000 * MS
+    assert row["end_ns"] == WINDOW.start_ns + (33_000 + 3 * 1500 + 2400) * MS
+    assert (
+        "All members pause for 1.5 s after one in 10 steps of 1.0 s, 4 times, while its members write 40 MB"
+        in (row["explanation"])
+    )
+
+
+@pytest.mark.parametrize(("pause", "told"), [(990, 0), (1010, 1)])
+def test_checkpoints_that_cost_little_are_no_news(pause: float, told: int) -> None:
+    """A tenth of ten steps of a second."""
+    assert len(found(job(pause))) == told
+    assert len(found(job(pause), least_checkpoint=0.12)) == 0
+
+
+@pytest.mark.parametrize(("pause", "told"), [(240, 0), (260, 1)])
+def test_a_step_that_is_a_quarter_longer_has_paused(pause: float, told: int) -> None:
+    assert len(found(job(pause), least_checkpoint=0.01)) == told
+
+
+@pytest.mark.parametrize(("saved", "told"), [((13,), 0), ((13, 29), 1)])
+def test_one_pause_is_chance(saved: Sequence[int], told: int) -> None:
+    assert len(found(job(3000, saved))) == told
+
+
+@pytest.mark.parametrize(("before", "often"), [(20, "once"), (0, "2 times")])
+def test_how_often_counts_what_the_window_saw(before: int, often: str) -> None:
+    (row,) = found(job(3000, (13, 29), before=before))
+    assert f"{often}, while" in row["explanation"]
+
+
+@pytest.mark.parametrize(("saved", "told"), [((13, 23), 0), ((3, 13, 23), 1), ((3, 13, 24), 0), ((3, 4, 5), 0)])
+def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[int], told: int) -> None:
+    assert len(found(job(3000, saved, written=0, more=11))) == told
+
+
+@pytest.mark.parametrize(("more", "told"), [(0, 1), (9, 1), (11, 0)])
+def test_two_pauses_tell_if_they_are_equally_long(more: float, told: int) -> None:
+    """1 % of a step of a second is noise."""
+    assert len(found(job(3000, (13, 23), written=0, more=more))) == told
+
+
+@pytest.mark.parametrize(("seconds", "written", "told"), [(10.0, 0, 1), (10.1, 0, 0), (10.1, STORED, 1)])
+def test_what_pauses_after_each_few_seconds_computes_unless_it_writes(seconds: float, written: int, told: int) -> None:
+    """Ten steps of a second."""
+    assert len(found(job(3000, (3, 13, 23), written=written), least_lasting_s=seconds)) == told
+
+
+def test_pauses_at_any_time_are_no_checkpoints() -> None:
+    assert found(job(3000, (3, 9, 24, 31), written=0)) == []
+
+
+@pytest.mark.parametrize(("aside", "told"), [(4, 1), (5, 0)])
+def test_who_writes_most_at_other_times_does_not_pause_for_it(aside: float, told: int) -> None:
+    """Four times 40 MB in pauses, against 33 other steps since the first of them."""
+    assert len(found(job(3000, (3, 9, 24, 31), aside=aside))) == told
+
+
+def test_a_log_file_is_no_checkpoint() -> None:
+    assert found(job(3000, (3, 9, 24, 31), written=900_000)) == []
+    assert len(found(job(3000, (3, 9, 24, 31), written=1_100_000))) == 1
+
+
+def test_when_only_some_pause_it_is_no_checkpoint() -> None:
+    """The others send what they have as early as ever, and wait: a data loader or a garbage collection."""
+    assert found(job(early="abc")) == []
+
+
+def test_pauses_of_the_look_back_alone_are_no_news() -> None:
+    assert found(job(count=45, before=40)) == []
+    assert len(found(job(count=40, before=30))) == 1
+
+
+def test_a_job_that_hangs_has_no_stalls() -> None:
+    class Hung:
+        class gap:  # noqa: N801
+            job_id = "j"
+
+    assert found(dataclasses.replace(job(), silences=[Hung()])) == []  # type: ignore[list-item]
+
+
+def test_rows_in_any_order_tell_the_same() -> None:
+    evidence = dataclasses.replace(job(), steps=job().history)
+    mixed = dataclasses.replace(shuffled(evidence, 7), storage=evidence.storage[::-1])
+    assert found(mixed) == found(evidence)
+
+
+def test_no_evidence_no_rows() -> None:
+    nothing = without_rows(dataclasses.replace(job(), steps=job().history))
+    assert_frame_equal(checkpoints.find(nothing, DEFAULT), pl.DataFrame(schema=ROW))

@@ -1,0 +1,296 @@
+"""A hang names who went quiet first, a crash is told and wakes nobody, and the end of the data is nobody's trouble."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW
+from job_evidence import DEFAULT, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.pauses import hang
+from llmprism_tasks.stages.liveness.overdue import Gap, Silence
+from llmprism_tasks.stages.liveness.step_progress import CutOff
+
+PERIOD = 2000
+SINCE = 20_000
+RING = {"a": "b", "b": "c", "c": "d", "d": "e", "e": "a"}
+PIPELINES = {"a": "p", "p": "a", "b": "q", "q": "b", "c": "r", "r": "c"}
+
+Due = tuple[str, str, float, float, float, float | None]
+"""A pair that has more to send: late by ms, give or take ms, sent MB, when it sent last."""
+
+
+def pairs(towards: Mapping[str, str], late: Mapping[str, float], **more: Mapping[str, float]) -> list[Due]:
+    """Return pairs of these senders, each late by so many ms; `sent` MB and `last` ms are 0 and None where not told."""
+    return [
+        (src, dst, late.get(src, 0), 5, more.get("sent", {}).get(src, 0), more.get("last", {}).get(src))
+        for src, dst in towards.items()
+    ]
+
+
+def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False) -> CutOff:
+    rows = [
+        (
+            src,
+            dst,
+            late * MS,
+            (noise or usual) * MS,
+            round(sent * MB),
+            None if last is None else WINDOW.start_ns + round(last * MS),
+        )
+        for src, dst, late, usual, sent, last in due
+    ]
+    names = ["src_addr", "dst_addr", "late_ns", "noise_ns", "sent", "last_ns"]
+    waiting = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
+    return CutOff(
+        midway=True,
+        ended_ns=WINDOW.start_ns,
+        silent_ns=WINDOW.start_ns + SINCE * MS,
+        period_ns=PERIOD * MS,
+        even=even,
+        pairs=waiting.select("src_addr", "dst_addr", "last_ns", usual=pl.lit(10.0 * MB)),
+        due=waiting,
+    )
+
+
+def evidence(
+    due: Sequence[Due],
+    *,
+    over: bool = False,
+    restarted: bool = False,
+    alone: bool = False,
+    hosts: Mapping[str, str] | None = None,
+    noise: float | None = None,
+    even: bool = False,
+) -> Evidence:
+    """Return evidence about a job that is silent for 20 s."""
+    since, until = (WINDOW.start_ns + at * MS for at in (SINCE, 2 * SINCE))
+    gap = Gap("j", since, until if over else None, PERIOD * MS)
+    told = Silence(gap, until, restarted=restarted, alone=alone, where=stood(due, noise, even=even))
+    addrs = sorted({addr for row in due for addr in row[:2]})
+    well = working([{addr: [500.0] * 10 for addr in addrs}], hosts=hosts)
+    return dataclasses.replace(well, silences=[told])
+
+
+def named(told: Evidence) -> list[tuple[str, str, str]]:
+    return hang.find(told, DEFAULT).select("kind", "subject_type", "subject").rows()
+
+
+BEGAN = {"c": 19_970.0, "d": 19_980.0, "e": 20_000.0}
+IDLE_B = pairs(RING, {}, sent=dict.fromkeys("cde", 4), last=BEGAN)
+"""All hops of which both ends have come were begun; `b`, to which and from which nothing went, has not."""
+
+ONE_BY_ONE = pairs(
+    RING,
+    {},
+    sent={"b": 8, "c": 9, "d": 10, "e": 11, "a": 9},
+    last={"b": 19_940, "c": 19_960, "d": 19_970, "e": 19_980, "a": 20_000},
+)
+"""`b` stopped in the middle of the ring's transfer, then who receives from it, and so on."""
+
+
+def test_who_has_not_come_to_the_exchange_is_named_with_what_it_costs() -> None:
+    rows = hang.find(evidence(IDLE_B), DEFAULT)
+    assert rows.schema == pl.Schema(ROW)
+    (row,) = rows.to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("hang", "addr", "b")
+    assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns + SINCE * MS, WINDOW.start_ns + 2 * SINCE * MS)
+    assert (row["severity"], row["score"]) == (10, 10)
+    assert row["peers"] == ["a", "c", "d", "e"]
+    assert row["confidence"] == hang.SURE
+    stood = "in the middle of a step of 2.0 s, and had been silent for 20 s when the window ended"
+    assert f"{stood}; addr b took no part" in row["explanation"]
+
+
+@pytest.mark.parametrize(("before", "names"), [(19_910, ("job", "j")), (19_890, ("addr", "b"))])
+def test_the_last_exchange_is_apart_from_the_one_before(before: float, names: tuple[str, str]) -> None:
+    """Half of the time from when `a` and `b` exchanged last, 110 ms before the silence, to the last 55 ms of it."""
+    due = pairs(RING, {}, last={"a": before, "b": before, "c": 19_950, "d": 19_970, "e": 20_000})
+    assert named(evidence(due))[0][1:] == names
+
+
+def test_of_two_that_have_not_come_nobody_is_named() -> None:
+    """A killed rank and who was told so by its broken connection look alike."""
+    assert named(evidence(pairs(RING, {}, last={"d": 20_000}))) == [("stopped", "job", "j")]
+    assert named(evidence(pairs(RING, dict.fromkeys(RING, 300), last={"d": 20_000}))) == [("hang", "job", "j")]
+
+
+def test_a_ring_falls_silent_from_who_stopped_first() -> None:
+    assert named(evidence(ONE_BY_ONE)) == [("hang", "addr", "b")]
+
+
+@pytest.mark.parametrize(("who", "at"), [("c", 19_930), ("d", 19_960), ("a", 19_980)])
+def test_a_ring_that_falls_silent_in_any_order_was_stopped(who: str, at: float) -> None:
+    other = [(*row[:5], at) if row[0] == who else row for row in ONE_BY_ONE]
+    assert named(evidence(other)) == [("stopped", "job", "j")]
+
+
+def test_three_fall_silent_in_order_by_chance() -> None:
+    short = {"a": "b", "b": "c", "c": "a"}
+    due = pairs(short, {}, sent={"b": 8, "c": 9, "a": 9}, last={"b": 19_940, "c": 19_960, "a": 19_970})
+    assert named(evidence(due)) == [("stopped", "job", "j")]
+
+
+def test_in_a_pipeline_the_first_that_was_due_is_named_and_who_may_not_have_taken_it() -> None:
+    """`b` and `q` stopped; other pipelines ran on for 600 ms."""
+    (row,) = hang.find(evidence(pairs(PIPELINES, {"b": 600, "q": 580})), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("hang", "addr", "b")
+    assert "was due to send to host-q first; it may as well have been host-q" in row["explanation"]
+    assert row["confidence"] == hang.UNSURE
+
+
+@pytest.mark.parametrize(("late", "kind"), [(39, "stopped"), (41, "hang")])
+def test_who_is_overdue_by_less_than_a_step_varies_was_stopped_with_all_others(late: float, kind: str) -> None:
+    """2 % of a step of 2 s are 40 ms."""
+    assert named(evidence(pairs(PIPELINES, {"b": late, "q": late})))[0][0] == kind
+
+
+@pytest.mark.parametrize(("late", "kind"), [(490, "stopped"), (510, "hang")])
+def test_who_is_overdue_by_less_than_its_own_noise_was_stopped_too(late: float, kind: str) -> None:
+    """Five deviations of 100 ms."""
+    assert named(evidence(pairs(PIPELINES, {"b": late, "q": late}), noise=100))[0][0] == kind
+
+
+@pytest.mark.parametrize(("late", "subject"), [(530, "j"), (570, "b")])
+def test_others_that_are_as_late_leave_it_open(late: float, subject: str) -> None:
+    """Within 2 % of a step of the latest."""
+    due = pairs(PIPELINES, {"b": late + 40, "q": late + 40, "c": 550, "r": 550})
+    assert named(evidence(due))[0][2] == subject
+
+
+CHAIN = {"a": "b", "b": "c", "c": "d"}
+
+
+def test_who_waits_for_an_earlier_exchange_of_its_own_is_excused() -> None:
+    """`a` hands nothing on to `b`, which has nothing for `c`; another pipeline, as late, could as well be the cause."""
+    late = {"a": 700, "b": 680, "c": 661}
+    assert named(evidence(pairs(CHAIN, late))) == [("hang", "addr", "a")]
+    assert named(evidence(pairs(CHAIN | {"x": "y"}, late | {"x": 690}))) == [("hang", "job", "j")]
+
+
+@pytest.mark.parametrize(("seen", "first"), [(19_000, "b"), (18_700, "a")])
+def test_of_two_who_was_seen_longest_ago_went_quiet_first(seen: float, first: str) -> None:
+    """`a` has exchanged with `b` 1,250 ms before the end; `a` with `z` before or after; fifteen ms are noise."""
+    due = pairs({"a": "b", "b": "a", "z": "a"}, {"a": 600, "b": 600}, last={"a": 18_750, "b": 18_750, "z": seen})
+    (row,) = hang.find(evidence(due), DEFAULT).to_dicts()
+    assert row["subject"] == ("b" if seen > 18_765 else "a")
+    assert row["subject"] == first
+    assert row["confidence"] == hang.UNSURE
+
+
+@pytest.mark.parametrize(
+    ("late", "first", "said"),
+    [(584, "p", "was due to send to host-a first"), (586, "a", "as that with it; it may as well have been host-p")],
+)
+def test_of_two_that_were_seen_together_the_earlier_stage_is_named(late: float, first: str, said: str) -> None:
+    """Without stages who was due to send for longer than fifteen ms of noise explain; else the first by name."""
+    due = pairs({"a": "p", "p": "a", "b": "q", "q": "b"}, {"a": late, "p": 600})
+    known = evidence(due)
+    (row,) = hang.find(known, DEFAULT).to_dicts()
+    assert (row["subject"], row["confidence"]) == (first, hang.UNSURE)
+    assert said in row["explanation"]
+    stages = {"a": 0, "b": 0, "p": 1, "q": 1}
+    placed = [dataclasses.replace(one, stages=stages) for one in known.silences]
+    assert named(dataclasses.replace(known, silences=placed))[0][2] == "a"
+
+
+@pytest.mark.parametrize(("sent", "first"), [({}, "a"), ({"a": 4}, "p"), ({"a": 4, "p": 1}, "a"), ({"p": 1}, "a")])
+def test_of_two_equally_due_who_has_begun_to_send_has_come(sent: Mapping[str, float], first: str) -> None:
+    due = pairs({"a": "p", "p": "a", "b": "q", "q": "b"}, {"a": 600, "p": 600}, sent=sent)
+    assert named(evidence(due)) == [("hang", "addr", first)]
+
+
+def test_where_all_idle_hops_meet_is_who_has_not_come() -> None:
+    """`b`, whose pipeline's next stage `z` waits for it, too; and with one of a ring away, one of two that meet."""
+    first = dict.fromkeys("cde", 19_990.0)
+    due = pairs(RING | {"z": "b"}, {}, sent=dict.fromkeys("cde", 4), last=first | {"z": 18_000.0})
+    assert named(evidence(due)) == [("hang", "addr", "b")]
+    twice = {"a": "b", "b": "a", "c": "d", "d": "c"}
+    due = pairs(twice, {}, last={"c": 19_990, "d": 19_990})
+    (row,) = hang.find(evidence(due), DEFAULT).to_dicts()
+    assert (row["subject"], row["confidence"]) == ("a", hang.UNSURE)
+
+
+def test_lock_step_peers_are_their_host() -> None:
+    hosts = {addr: f"host-{addr[0]}" for addr in ("a1", "a2", "b1", "b2", "p1", "p2", "q1", "q2")}
+    both = {f"{x}{i}": f"{y}{i}" for x, y in (("a", "p"), ("p", "a"), ("b", "q"), ("q", "b")) for i in (1, 2)}
+    late = {"b1": 600, "b2": 600, "q1": 590, "q2": 590}
+    (row,) = hang.find(evidence(pairs(both, late), hosts=hosts), DEFAULT).to_dicts()
+    assert (row["subject_type"], row["subject"]) == ("host", "host-b")
+    assert row["peers"] == ["a1", "a2", "p1", "p2", "q1", "q2"]
+
+
+def test_one_of_several_rails_that_looks_late_has_lost_a_record() -> None:
+    hosts = {f"{x}{i}": f"host-{x}" for x in "ab" for i in (1, 2, 3)}
+    rails = {f"a{i}": f"b{i}" for i in (1, 2, 3)} | {f"b{i}": f"a{i}" for i in (1, 2, 3)}
+    assert named(evidence(pairs(rails, {"a1": 600}), hosts=hosts))[0][0] == "stopped"
+    assert named(evidence(pairs(rails, {"a1": 600, "a3": 600}), hosts=hosts))[0][0] == "hang"
+
+
+def test_who_begins_anew_was_stopped_whoever_was_quiet_first() -> None:
+    (row,) = hang.find(evidence(IDLE_B, over=True, restarted=True), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["severity"]) == ("stopped", "job", 0)
+    assert row["explanation"].endswith("was silent for 20 s until it began anew.")
+
+
+@pytest.mark.parametrize(
+    ("replaced", "subject"),
+    [
+        ({"x": "host-x"}, ("addr", "x")),
+        ({"x": "host-x", "y": "host-x"}, ("host", "host-x")),
+        ({"x": "host-x", "y": "host-y"}, ("job", "j")),
+    ],
+)
+def test_who_is_replaced_when_the_job_begins_anew_had_failed(
+    replaced: Mapping[str, str], subject: tuple[str, str]
+) -> None:
+    crashed = evidence(IDLE_B, over=True, restarted=True)
+    (one,) = crashed.silences
+    told = dataclasses.replace(one, replaced=replaced, replacements=("a",))
+    (row,) = hang.find(dataclasses.replace(crashed, silences=[told]), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("stopped", *subject)
+    named_one = subject[0] != "job"
+    assert row["explanation"].endswith("was replaced by host-a.") == named_one
+    assert row["confidence"] == (hang.SURE if named_one else hang.UNSURE)
+
+
+def test_a_job_that_came_equally_far_had_crashed_if_one_was_replaced() -> None:
+    ended = evidence(pairs(RING, {}), over=True, restarted=True, even=True)
+    assert named(ended) == []
+    told = dataclasses.replace(ended.silences[0], replaced={"x": "host-x"}, replacements=("a",))
+    assert named(dataclasses.replace(ended, silences=[told])) == [("stopped", "addr", "x")]
+
+
+def test_who_goes_on_after_a_while_hung() -> None:
+    (row,) = hang.find(evidence(ONE_BY_ONE, over=True), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject"]) == ("hang", "b")
+    assert "until it went on" in row["explanation"]
+    assert named(evidence(pairs(RING, {}), over=True)) == [("hang", "job", "j")]
+
+
+def test_where_all_have_come_equally_far_and_one_was_quiet_first_the_job_did_not_end_there() -> None:
+    assert named(evidence(IDLE_B, even=True, over=True, restarted=True)) == [("stopped", "job", "j")]
+    assert named(evidence(pairs(RING, {}), even=True, over=True, restarted=True)) == []
+
+
+def test_when_nobody_is_seen_any_more_only_who_went_quiet_before_is_told() -> None:
+    """All fall silent at once when the data end."""
+    assert named(evidence(pairs(RING, {}), alone=True)) == []
+    assert named(evidence(pairs(RING, {}), alone=True, over=True)) == []
+    assert named(evidence(IDLE_B, alone=True)) == [("hang", "addr", "b")]
+
+
+def test_where_all_have_come_equally_far_the_job_may_have_ended() -> None:
+    assert named(evidence(pairs(RING, {}), even=True)) == []
+    assert named(evidence(pairs(RING, {}), even=True, over=True, restarted=True)) == []
+    assert named(evidence(IDLE_B, even=True)) == [("hang", "addr", "b")]
+
+
+def test_no_silence_no_rows() -> None:
+    well = dataclasses.replace(evidence(IDLE_B), silences=())
+    assert_frame_equal(hang.find(well, DEFAULT), pl.DataFrame(schema=ROW))

@@ -1,0 +1,183 @@
+"""A job that stands still as a whole, now and then, has stalls, whoever it waits for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pytest
+from job_evidence import DEFAULT, lengthened, shuffled, without_rows, working
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.network import devices
+from llmprism_tasks.stages.diagnosis.pauses import job_stalls
+
+STEPS = 14
+
+
+def standing(by: Mapping[int, float], differ: float = 0.005, silent: bool = True) -> Evidence:
+    """Return steps of which some are so many ms longer, since all members are silent before they send, or since they
+    send for longer; what they need before may `differ` from step to step, by this ratio up and down."""
+    ready = [400.0 * (1 + differ * (0, 1, -1)[step % 3]) + by.get(step, 0) * silent for step in range(STEPS)]
+    return lengthened(working([dict.fromkeys("abcdef", ready)], paid=False), by)
+
+
+def named(evidence: Evidence) -> list[tuple[str, str, str]]:
+    return job_stalls.find(evidence, DEFAULT).select("kind", "subject_type", "subject").rows()
+
+
+JOB = [("stalls", "job", "j")]
+
+
+def test_steps_before_which_all_are_silent_for_long_are_stalls_of_the_job() -> None:
+    rows = job_stalls.find(standing({2: 500, 5: 500, 6: 500}, differ=0), DEFAULT)
+    assert rows.schema == pl.Schema(ROW)
+    row = rows.row(0, named=True)
+    assert (row["kind"], row["subject_type"], row["subject"]) == JOB[0]
+    # 1.5 of 15.5 seconds.
+    assert row["severity"] == pytest.approx((1.5 / 15.5) / (14 / 15.5), rel=0.01)
+    assert row["confidence"] == 1
+    assert "In 3 of 14 steps the whole job is silent for longer, by 500 ms on average" in row["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("at", "rows"),
+    [
+        ((2, 5, 6), JOB),
+        ((5, 6), []),
+        ((9, 10, 11, 12, 13), []),
+        ((1, 4, 7, 10), []),
+        ((1, 4, 8, 11), []),
+        ((1, 4, 9, 12), JOB),
+        ((1, 3, 5, 7), JOB),
+    ],
+    ids=["rare", "too few", "lasting", "each third step", "about each third", "now and then", "each second"],
+)
+def test_what_lasts_or_comes_at_a_distance_is_something_else(
+    at: Sequence[int], rows: list[tuple[str, str, str]]
+) -> None:
+    assert named(standing(dict.fromkeys(at, 500.0))) == rows
+
+
+@pytest.mark.parametrize(("at", "told"), [((2, 4, 6, 7, 8), True), ((2, 6, 7, 8, 9), False)])
+def test_of_those_that_follow_each_other_there_are_few(at: Sequence[int], told: bool) -> None:
+    """Three of five may be chance, four are a trouble that began."""
+    assert job_stalls._now_and_then(pl.DataFrame({"step_index": at})) == told
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [((0, 1, 4, 5, 8, 9, 12, 13), False), ((0, 1, 4, 6, 8, 9, 12, 13), True), ((0, 2, 4, 6, 8, 10, 12), True)],
+    ids=["two of four", "not always", "each second"],
+)
+def test_what_comes_in_a_pattern_is_how_steps_were_cut(at: Sequence[int], told: bool) -> None:
+    assert job_stalls._now_and_then(pl.DataFrame({"step_index": at})) == told
+
+
+@pytest.mark.parametrize(("members", "rows"), [("a", []), ("abcd", JOB)], ids=["one", "most"])
+def test_a_step_is_as_long_as_for_most_members(members: str, rows: list[tuple[str, str, str]]) -> None:
+    """Of some of six members the longer steps begin half a second sooner, as where they are cut elsewhere."""
+    more, at = 500, (2, 5, 6)
+    evidence = standing(dict.fromkeys(at, float(more)))
+    later = pl.when(pl.col("step_index").is_in(at) & ~pl.col("addr").is_in([*members])).then(more * 1_000_000)
+    steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + later.otherwise(0))
+    assert named(dataclasses.replace(evidence, steps=steps)) == rows
+
+
+def test_steps_that_are_longer_for_what_they_send_do_not_stand_still() -> None:
+    assert named(standing({2: 500, 5: 500, 6: 500}, silent=False)) == []
+
+
+@pytest.mark.parametrize(("differ", "rows"), [(0.05, JOB), (0.09, [])])
+def test_where_samples_differ_in_length_a_stall_stands_far_out(differ: float, rows: list[tuple[str, str, str]]) -> None:
+    """By ten deviations of 400 ms: of 5 %, two thirds of the steps off by it, they are 300 ms; of 9 %, 530."""
+    assert named(standing({2: 500, 5: 500, 6: 500}, differ=differ)) == rows
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "told"),
+    [(1.3, 1.3, False), (1.3, 1.21, False), (1.3, 1.19, True), (1.19, 1.3, True), (1.9, 1.0, True)],
+    ids=["longer throughout", "nearly so", "the first by far more", "the others by far more", "the first alone"],
+)
+def test_a_longer_sample_is_longer_throughout(first: float, others: float, told: bool) -> None:
+    """Of two parts of 1 and 2 s, one grows by two thirds of what the other does, or by less."""
+    grows = [step in (2, 5, 6) for step in range(STEPS)]
+    longest, rest = ([base * (by if grown else 1.0) for grown in grows] for base, by in ((1e9, first), (2e9, others)))
+    silent = [one + other for one, other in zip(longest, rest, strict=True)]
+    begins = [sum(silent[:step], 0.0) for step in range(STEPS)]
+    steps = pl.DataFrame(
+        {
+            "step_index": range(STEPS),
+            "start_ns": begins,
+            "end_ns": [begin + length for begin, length in zip(begins, silent, strict=True)],
+            "current": True,
+            "silent_ns": silent,
+            "longest_ns": longest,
+            "length_ns": silent,
+        }
+    )
+    assert (job_stalls._row("j", steps, DEFAULT) is not None) == told
+
+
+@pytest.mark.parametrize(("others", "stretched"), [(0.11, True), (0.09, False)])
+def test_what_only_follows_the_longest_silence_is_no_part_to_compare(others: float, stretched: bool) -> None:
+    """A tenth of it may be the optimizer's."""
+    steps = pl.DataFrame({"longest_ns": [1.0, 1.0, 1.0, 1.3]})
+    steps = steps.with_columns(silent_ns=(1 + others) * pl.col("longest_ns"))
+    assert steps.select(job_stalls._stretched()).to_series().to_list()[-1] == stretched
+
+
+@pytest.mark.parametrize(("by", "rows"), [(210, JOB), (180, [])])
+def test_what_costs_too_little_is_not_told(by: float, rows: list[tuple[str, str, str]]) -> None:
+    """4 % of 14 s and three stalls."""
+    assert named(standing(dict.fromkeys((2, 5, 6), by))) == rows
+
+
+@pytest.mark.parametrize("ended", [7, STEPS], ids=["before the window's steps", "and none ended in it"])
+def test_what_was_before_the_window_is_no_news(ended: int) -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    now = pl.col("step_index") >= ended
+    assert named(dataclasses.replace(evidence, steps=evidence.steps.with_columns(current=now))) == []
+
+
+@pytest.mark.parametrize(("since", "rows"), [(6, JOB), (7, [])], ids=["four of eight", "four of seven"])
+def test_most_of_a_window_s_steps_is_no_longer_now_and_then(since: int, rows: list[tuple[str, str, str]]) -> None:
+    evidence = standing(dict.fromkeys((2, 7, 9, 11, 12), 500.0))
+    now = pl.col("step_index") >= since
+    assert named(dataclasses.replace(evidence, steps=evidence.steps.with_columns(current=now))) == rows
+
+
+def test_a_job_of_which_more_is_known_is_left_to_that() -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    one_late = lengthened(
+        working(
+            [
+                {"a": [400.0 + 500 * (step in (2, 5, 6)) for step in range(STEPS)]}
+                | dict.fromkeys("bcde", [400.0] * STEPS)
+            ],
+            paid=False,
+        ),
+        dict.fromkeys((2, 5, 6), 500.0),
+    )
+    assert named(one_late) == []
+    piped = dataclasses.replace(evidence, flows=evidence.flows.with_columns(kind=pl.lit("pp")))
+    assert named(piped) == []
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("link_flap", []), ("slow_nic", JOB)])
+def test_while_a_link_is_down_nothing_is_sent_either(kind: str, rows: list[tuple[str, str, str]]) -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    known = job_stalls.find(evidence, DEFAULT).with_columns(kind=pl.lit(kind), subject=pl.lit("a"))
+    beside = dataclasses.replace(evidence)
+    beside._found[devices.find, DEFAULT] = known
+    assert named(beside) == rows
+
+
+def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:
+    evidence = standing({2: 500, 5: 500, 6: 500})
+    expected = job_stalls.find(evidence, DEFAULT)
+    for seed in range(3):
+        assert_frame_equal(job_stalls.find(shuffled(evidence, seed), DEFAULT), expected)
+    assert job_stalls.find(without_rows(evidence), DEFAULT).is_empty()

@@ -1,0 +1,73 @@
+"""Slow steps: above the least effect and the job's own noise, enough of them, and one at least in the window."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import WINDOW
+from hypothesis import given
+from hypothesis import strategies as st
+from job_evidence import DEFAULT, HISTORY, history
+
+from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+
+WELL = [1000.0] * 10
+
+
+def slow(lengths: Sequence[float], *, current: int | None = None, **changed: Any) -> list[float]:
+    """Return the lengths of the slow steps, ms."""
+    steps = in_trouble(history(lengths, current=current), dataclasses.replace(DEFAULT, **changed)).filter("slow")
+    return [float(length) / 1e6 for length in steps["end_ns"] - steps["start_ns"]]
+
+
+@pytest.mark.parametrize(("length", "count"), [(1039, 0), (1041, 4)])
+def test_a_slow_step_exceeds_the_least_effect(length: float, count: int) -> None:
+    assert slow([*WELL, *[length] * 4]) == [length] * count
+    assert slow([*WELL, *[length] * 4], least_effect=0.03) == [length] * 4
+    assert slow([*WELL, *[length] * 4], least_effect=0.05) == []
+
+
+@pytest.mark.parametrize(("length", "count"), [(1080, 0), (1110, 4)])
+def test_a_slow_step_exceeds_the_job_s_own_noise(length: float, count: int) -> None:
+    """Its quick steps spread by 2 % or so: three times that above them is usual."""
+    noisy = [960, 970, 980, 990, 1000, 1010, 1020, 1030, 1040, 1050, *[1000] * 2]
+    assert slow([*noisy, *[length] * 4]) == [length] * count
+    assert slow([*noisy, *[length] * 4], noise_margin=1)[-4:] == [length] * 4
+
+
+@pytest.mark.parametrize(("number", "count"), [(2, 0), (3, 3)])
+def test_two_slow_steps_are_chance(number: int, count: int) -> None:
+    assert len(slow([*WELL, *[1500] * number])) == count
+    assert len(slow([*WELL, *[1500] * number], least_steps=2)) == number
+
+
+def test_slow_steps_before_the_window_alone_are_no_news() -> None:
+    assert slow([*[1500] * 3, *WELL], current=10) == []
+    assert slow([*WELL, *[1500] * 3, *WELL], current=11) == [1500] * 3
+
+
+def test_the_quick_quarter_of_the_steps_is_healthy() -> None:
+    rows = in_trouble(history([*[1000] * 4, *[2000] * 8]), DEFAULT)
+    assert rows["quick_ns"].unique().to_list() == [1e9]
+    assert rows["slow"].sum() == 8
+
+
+def test_jobs_are_judged_each_by_itself() -> None:
+    both = pl.concat([history([*WELL, *[1500] * 3], job="ill"), history([1500] * 12, job="well")])
+    assert in_trouble(both, DEFAULT)["job_id"].unique().to_list() == ["ill"]
+
+
+def test_no_history_no_trouble() -> None:
+    assert in_trouble(pl.DataFrame(schema=HISTORY), DEFAULT).is_empty()
+
+
+@given(st.lists(st.floats(500, 3000), min_size=1, max_size=30), st.integers(0, 10**6))
+def test_rows_come_in_any_order(lengths: list[float], seed: int) -> None:
+    steps = history(lengths)
+    rows = in_trouble(steps, DEFAULT)
+    assert in_trouble(steps.sample(fraction=1, shuffle=True, seed=seed), DEFAULT).equals(rows)
+    assert rows.is_empty() or rows["start_ns"].min() == WINDOW.start_ns

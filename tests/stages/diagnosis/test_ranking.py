@@ -1,0 +1,166 @@
+"""What explains what, and who is worst: suspects are devices, a cause is told once, and order does not matter."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import settings
+from hypothesis import given
+from hypothesis import strategies as st
+from job_evidence import moving
+from polars.testing import assert_frame_equal
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW
+from llmprism_tasks.stages.diagnosis.ranking import DEVICES, assembled, of_likely_layouts, said_once
+
+EVIDENCE = moving({"abc": 100.0, "def": 100.0})
+
+
+def row(kind: str, subject_type: str, subject: str, **given_: Any) -> dict[str, Any]:
+    """Return what a finder found, in the first second of the window unless told otherwise."""
+    start = EVIDENCE.window.start_ns
+    times = {"start_ns": start, "end_ns": start + 1_000_000_000}
+    numbers = {"score": 10.0, "severity": 0.5, "confidence": 1.0, "peers": None}
+    names = {"job_id": "j", "kind": kind, "subject_type": subject_type, "subject": subject}
+    return names | times | numbers | {"explanation": "It is slow."} | given_
+
+
+def diagnosed(*rows: dict[str, Any]) -> list[tuple[str, str, int | None]]:
+    found = assembled(pl.DataFrame(rows, schema=ROW), EVIDENCE, settings())
+    return found.select("kind", "subject", "rank").rows()
+
+
+LATER = {"start_ns": EVIDENCE.window.start_ns + 1_000_000_000, "end_ns": EVIDENCE.window.end_ns}
+
+
+def test_suspects_are_numbered_by_what_they_cost_and_effects_are_not() -> None:
+    assert diagnosed(
+        row("cross_step", "job", "j", confidence=None),
+        row("slow_compute", "addr", "a", severity=0.2),
+        row("slow_nic", "addr", "d", severity=0.4),
+        row("degraded_switch", "switch", "leaf", severity=0.9, confidence=0.3),
+    ) == [("slow_nic", "d", 1), ("degraded_switch", "leaf", 2), ("slow_compute", "a", 3), ("cross_step", "j", None)]
+
+
+def test_each_job_has_its_own_suspects() -> None:
+    other = row("slow_nic", "addr", "z", job_id="k", severity=0.1)
+    assert diagnosed(row("slow_compute", "addr", "a"), other) == [("slow_compute", "a", 1), ("slow_nic", "z", 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [({}, 1), ({"subject": "b"}, 2), ({"kind": "slow_nic"}, 2), ({"subject_type": "host"}, 2), ({"job_id": "k"}, 2)],
+)
+def test_the_same_of_the_same_subject_is_said_once(change: dict[str, str], kept: int) -> None:
+    rows = [row("slow_compute", "addr", "a", severity=0.1), row("slow_compute", "addr", "a", severity=0.9) | change]
+    found = said_once(pl.DataFrame(rows, schema=ROW))
+    assert found["severity"].to_list() == [0.1, 0.9][:kept]
+
+
+@pytest.mark.parametrize("kind", ["straggler", "switch_level"])
+@pytest.mark.parametrize(
+    ("cause", "explains"),
+    [
+        ({}, True),
+        ({"confidence": 0.51}, True),
+        ({"confidence": 0.49}, False),
+        ({"confidence": None}, False),
+        ({"job_id": "k"}, False),
+        (LATER, False),
+    ],
+)
+def test_a_cause_that_takes_most_of_the_loss_leaves_no_one_else_to_blame(
+    kind: str, cause: dict[str, Any], explains: bool
+) -> None:
+    found = diagnosed(row("slow_compute", "addr", "a", **cause), row(kind, "switch", "x", confidence=0.4))
+    assert len(found) == (1 if explains else 2)
+
+
+@pytest.mark.parametrize(("subject", "confidence", "left"), [("job", 0.51, 1), ("job", 0.49, 2), ("addr", 0.51, 1)])
+def test_a_switch_that_all_that_is_slow_has_in_common_is_more_than_a_cause_unknown(
+    subject: str, confidence: float, left: int
+) -> None:
+    switch = row("switch_level", "switch", "s", confidence=confidence)
+    assert len(diagnosed(switch, row("straggler", subject, "j", confidence=0.4))) == left
+
+
+def test_a_job_s_own_trouble_explains_its_devices_and_has_no_rank() -> None:
+    assert diagnosed(row("uneven_micro_batches", "job", "j"), row("straggler", "addr", "a")) == [
+        ("uneven_micro_batches", "j", None)
+    ]
+
+
+def test_what_a_job_suffers_is_kept_beside_its_cause() -> None:
+    found = diagnosed(row("slow_compute", "addr", "a"), row("cross_group", "dp_group", "a", confidence=None))
+    assert found == [("slow_compute", "a", 1), ("cross_group", "a", None)]
+
+
+@pytest.mark.parametrize(
+    ("second", "kept"),
+    [
+        (row("slow_nic", "addr", "a", confidence=0.6), 1),
+        (row("slow_nic", "host", "host-a", confidence=0.6), 1),
+        (row("slow_compute", "host", "host-a", confidence=0.6), 1),
+        (row("slow_nic", "host", "host-b", confidence=0.6), 2),
+        (row("slow_nic", "addr", "b", confidence=0.6), 2),
+        (row("slow_nic", "addr", "a", confidence=0.6, job_id="k"), 2),
+        (row("hang", "addr", "a", confidence=0.6) | LATER, 2),
+        (row("degraded_switch", "switch", "a", confidence=0.6), 2),
+    ],
+)
+def test_one_device_has_one_trouble_at_a_time(second: dict[str, Any], kept: int) -> None:
+    found = diagnosed(second, row("slow_compute", "addr", "a", confidence=0.7))
+    assert ("slow_compute", "a", 1) in found
+    assert len(found) == kept
+
+
+def test_nothing_found_is_no_diagnosis() -> None:
+    assert diagnosed() == []
+
+
+ROWS = st.builds(
+    row,
+    st.sampled_from(["slow_compute", "slow_nic", "straggler", "cross_step", "hang"]),
+    st.sampled_from(["addr", "host", "job"]),
+    st.sampled_from(["a", "host-a", "b", "host-b"]),
+    confidence=st.sampled_from([None, 0.4, 0.6, 1.0]),
+    severity=st.sampled_from([0.1, 0.5]),
+    job_id=st.sampled_from(["j", "k"]),
+)
+
+
+@given(st.lists(ROWS, max_size=8, unique_by=lambda one: tuple(one[n] for n in list(one)[:4])), st.randoms())
+def test_order_does_not_matter_and_ranks_count_the_devices(rows: list[dict[str, Any]], random: Any) -> None:
+    found = assembled(pl.DataFrame(rows, schema=ROW), EVIDENCE, settings())
+    random.shuffle(rows)
+    assert_frame_equal(found, assembled(pl.DataFrame(rows, schema=ROW), EVIDENCE, settings()))
+    assert found["rank"].is_not_null().equals(found["subject_type"].is_in(DEVICES))
+    for (_,), job in found.group_by("job_id"):
+        assert job["rank"].drop_nulls().sort().to_list() == list(range(1, job["rank"].count() + 1))
+        suspects = job.filter(pl.col("rank").is_not_null()).sort("rank")
+        costs = (suspects["severity"] * suspects["confidence"].fill_null(0)).to_list()
+        assert all(worse >= better for worse, better in pairwise(costs))
+
+
+def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> None:
+    """The window of the diagnosis has none: they are looked up, with five windows before, where the silence begins."""
+    before = EVIDENCE.window.shifted(-2)
+    times = {"start_ns": before.start_ns + 5, "end_ns": EVIDENCE.window.end_ns}
+    for job_id, window in (("silent", before), ("j", EVIDENCE.window)):
+        hang = row("hang", "job", job_id, job_id=job_id, **times)
+        sql = assembled(pl.DataFrame([hang], schema=ROW), EVIDENCE, settings())["evidence_sql"].item()
+        assert f"pairs.window_start_ns = {window.start_ns}" in sql
+        assert (f"flows.flow_start_ns >= {before.lookback(5).start_ns}" in sql) == (job_id == "silent")
+
+
+@pytest.mark.parametrize(("confidence", "kinds"), [(0.51, 3), (0.49, 1), (None, 3)])
+def test_who_is_compared_with_whom_must_be_likely(confidence: float | None, kinds: int) -> None:
+    """Of another job's layout nothing follows."""
+    found = [row(kind, "addr", "a") for kind in ("slow_compute", "pipeline_imbalance", "slow_nic")]
+    jobs = pl.DataFrame({"job_id": ["j", "other"], "confidence": [confidence, 0.0]})
+    kept = of_likely_layouts(pl.DataFrame(found, schema=ROW), jobs)
+    assert kept.height == kinds
+    assert "slow_nic" in kept["kind"]

@@ -1,0 +1,51 @@
+"""GPUs of a host that send in lock-step are peers; those that send at moments of their own are replicas."""
+
+from __future__ import annotations
+
+import random
+
+import polars as pl
+import pytest
+from handmade import MS, members
+
+from llmprism_tasks.stages.parallelism.layout import lock_step
+
+HOSTS = "ab"
+
+
+def peers(apart_ms: float, *, width: int = 2, gpus: int = 4, steps: int = 10, seed: int = 1) -> int | None:
+    """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart."""
+    draw = random.Random(seed)
+    rows = []
+    for step in range(steps):
+        for host, to in zip(HOSTS, reversed(HOSTS), strict=True):
+            own = [draw.uniform(0, apart_ms) for _ in range(gpus // width)]
+            rows += [
+                ("j", step, f"{host}{gpu}", f"{to}{gpu}", round((step * 1000 + offset + own[gpu // width]) * MS))
+                for gpu in range(gpus)
+                for offset in (0, 100)
+            ]
+    flows = pl.DataFrame(rows, schema=["job_id", "step", "src_addr", "dst_addr", "flow_start_ns"], orient="row")
+    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit("pp")).unique().with_row_index("pair")
+    sent = (
+        flows.join(pairs, on=["src_addr", "dst_addr"])
+        .group_by("pair", "step")
+        .agg(last_ns=pl.col("flow_start_ns").max())
+    )
+    nics = members({"j": {f"{host}{gpu}": host for host in HOSTS for gpu in range(gpus)}})
+    found = lock_step.peers(sent, pairs, nics)
+    return found["peers"].item() if found.height else None
+
+
+@pytest.mark.parametrize(("apart_ms", "found"), [(0, 4), (2, 4), (20, 2)])
+def test_peers_send_together_and_replicas_do_not(apart_ms: float, found: int) -> None:
+    assert peers(apart_ms) == found
+
+
+def test_every_gpu_may_be_a_replica() -> None:
+    assert peers(20, width=1) == 1
+
+
+@pytest.mark.parametrize(("steps", "found"), [(3, None), (4, 4)])
+def test_a_few_steps_say_nothing(steps: int, found: int | None) -> None:
+    assert peers(0, steps=steps) == found

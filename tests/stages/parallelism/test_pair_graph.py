@@ -1,0 +1,146 @@
+"""What pairs are in the graph of their job: gradients go round, pipelines up and down a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism_tasks.stages.parallelism import pair_graph
+
+Pair = tuple[str, str, str]
+RING_SHARE = 0.5
+
+
+def table(pairs: Iterable[Pair | tuple[str, str, str, float]], job: str = "j") -> pl.DataFrame:
+    """Return pairs of one job from (sender, receiver, kind) and perhaps their bytes per step, else 100."""
+    rows = [(job, src, dst, kind, float(rest[0] if rest else 100)) for src, dst, kind, *rest in pairs]
+    columns = {
+        "job_id": pl.String,
+        "src_addr": pl.String,
+        "dst_addr": pl.String,
+        "kind": pl.String,
+        "bytes_per_step": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def ring(nics: Sequence[str], kind: str = "dp") -> list[Pair]:
+    return [(src, dst, kind) for src, dst in [*pairwise(nics), (nics[-1], nics[0])]]
+
+
+def line(nics: Sequence[str]) -> list[Pair]:
+    return [pair for src, dst in pairwise(nics) for pair in ((src, dst, "pp"), (dst, src, "pp"))]
+
+
+def kinds(pairs: Iterable[tuple[str, str, str, float]], share: float = RING_SHARE) -> dict[tuple[str, str], str]:
+    found = pair_graph.gradients_apart(table(pairs), share)
+    return {(src, dst): kind for src, dst, kind in found.select("src_addr", "dst_addr", "kind").iter_rows()}
+
+
+def two_groups(joining: float) -> list[tuple[str, str, str, float]]:
+    """Two rings of four, of 100 bytes a step, and a pair between one NIC of each that carries this much."""
+    rings = [(src, dst, kind, 100.0) for nics in ("abcd", "efgh") for src, dst, kind in ring(nics)]
+    return [*rings, ("a", "e", "dp", joining), ("e", "a", "dp", joining)]
+
+
+@pytest.mark.parametrize(("joining", "kind"), [(49, "other"), (51, "dp")])
+def test_what_links_two_gradient_groups_with_fewer_bytes_is_something_else(joining: float, kind: str) -> None:
+    """The embedding of the first and the last stage: only a pair as busy as the rings is one of them."""
+    found = kinds(two_groups(joining))
+    assert found[("a", "e")] == found[("e", "a")] == kind
+    assert {found[("a", "b")], found[("h", "e")]} == {"dp"}
+
+
+def test_how_busy_a_ring_is_can_be_set() -> None:
+    assert kinds(two_groups(30), share=0.25)[("a", "e")] == "dp"
+
+
+def test_a_weak_pair_inside_one_group_stays_with_it() -> None:
+    assert kinds([*two_groups(10), ("a", "c", "dp", 10)])[("a", "c")] == "dp"
+
+
+@pytest.mark.parametrize(("linked", "kind"), [(3, "other"), (4, "dp")])
+def test_links_across_groups_that_touch_about_all_nics_are_gradients(linked: int, kind: str) -> None:
+    """Dense layers beside experts: each NIC of one group has a weak link into the other, or only some have."""
+    links = [(src, dst, "dp", 10.0) for src, dst in list(zip("abcd", "efgh", strict=True))[:linked]]
+    found = kinds([*two_groups(10)[:-2], *links])
+    assert found[("a", "e")] == kind
+
+
+@pytest.mark.parametrize(("others", "kind"), [(["ep"], "dp"), (["ep", "pp"], "other")])
+def test_links_beside_experts_are_gradients_unless_there_are_stages(others: list[str], kind: str) -> None:
+    """Without a pipeline nothing but the rings of dense layers joins those of each expert's replicas."""
+    assert kinds([*two_groups(10), *(("x", "y", other, 10.0) for other in others)])["a", "e"] == kind
+
+
+def test_only_synchronised_pairs_are_judged() -> None:
+    assert kinds([("a", "b", "pp", 10), ("b", "a", "ep", 10)]) == {("a", "b"): "pp", ("b", "a"): "ep"}
+
+
+links = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")).filter(lambda p: p[0] != p[1]))
+
+
+@given(links)
+def test_components_join_what_is_linked_whichever_way_round(pairs: list[tuple[str, str]]) -> None:
+    def labels(rows: list[tuple[str, str]]) -> dict[str, int]:
+        found = pair_graph.components(table([(*pair, "dp") for pair in rows]).select("job_id", "src_addr", "dst_addr"))
+        return dict(found.select("addr", "component").iter_rows())
+
+    label = labels(pairs)
+    assert all(label[src] == label[dst] for src, dst in pairs)
+    assert set(label) == {addr for pair in pairs for addr in pair}
+    assert labels([(dst, src) for src, dst in reversed(pairs)]) == label
+
+
+def sized(pairs: Iterable[Pair], sizes: int = 1) -> pl.DataFrame:
+    """Return pairs with the number of sizes that each sends in a step."""
+    return table(pairs).with_columns(distinct_sizes=pl.lit(sizes, dtype=pl.Int64))
+
+
+def chained(pairs: Iterable[Pair], sizes: int = 1) -> set[tuple[str, str]]:
+    return set(pair_graph.chains(sized(pairs, sizes)).select("src_addr", "dst_addr").rows())
+
+
+def up_and_down(nics: Sequence[str], kind: str = "dp") -> list[Pair]:
+    return [(src, dst, kind) for src, dst, _ in line(nics)]
+
+
+def ends_of(pairs: Iterable[Pair]) -> set[tuple[str, str]]:
+    return {(src, dst) for src, dst, _ in pairs}
+
+
+def test_a_line_whose_pairs_answer_each_other_with_one_size_is_a_pipeline() -> None:
+    """Its gradients go unseen, and its micro-batches look like steps."""
+    assert chained(up_and_down("abcd")) == ends_of(up_and_down("abcd"))
+    assert chained([*up_and_down("abc"), *up_and_down("pqr")]) == ends_of([*up_and_down("abc"), *up_and_down("pqr")])
+
+
+def test_some_of_a_pipeline_s_pairs_may_show_no_rhythm() -> None:
+    forward = [("a", "b", "other"), ("b", "a", "dp"), ("b", "c", "other"), ("c", "b", "dp")]
+    assert chained(forward) == ends_of(forward)
+    assert chained(up_and_down("abcd", "other")) == set()
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ring("abcd"),
+        [*ring("abcd"), *ring("dcba")],
+        up_and_down("ab"),
+        [*up_and_down("abc"), *up_and_down("bd")],
+        up_and_down("abc")[:-1],
+        [],
+    ],
+    ids=["ring", "ring both ways", "two replicas", "tree", "one pair unanswered", "nothing"],
+)
+def test_what_may_be_gradients_is_no_pipeline(pairs: list[Pair]) -> None:
+    assert chained(pairs) == set()
+
+
+def test_a_tree_of_buckets_of_several_sizes_is_no_pipeline_though_it_be_a_line() -> None:
+    assert chained(up_and_down("abc"), sizes=2) == set()

@@ -1,0 +1,420 @@
+"""Jobs are the NICs that work together: by their bulk data, their hosts and their rhythm."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, stages, topology, visible
+
+from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.recognition.phase import recognition
+
+DEFAULT = settings()
+
+
+def cluster(hosts: int, gpus: int) -> dict[str, list[str]]:
+    """Return hosts `a`, `b`, … with NICs `a0`, `a1`, …"""
+    return {chr(97 + h): [f"{chr(97 + h)}{g}" for g in range(gpus)] for h in range(hosts)}
+
+
+def rail(hosts: Mapping[str, Sequence[str]], gpu: int, *, only: str | None = None) -> list[str]:
+    return [nics[gpu] for host, nics in hosts.items() if only is None or host in only]
+
+
+def recognised(
+    hosts: Mapping[str, Sequence[str]],
+    *parts: Iterable[Row],
+    window: Window = WINDOW,
+    values: Settings = DEFAULT,
+) -> tuple[pl.DataFrame, list[set[str]]]:
+    """Return the jobs, and the members of each in the order of their smallest."""
+    table = visible(flows(*parts), window, values.window.lookback_windows)
+    jobs, members = recognition(flows=table, topology=topology(hosts), window=window, settings=values)
+    assert set(jobs["job_id"]) == set(members["job_id"])
+    assert members["addr"].is_unique().all()
+    return jobs, sorted((set(part["addr"]) for _, part in members.group_by("job_id")), key=min)
+
+
+def test_no_flows_no_jobs() -> None:
+    jobs, found = recognised(cluster(2, 1))
+    assert found == []
+    assert jobs.schema == frames.empty("jobs").schema
+
+
+def test_a_job_has_its_members_hosts_and_kind() -> None:
+    hosts = cluster(4, 2)
+    jobs, found = recognised(hosts, ring(rail(hosts, 0), every(1000, count=20)))
+    assert found == [{"a0", "b0", "c0", "d0"}]
+    row = jobs.row(0, named=True)
+    assert (row["kind"], row["endpoints"], row["hosts"], row["confidence"]) == ("training", 4, 4, 1.0)
+    assert (row["tp"], row["pp"], row["dp"]) == (None, None, None)
+
+
+def test_a_job_may_live_on_one_host() -> None:
+    hosts = cluster(1, 4)
+    jobs, found = recognised(hosts, ring(hosts["a"], every(1000, count=20)))
+    assert found == [set(hosts["a"])]
+    assert jobs["hosts"].to_list() == [1]
+
+
+def test_nics_without_a_common_period_are_a_job_of_another_kind() -> None:
+    hosts, draw = cluster(2, 1), random.Random(1)
+    some = [
+        (at, at + 1, "a0", "b0", draw.randint(MB, 9 * MB)) for at in sorted(draw.uniform(0, 50_000) for _ in range(30))
+    ]
+    jobs, found = recognised(hosts, some)
+    assert found == [{"a0", "b0"}]
+    assert jobs.select("kind", "confidence").row(0) == ("other", 0.5)
+
+
+def test_addresses_outside_the_topology_join_nothing() -> None:
+    """Two jobs write to one storage server; the server's own traffic is no job."""
+    hosts = cluster(4, 1)
+    work = [ring(["a0", "b0"], every(1000, count=20)), ring(["c0", "d0"], every(800, count=20))]
+    storage = messages("a0", "storage", [0], 900 * MB) + messages("c0", "storage", [5], 900 * MB)
+    unknown = ring(["x", "y"], every(500, count=20))
+    assert recognised(hosts, *work, storage, unknown)[1] == [{"a0", "b0"}, {"c0", "d0"}]
+
+
+@pytest.mark.parametrize(("size", "jobs"), [(16_384, 0), (16_385, 1)])
+def test_control_messages_link_nobody(size: int, jobs: int) -> None:
+    hosts = cluster(2, 1)
+    work = messages("a0", "b0", every(50, count=1000), size) + messages("b0", "a0", every(50, count=1000), size)
+    assert len(recognised(hosts, work)[1]) == jobs
+
+
+def two_jobs(hosts: Mapping[str, Sequence[str]]) -> list[Row]:
+    return ring(rail(hosts, 0, only="ab"), every(1000, count=50)) + ring(
+        rail(hosts, 0, only="cd"), every(800, count=60)
+    )
+
+
+TWO_JOBS = [{"a0", "b0"}, {"c0", "d0"}]
+
+
+def chatter(nics: Sequence[str], size: int, *, count: int = 300) -> list[Row]:
+    draw = random.Random(11)
+    return [(at, at + 1, *draw.sample(nics, 2), size) for at in (draw.uniform(0, 59_000) for _ in range(count))]
+
+
+@pytest.mark.parametrize("size", [20_000, 120_000])
+def test_chatter_joins_nobody_and_is_no_job(size: int) -> None:
+    """Among ten NICs, of which four train and one stands beside two that do."""
+    hosts = cluster(5, 2)
+    nics = [nic for nics in hosts.values() for nic in nics]
+    assert recognised(hosts, two_jobs(hosts), chatter(nics, size))[1] == TWO_JOBS
+    assert recognised(hosts, chatter(nics, size))[1] == []
+
+
+def test_many_small_messages_that_add_up_are_a_job_of_another_kind() -> None:
+    hosts = cluster(5, 1)
+    jobs, found = recognised(hosts, chatter(rail(hosts, 0), MB))
+    assert found == [set(rail(hosts, 0))]
+    assert jobs["kind"].to_list() == ["other"]
+
+
+def test_a_copy_joins_no_jobs() -> None:
+    """Whether it is one record, or cut into as many as there are steps."""
+    hosts = cluster(4, 1)
+    at_once = messages("a0", "c0", [20_000], 900 * MB)
+    in_parts = messages("a0", "c0", every(1000, count=40), 20 * MB)
+    for copy in (at_once, in_parts):
+        assert recognised(hosts, two_jobs(hosts), copy)[1] == TWO_JOBS
+
+
+def test_a_copy_inside_a_pipeline_does_not_hide_its_rhythm() -> None:
+    """Two rails of one job; through one of them goes twenty times what the pipeline sends."""
+    hosts = cluster(4, 2)
+    rails = [stages(rail(hosts, gpu), every(700, count=20)) for gpu in (0, 1)]
+    copy = messages("a0", "c0", [5_000], 50_000 * MB)
+    jobs, found = recognised(hosts, *rails, copy)
+    assert jobs["kind"].to_list() == ["training"]
+    assert len(found) == 1
+
+
+def test_copies_there_and_back_join_no_jobs() -> None:
+    hosts = cluster(4, 1)
+    copies = messages("a0", "c0", [20_000], 900 * MB) + messages("d0", "b0", [40_000], 900 * MB)
+    assert recognised(hosts, two_jobs(hosts), copies)[1] == TWO_JOBS
+    assert len(recognised(hosts, two_jobs(hosts), copies, values=settings("recognition", least_presence=0))[1]) == 1
+
+
+@pytest.mark.parametrize(("every_nth", "members"), [(1, 3), (4, 2)])
+def test_what_goes_on_adds_a_nic_whatever_its_sizes(every_nth: int, members: int) -> None:
+    """Experts are called in each step, with sizes that never repeat."""
+    hosts, draw = cluster(3, 1), random.Random(2)
+    begins = every(1000, count=50)
+    calls = [
+        (at + draw.uniform(0, 500), at + 600, source, target, draw.randint(MB, 60 * MB))
+        for at in begins[::every_nth]
+        for source, target in (("b0", "c0"), ("c0", "b0"))
+    ]
+    found = recognised(hosts, ring(["a0", "b0"], begins), calls)[1]
+    assert [len(one) for one in found if "a0" in one] == [members]
+
+
+def test_a_job_that_has_just_begun_is_one_job() -> None:
+    hosts = cluster(4, 1)
+    assert recognised(hosts, ring(rail(hosts, 0), [58_000]))[1] == [set(rail(hosts, 0))]
+
+
+def test_a_replaced_host_leaves_its_job_in_the_same_window() -> None:
+    hosts = cluster(4, 1)
+    before = ring(["a0", "b0", "c0"], every(1000, count=20))
+    after = ring(["a0", "b0", "d0"], every(1000, count=20, start=35_000))
+    assert recognised(hosts, before, after)[1] == [{"a0", "b0", "d0"}]
+    patient = settings("recognition", longest_silence=50)
+    assert recognised(hosts, before, after, values=patient)[1] == [{"a0", "b0", "c0", "d0"}]
+
+
+def test_confidence_is_the_share_that_keeps_the_rhythm() -> None:
+    hosts, draw = cluster(3, 1), random.Random(2)
+    begins = every(1000, count=50)
+    random_sizes = [
+        (at + 300, at + 400, source, target, draw.randint(20 * MB, 60 * MB))
+        for at in begins
+        for source, target in (("b0", "a0"), ("a0", "b0"))
+    ]
+    jobs, _ = recognised(hosts, ring(["a0", "b0", "c0"], begins), random_sizes)
+    assert jobs["kind"].to_list() == ["training"]
+    assert 0.5 < jobs["confidence"].item() < 1
+
+
+def rails_on(first: str, second: str, **values: float) -> int:
+    """Return how many jobs two rails are that share some of their hosts, and their steps."""
+    hosts = cluster(8, 2)
+    rows = [
+        ring(rail(hosts, 0, only=first), every(1000, count=20)),
+        ring(rail(hosts, 1, only=second), every(1000, count=20)),
+    ]
+    return len(recognised(hosts, *rows, values=settings("recognition", **values))[1])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "jobs"),
+    [("abcd", "abcd", 1), ("abcd", "efgh", 2), ("abc", "bcd", 1), ("abcd", "cdef", 2)],
+    ids=["the same", "none in common", "half in common", "a third in common"],
+)
+def test_rails_on_similar_hosts_are_one_job(first: str, second: str, jobs: int) -> None:
+    assert rails_on(first, second) == jobs
+
+
+def test_how_similar_hosts_must_be_can_be_set() -> None:
+    assert rails_on("abc", "bcd", host_similarity=0.6) == 2
+    assert rails_on("abcd", "cdef", host_similarity=0.3) == 1
+
+
+def tenants(period: float = 1000, *, jitter: float = 0, shift: float = 0, count: int = 40, **values: float) -> int:
+    """Return how many jobs two rails of the same hosts are; the second has its own period, shift and jitter."""
+    hosts, draw = cluster(4, 2), random.Random(7)
+    ends = [begin + shift + draw.uniform(-jitter, jitter) for begin in every(period, count=count, start=50)]
+    rows = [ring(rail(hosts, 0), every(1000, count=count)), ring(rail(hosts, 1), ends)]
+    return len(recognised(hosts, *rows, values=settings("recognition", **values))[1])
+
+
+@pytest.mark.parametrize(("period", "jobs"), [(1000, 1), (1005, 2), (1100, 2), (1350, 2)])
+def test_tenants_of_the_same_hosts_differ_by_their_period(period: float, jobs: int) -> None:
+    """Half a percent apart is enough, for it adds up."""
+    assert tenants(period) == jobs
+
+
+@pytest.mark.parametrize("shift", [0, 250, 480, 500, 520, 999])
+def test_rails_that_keep_their_distance_are_one_job(shift: float) -> None:
+    assert tenants(shift=shift, jitter=5) == 1
+
+
+@pytest.mark.parametrize(("jitter", "jobs"), [(4, 1), (10, 2)])
+def test_how_far_steps_of_one_job_may_drift(jitter: float, jobs: int) -> None:
+    """The median of the distances from their middle is half the jitter; `phase_tolerance_ms` is 3."""
+    assert tenants(jitter=jitter) == jobs
+
+
+def test_the_tolerance_of_phases_can_be_set() -> None:
+    assert tenants(jitter=30, phase_tolerance=0.05) == 1
+    assert tenants(jitter=30, phase_tolerance_ms=50) == 1
+    assert tenants(jitter=4, phase_tolerance_ms=1) == 2
+
+
+def sharded(share: float = 1) -> list[float]:
+    """Return when a job without steps begins to send; a `share` of it as its other rails do, the rest at will."""
+    common, own = random.Random(5), random.Random(7)
+    times = accumulate(common.uniform(20, 180) for _ in range(200))
+    return [time if own.random() < share else time + own.uniform(5, 15) for time in times]
+
+
+@pytest.mark.parametrize(("share", "jobs"), [(1, 1), (0.85, 1), (0.6, 2), (0, 2)])
+def test_rails_that_begin_together_what_they_send_are_one_job(share: float, jobs: int) -> None:
+    """Even if they show no steps and move different amounts."""
+    hosts = cluster(4, 2)
+    large = ring(rail(hosts, 0), sharded(), length=1, parts=1, size=80 * MB)
+    small = ring(rail(hosts, 1), sharded(share), length=1, parts=1, size=8 * MB)
+    assert len(recognised(hosts, large, small)[1]) == jobs
+
+
+def test_how_much_rails_begin_together_can_be_set() -> None:
+    hosts = cluster(4, 2)
+    rows = [ring(rail(hosts, gpu), sharded(1 - 0.4 * gpu), length=1, parts=1, size=8**gpu * MB) for gpu in (0, 1)]
+    assert len(recognised(hosts, *rows, values=settings("recognition", least_together=0.5))[1]) == 1
+
+
+@pytest.mark.parametrize(("apart", "jobs"), [(12, 1), (40, 2)])
+def test_replicas_whose_steps_end_near_each_other_and_return_are_one_job(apart: float, jobs: int) -> None:
+    """Each ends its steps up to `apart` ms late, without the other: near are 20 ms, a fiftieth of the step."""
+    hosts, draw = cluster(4, 2), random.Random(2)
+    late = [[begin + draw.uniform(0, apart) for begin in every(1000, count=40)] for _ in "ab"]
+    rows = [ring(rail(hosts, gpu), ends) for gpu, ends in enumerate(late)]
+    values = settings("recognition", phase_tolerance_ms=1, own_jitter=0.5)
+    assert len(recognised(hosts, *rows, values=values)[1]) == jobs
+
+
+@pytest.mark.parametrize(("walk", "jobs"), [(0, 1), (3, 2)])
+def test_steps_that_walk_away_are_another_job_s_however_they_jitter(walk: float, jobs: int) -> None:
+    """Both lengthen some of their steps by 100 ms, together; one walks away from the other by a few ms a step."""
+    hosts, draw = cluster(4, 2), random.Random(3)
+    begins = list(accumulate(draw.choice((950, 1050)) for _ in range(40)))
+    others = [begin + 200 + walk * i + draw.uniform(-1, 1) for i, begin in enumerate(begins)]
+    assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), others))[1]) == jobs
+
+
+@pytest.mark.parametrize(("own", "jobs"), [(0, 1), (3, 1), (80, 2)])
+def test_a_ring_that_a_fault_makes_slow_stays_in_its_job(own: float, jobs: int) -> None:
+    """From the middle on it ends 300 ms later. It shares the jitter of the job's steps, but for `own` ms a step."""
+    hosts, draw = cluster(4, 2), random.Random(3)
+    begins = list(accumulate(draw.uniform(960, 1040) for _ in range(40)))
+    drift = list(accumulate(draw.uniform(-own, own) for _ in range(40)))
+    late = [begin + off + (300 if i >= 20 else 0) for i, (begin, off) in enumerate(zip(begins, drift, strict=True))]
+    assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), late))[1]) == jobs
+
+
+@pytest.mark.parametrize(("longer", "jobs"), [(0, 1), (1.01, 2)])
+def test_jobs_on_the_same_busy_hosts_share_some_of_their_jitter(longer: float, jobs: int) -> None:
+    """Steps of both vary by the same 100 ms; those of one last 1 % longer."""
+    hosts, draw = cluster(4, 2), random.Random(5)
+    lengths = [draw.uniform(950, 1050) for _ in range(50)]
+    begins = list(accumulate(lengths))
+    others = list(accumulate(length * longer for length in lengths)) if longer else [begin + 200 for begin in begins]
+    assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), others))[1]) == jobs
+
+
+@pytest.mark.parametrize(("own_jitter", "jobs"), [(0.35, 2), (0.9, 1)])
+def test_how_much_jitter_of_its_own_makes_a_tenant_can_be_set(own_jitter: float, jobs: int) -> None:
+    """Steps whose ends, not lengths, have nothing in common: what they are apart is 0.7 of the sum of both jitters."""
+    hosts, draw = cluster(4, 2), random.Random(3)
+    rows = [
+        ring(rail(hosts, gpu), [begin + draw.uniform(-40, 40) for begin in every(1000, count=40, start=50)])
+        for gpu in (0, 1)
+    ]
+    assert len(recognised(hosts, *rows, values=settings("recognition", own_jitter=own_jitter))[1]) == jobs
+
+
+def test_a_few_steps_do_not_tell_tenants_apart() -> None:
+    """Three differences say nothing about a drift: rails of the same hosts are one job until then."""
+    hosts = cluster(4, 2)
+    rows = [ring(rail(hosts, 0), every(15_000, count=3)), ring(rail(hosts, 1), every(17_000, count=3))]
+    assert len(recognised(hosts, *rows)[1]) == 1
+
+
+@pytest.mark.parametrize(("last", "jobs"), [(58_000, 1), (44_000, 0)])
+def test_a_silent_pair_is_at_work_as_long_as_its_period_explains_it(last: float, jobs: int) -> None:
+    """Steps of 45 s: in the second window, 62 s or 76 s after the last flow, 1.5 periods are 67.5 s."""
+    hosts = cluster(2, 1)
+    steps = ring(["a0", "b0"], [last - 45_000 * i for i in range(4)][::-1])
+    begin = WINDOW.shifted(-4)
+    moved = [(start + 240_000, end + 240_000, src, dst, size) for start, end, src, dst, size in steps]
+    table = flows(moved, base=begin)
+    found, _ = recognition(flows=table, topology=topology(hosts), window=WINDOW.shifted(1), settings=DEFAULT)
+    assert found.height == jobs
+
+
+def test_a_pair_without_a_rhythm_is_at_work_only_where_it_sends() -> None:
+    hosts = cluster(2, 1)
+    once = messages("a0", "b0", [59_000], 50 * MB)
+    assert len(recognised(hosts, once)[1]) == 1
+    assert recognised(hosts, once, window=WINDOW.shifted(1))[1] == []
+
+
+def test_how_long_silence_is_believed_can_be_set() -> None:
+    hosts = cluster(2, 1)
+    rows = ring(["a0", "b0"], every(10_000, count=6))
+    following = WINDOW.shifted(1)
+    assert recognised(hosts, rows, window=following)[1] == []
+    patient = settings("recognition", silent_periods=8)
+    patient = replace(patient, traffic=replace(patient.traffic, restart_ratio=100))
+    assert recognised(hosts, rows, window=following, values=patient)[1] == [{"a0", "b0"}]
+
+
+def names(hosts: Mapping[str, Sequence[str]], rows: list[Row], windows: Iterable[int]) -> list[str]:
+    """Return the name of the one job that each window finds."""
+    found = [recognised(hosts, rows, window=WINDOW.shifted(i))[0] for i in windows]
+    return [jobs["job_id"].item() for jobs in found]
+
+
+def test_a_job_keeps_its_name_while_half_of_its_members_stay() -> None:
+    """Two of four NICs are replaced after the second minute."""
+    hosts = cluster(6, 1)
+    rows = ring(["a0", "b0", "c0", "d0"], every(1000, count=120))
+    rows += ring(["c0", "d0", "e0", "f0"], every(1000, count=120, start=120_000))
+    assert len(set(names(hosts, rows, range(4)))) == 1
+
+
+def test_a_job_that_comes_back_without_the_host_it_was_named_after_keeps_its_name() -> None:
+    """Each host in turn is replaced while the job is silent, for half a minute across the end of its first."""
+    hosts = cluster(5, 1)
+    before = ring(["a0", "b0", "c0", "d0"], every(1000, count=50))
+    for gone in "abcd":
+        rest = [f"{host}0" for host in "abcde" if host != gone]
+        assert len(set(names(hosts, before + ring(rest, every(1000, count=95, start=80_000)), range(3)))) == 1
+
+
+def test_a_new_job_is_not_named_after_those_who_had_its_nics_before() -> None:
+    """Three of its four NICs come from elsewhere: it is the job of nobody who left."""
+    hosts = cluster(7, 1)
+    old = ring(["a0", "b0", "c0", "d0"], every(1000, count=120))
+    new = ring(["d0", "e0", "f0", "g0"], every(1000, count=120, start=120_000))
+    assert names(hosts, old + new, [3]) == names(hosts, new, [3])
+
+
+def two_names(*parts: Iterable[Row], window: Window) -> int:
+    """Return how many names two jobs have that are found in a window."""
+    jobs, found = recognised(cluster(4, 1), *parts, window=window)
+    assert [len(members) for members in found] == [2, 2]
+    return jobs["job_id"].n_unique()
+
+
+def test_two_halves_of_a_job_have_two_names() -> None:
+    whole = ring(["a0", "b0", "c0", "d0"], every(1000, count=60))
+    halves = [ring(some, every(700, count=160, start=60_000)) for some in (["a0", "b0"], ["c0", "d0"])]
+    assert two_names(whole, *halves, window=WINDOW.shifted(2)) == 2
+
+
+def test_jobs_that_once_exchanged_data_have_two_names() -> None:
+    """A copy of some weights, minutes ago, linked both."""
+    jobs = [ring(["a0", "b0"], every(1000, count=120)), ring(["c0", "d0"], every(800, count=150))]
+    assert two_names(*jobs, messages("a0", "c0", [5000], 90 * MB), window=WINDOW.shifted(1)) == 2
+
+
+def test_a_job_s_name_does_not_depend_on_other_jobs() -> None:
+    hosts = cluster(4, 1)
+    own = ring(["a0", "b0"], every(1000, count=50))
+    alone, _ = recognised(hosts, own)
+    both, _ = recognised(hosts, own, ring(["c0", "d0"], every(800, count=50)))
+    assert set(alone["job_id"]) < set(both["job_id"])
+    assert both["job_id"].is_unique().all()
+
+
+def test_the_window_s_time_is_in_every_row() -> None:
+    hosts = cluster(2, 1)
+    rows = ring(["a0", "b0"], every(1000, count=100))
+    table = flows(rows)
+    jobs, members = recognition(
+        flows=visible(table, WINDOW.shifted(1)), topology=topology(hosts), window=WINDOW.shifted(1), settings=DEFAULT
+    )
+    starts = {*jobs["window_start_ns"], *members["window_start_ns"]}
+    assert starts == {WINDOW.start_ns + 60_000 * MS}

@@ -1,0 +1,171 @@
+"""What a pair sent before a long silence is another run's."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages.step_division.restarts import at_restarts, runs, since_restart
+
+SECOND = 1_000_000_000
+WINDOW = Window(120 * SECOND, 60 * SECOND)
+DEFAULT = TrafficSettings()
+
+
+def sent(starts_s: list[float], src: str = "a", dst: str = "b") -> pl.DataFrame:
+    starts = pl.Series([round(start * SECOND) for start in starts_s], dtype=pl.Int64)
+    return pl.DataFrame(
+        {
+            "flow_start_ns": starts,
+            "flow_end_ns": starts + SECOND // 2,
+            "src_addr": src,
+            "dst_addr": dst,
+            "bytes": 10**6,
+        },
+        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64},
+    )
+
+
+def seconds(flows: pl.DataFrame) -> list[float]:
+    return [start / SECOND for start in flows["flow_start_ns"].sort()]
+
+
+def every(period: float, begin: float, end: float) -> list[float]:
+    return [begin + i * period for i in range(int((end - begin) / period))]
+
+
+def test_nothing_stays_nothing() -> None:
+    assert since_restart(sent([]), WINDOW, DEFAULT).is_empty()
+
+
+@pytest.mark.parametrize(("pause", "kept_from"), [(8, 20), (14, 74)])
+def test_a_pause_ends_a_run_from_ten_seconds_on(pause: float, kept_from: float) -> None:
+    old, new = every(2, 20, 60), every(2, 60 + pause, 180)
+    kept = seconds(since_restart(sent(old + new), WINDOW, DEFAULT))
+    assert kept == [start for start in old + new if start >= kept_from]
+
+
+@pytest.mark.parametrize("shift", [0, 0.4, 1.1, 1.9])
+def test_a_pause_of_twelve_seconds_ends_a_run_whenever_it_begins(shift: float) -> None:
+    """What was sent last takes half a second."""
+    old, new = every(2, 20 + shift, 60 + shift), every(2, 70.6 + shift, 180)
+    assert seconds(since_restart(sent(old + new), WINDOW, DEFAULT)) == pytest.approx(new)
+
+
+@pytest.mark.parametrize(("period", "kept"), [(12, 14), (3, 0)])
+def test_silence_is_long_only_beside_what_is_usual(period: float, kept: int) -> None:
+    """Forty seconds between a step and the next, and a pair that is silent for most of twelve seconds in each."""
+    flows = sent(every(period, 0, 84) + every(period, 84 + 33, 180 + 4))
+    assert (since_restart(flows, WINDOW, DEFAULT)["flow_start_ns"] < 84 * SECOND).sum() == (7 if kept else 0)
+
+
+def test_a_silence_that_begins_in_the_window_leaves_both_runs() -> None:
+    starts = every(2, 20, 130) + every(2, 150, 180)
+    assert seconds(since_restart(sent(starts), WINDOW, DEFAULT)) == starts
+
+
+def test_a_pair_that_has_not_come_back_is_in_no_run_now() -> None:
+    gone, other = sent(every(2, 20, 100)), sent(every(2, 20, 180), src="c")
+    assert since_restart(pl.concat([gone, other]), WINDOW, DEFAULT)["src_addr"].unique().to_list() == ["c"]
+
+
+def test_a_single_burst_is_no_run_that_ended() -> None:
+    assert since_restart(sent([30.0]), WINDOW, DEFAULT).height == 1
+
+
+@pytest.mark.parametrize("burst", [1.8, 7.4])
+def test_the_silence_between_long_steps_is_usual(burst: float) -> None:
+    """Bursts touch several parts of the time that is looked at, and these are no silences that count."""
+    flows = sent([start for begin in (0, 86, 172) for start in every(0.1, begin, begin + burst)])
+    assert since_restart(flows, WINDOW, DEFAULT).height == flows.height
+
+
+@pytest.mark.parametrize(("run", "restarted"), [(4.0, False), (14.0, True)])
+def test_what_is_usual_must_have_been_seen_for_ten_seconds(run: float, *, restarted: bool) -> None:
+    """A burst and a silence after it may be a step; a run is longer than a burst."""
+    flows = pl.concat([sent(every(0.1, 4, 4 + run)), sent(every(0.1, 177, 180))])
+    assert (since_restart(flows, WINDOW, DEFAULT)["flow_start_ns"].min() == 177 * SECOND) == restarted
+
+
+@pytest.mark.parametrize(("until", "jobs"), [(110, [2]), (130, [1, 2])])
+def test_a_run_that_ended_in_the_window_is_told_beside_the_present_one(until: int, jobs: list[int]) -> None:
+    """One job is silent for twenty seconds, the other goes on."""
+    old, new = every(2, 20, until), every(2, until + 20, 180)
+    flows = pl.concat(
+        [
+            sent(old + new).with_columns(job_id=pl.lit("came back")),
+            sent(every(2, 20, 180), src="c").with_columns(job_id=pl.lit("goes on")),
+        ]
+    )
+    parts = runs(flows, WINDOW, DEFAULT)
+    assert [part["job_id"].n_unique() for part in parts] == jobs
+    assert seconds(parts[-1].filter(pl.col("job_id") == "came back")) == new
+
+
+def test_every_flow_is_of_a_run_before_or_since() -> None:
+    flows = pl.concat([sent(every(2, 20, 60) + every(2, 90, 180)), sent(every(2, 20, 180), src="c")])
+    before, since = at_restarts(flows, WINDOW, DEFAULT)
+    assert seconds(before) == every(2, 20, 60)
+    assert before.height + since.height == flows.height
+
+
+CYCLES = [every(1, 60 * cycle, 60 * cycle + 40) for cycle in range(4)]
+"""Forty steps of a second, and a silence of twenty."""
+
+
+def ring(weights: int) -> pl.DataFrame:
+    """Return what three NICs send each other, and how one sends the two others so many bytes as it comes back."""
+    sends = [sent([start for steps in CYCLES for start in steps], *pair) for pair in ("ab", "bc", "ca")]
+    back = [sent([steps[0] - 2 for steps in CYCLES[1:]], "a", to).with_columns(bytes=pl.lit(weights)) for to in "bc"]
+    return pl.concat([*sends, *(back if weights else [])])
+
+
+WHOLE = Window(180 * SECOND, 60 * SECOND)
+
+
+LITTLE, MUCH = 2 * 10**4, 10**5
+"""Bytes; of six million that the three send and get in a second, two hundredths are 120 thousand."""
+
+
+@pytest.mark.parametrize(("weights", "begins"), [(0, 0), (LITTLE, 0), (MUCH, 180)])
+def test_silences_that_come_again_and_again_are_pauses_unless_weights_follow(weights: int, begins: float) -> None:
+    since = since_restart(ring(weights), WHOLE, DEFAULT)
+    assert min(seconds(since.filter(pl.col("bytes") == 10**6))) == begins
+
+
+@pytest.mark.parametrize(("also_at", "since"), [([], 178), ([167], 178), ([172], 172), ([165, 172], 58)], ids=str)
+def test_pairs_that_only_start_ups_use_begin_with_the_others(also_at: list[float], since: float) -> None:
+    """A few seconds sooner, maybe, after ten without anything: who goes on all the time begins nothing."""
+    tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH))
+    flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH))])
+    kept = since_restart(flows, WHOLE, DEFAULT)
+    assert min(seconds(kept.filter(pl.col("dst_addr") == "b"))) == 178
+    assert min(seconds(kept.filter(pl.col("dst_addr") == "c", pl.col("src_addr") == "a"))) == since
+
+
+def test_with_who_does_not_begin_nothing_does() -> None:
+    tree = sent([58, 118, 178], "a", "x").with_columns(bytes=pl.lit(MUCH))
+    kept = since_restart(pl.concat([ring(MUCH), tree]), WHOLE, DEFAULT)
+    assert min(seconds(kept.filter(pl.col("dst_addr") == "x"))) == 58
+
+
+def test_what_goes_to_others_than_members_are_no_weights() -> None:
+    """Checkpoints go one way, too, to storage."""
+    saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9))
+    assert min(seconds(since_restart(pl.concat([ring(0), saved]), WHOLE, DEFAULT))) == 0
+
+
+@pytest.mark.parametrize(("pause", "begins"), [(18, 0), (22, 180)])
+def test_of_two_who_have_no_replicas_to_be_seen_long_pauses_are_restarts(pause: float, begins: float) -> None:
+    cycles = [start for at in range(4) for start in every(1, 60 * at, 60 * (at + 1) - pause)]
+    flows = pl.concat([sent(cycles, *pair) for pair in ("ab", "ba")])
+    assert min(seconds(since_restart(flows, WHOLE, DEFAULT))) == begins
+
+
+@pytest.mark.parametrize(("weights", "count"), [(LITTLE, 1), (MUCH, 2)])
+def test_so_they_are_for_a_job(weights: int, count: int) -> None:
+    """Those of pairs begin and end in the window: only the job's runs can be told."""
+    flows = ring(weights).with_columns(job_id=pl.lit("j"))
+    assert len(runs(flows, Window(150 * SECOND, 60 * SECOND), DEFAULT)) == count

@@ -1,0 +1,70 @@
+"""What was sent early is put together with the rest where others show that they are one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism_tasks.stages.traffic.kernels.fragments import begins_next, joined
+
+
+def marked(*series: list[int], tolerance: float = 0.02) -> list[list[int]]:
+    """Return the places of the transfers that begin the next."""
+    offsets = np.cumsum([0, *map(len, series)]).astype(np.int64)
+    found = begins_next(np.array([size for one in series for size in one], dtype=np.int64), offsets, tolerance)
+    return [np.flatnonzero(found[low:high]).tolist() for low, high in pairwise(offsets.tolist())]
+
+
+def test_nothing_has_no_pieces() -> None:
+    assert marked() == []
+    assert marked([], [500]) == [[], []]
+
+
+def test_a_ring_that_was_begun_early_is_told_by_one_that_was_not() -> None:
+    """4 MiB and the rest of a gather of 48 MB, as a collector with an idle timeout of 1 ms sees some and not others."""
+    assert marked([4_253_696, 43_602_362, 47_856_058, 4_253_696, 43_602_362]) == [[0, 3]]
+
+
+def test_what_no_other_has_whole_is_two() -> None:
+    assert marked([4, 44, 4, 44]) == [[]]
+
+
+def test_each_series_speaks_for_itself() -> None:
+    assert marked([4, 44, 4, 44], [48]) == [[], []]
+
+
+def test_a_buffer_is_met_again_and_nothing_that_is_smaller() -> None:
+    assert marked([4, 44, 48, 4]) == [[0]]
+    assert marked([4, 44, 48, 5]) == [[]]
+    assert marked([4, 44, 48, 4, 3]) == [[0]]
+    assert marked([4, 44, 48, 4, 3, 3]) == [[]]
+
+
+@pytest.mark.parametrize(("early", "places"), [(49, [0]), (50, []), (51, [])])
+def test_equal_halves_are_two_tensors(early: int, places: list[int]) -> None:
+    assert marked([early, 100, 100 + early, early], tolerance=0) == [places]
+
+
+@pytest.mark.parametrize(("early", "places"), [(2, []), (3, [0])])
+def test_what_changes_a_size_by_less_than_the_tolerance_is_left_alone(early: int, places: list[int]) -> None:
+    assert marked([early, 100 - early, 100, early]) == [places]
+
+
+@pytest.mark.parametrize(("whole", "places"), [(1009, [0]), (1011, [])])
+def test_the_whole_has_the_size_of_both(whole: int, places: list[int]) -> None:
+    """Within half the tolerance, since sizes of one tensor differ by all of it at most."""
+    assert marked([200, 800, whole, 200]) == [places]
+
+
+@given(st.lists(st.integers(1, 20), max_size=40))
+def test_no_piece_begins_with_a_piece(sizes: list[int]) -> None:
+    (found,) = marked(sizes)
+    assert all(later - sooner > 1 for sooner, later in pairwise(found))
+
+
+def test_what_begins_the_next_is_joined_to_it() -> None:
+    assert joined(np.array([4, 44, 48]), np.array([True, False, False])).tolist() == [4, 48, 48]

@@ -1,0 +1,58 @@
+"""A small real capture as a collector would drop it, a file for each minute, and all rows that came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.settings.load import load
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+
+MINUTE_NS = 60_000_000_000
+SOURCE = Path(__file__).resolve().parents[1] / "data" / "real" / "dp2pp4_healthy"  # the smallest
+WINDOWS = [Window(minute * MINUTE_NS, MINUTE_NS) for minute in (29919505, 29919506)]
+
+
+def drop(folder: Path) -> None:
+    """Write the capture's topology and flows into a folder."""
+    (folder / "topology.csv").write_bytes((SOURCE / "topology.csv").read_bytes())
+    (folder / "flows").mkdir()
+    flows = pl.read_parquet(SOURCE / "flows.parquet")
+    for window in WINDOWS:
+        inside = pl.col("flow_start_ns").is_between(window.start_ns, window.end_ns, closed="left")
+        flows.filter(inside).write_parquet(flows_file(folder, window))
+
+
+def flows_file(folder: Path, window: Window) -> Path:
+    return folder / "flows" / f"{window.start:%Y%m%dT%H%M}.parquet"
+
+
+def places_in(folder: Path) -> dict[str, str]:
+    """The variables that make a folder's flows, topology and warehouse the ones to use."""
+    return {
+        "LLMPRISM_PLACES__FLOWS": str(folder / "flows" / "{window:%Y%m%dT%H%M}.parquet"),
+        "LLMPRISM_PLACES__TOPOLOGY": str(folder / "topology.csv"),
+        "LLMPRISM_PLACES__WAREHOUSE": str(folder / "llmprism.duckdb"),
+    }
+
+
+def settings_in(folder: Path, **environment: str) -> Settings:
+    return load(environment=places_in(folder) | environment)
+
+
+def warehouse_in(folder: Path, name: str = "llmprism.duckdb") -> Warehouse:
+    return open_warehouse(str(folder / name), lock_wait_s=10)
+
+
+def rows(warehouse: Warehouse) -> dict[str, pl.DataFrame]:
+    """All tables over the capture's windows, run times left out, in an order that depends on the rows alone."""
+    span = WINDOWS[-1].lookback(len(WINDOWS) - 1)
+    found = store.read_each(warehouse, {table.name: span for table in TABLES})
+    return {
+        name: frame.drop("stage_ns", strict=False).sort(pl.all(), nulls_last=False) for name, frame in found.items()
+    }
