@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -265,13 +264,13 @@ def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window)
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
-    """Count the rows of a query by their `job_id`, or the job of their `nic`; None if not every row has one."""
-    for of_job in (rows, statement("jobs_of_nics").replace("/* rows */", rows)):
-        query = f"SELECT job_id, count(*) FROM ({of_job}) GROUP BY job_id ORDER BY job_id"
-        with suppress(duckdb.BinderException):  # the rows have no such column
-            counts = dict(connection.execute(query).fetchall())
-            return None if None in counts or not counts else counts
-    return None
+    """Count the rows of a query by `job_id`; None if a row has none, or the query has no such column."""
+    try:
+        counted = connection.execute(f"SELECT job_id, count(*) FROM ({rows}) GROUP BY job_id ORDER BY job_id")
+    except duckdb.BinderException:  # rows have no such column
+        return None
+    counts = dict(counted.fetchall())
+    return None if None in counts or not counts else counts
 
 
 def set_aside(
