@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from llmprism_tasks.contract import frames
-from llmprism_tasks.contract.plan import STAGES
+from llmprism_tasks.contract.plan import ALL
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.deriving import derive
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario import build_scenario
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
+from llmprism_tasks.stages.partition_values import PartitionValues
 
 START = Window(1_760_000_400_000_000_000, 60_000_000_000)
 LAST = START.shifted(1)
@@ -119,21 +120,15 @@ def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
         "flows": frames.conform(known.filter(pl.col("window_start_ns") <= window.start_ns), "flows"),
         "topology": made.topology,
     }
-    for stage in STAGES[:-1]:
-        module, _, name = stage.function.partition(":")
-        written = getattr(importlib.import_module(module), name)(
-            **{table: tables[table] for table in stage.reads}, window=window, settings=Settings()
-        )
-        tables |= dict(zip(stage.writes, written, strict=True))
-    return tables
+    return tables | derive(frames.Part(tables["flows"]), tables["topology"], window, Settings(), ALL[:-1]).tables
 
 
 def evidence_of(tables: Mapping[str, pl.DataFrame]) -> Evidence | None:
     """Return the evidence in the last minute's tables."""
-    flows, topology, members, pairs, steps = (
-        tables[name] for name in ("flows", "topology", "job_members", "pairs", "steps")
-    )
-    return gather(flows, topology, members, pairs, steps, LAST, Settings())
+    topology, members, pairs, steps = (tables[name] for name in ("topology", "job_members", "pairs", "steps"))
+    values = PartitionValues(tables["flows"], LAST, Settings())
+    job_traffic, step_ends = values.job_traffic(members), values.step_ends(members, pairs)
+    return gather(job_traffic, step_ends, topology, members, pairs, steps, LAST, Settings())
 
 
 def priced(broken: Any, fault: Mapping[str, Any], *, severity: float = 0.0) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from llmprism_tasks.contract.frames import Part, conform
 from llmprism_tasks.contract.plan import ALL, READIES, STAGES, Stage
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.partition_values import PartitionValues
 
 ALONE = {"diagnosis": "llmprism_tasks.stages.diagnosis.phase:of_part"}
 """Stages that have a function of their own for a part of the platform: None of it says that the whole must be seen."""
@@ -37,22 +38,29 @@ class Derived(NamedTuple):
 
 
 def derive(
-    part: Part, topology: pl.DataFrame, window: Window, settings: Settings, only: Collection[str] = ALL
+    part: Part,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    only: Collection[str] = ALL,
+    values: PartitionValues | None = None,
 ) -> Derived:
     """Run stages on some of a window's flows.
 
     Parameters
     ----------
     only : names of the stages to run; what others write and these read is in the part's tables
+    values : what stages share, when others of them were run on the part before
     """
     made: dict[str, dict[str, pl.DataFrame]] = {}
     stage_ns: dict[str, int] = {}
     held = {"flows": part.flows, "topology": topology, **part.tables}
+    values = values or PartitionValues(part.flows, window, settings)
     for stage in STAGES:
         if stage.name not in only:
             continue
         began_ns = time.monotonic_ns()
-        results = _results(stage, held, part.elsewhere, window, settings)
+        results = _results(stage, held, values, part.elsewhere, window, settings)
         if results is not None:
             tables = zip(stage.writes, results, strict=True)
             made[stage.name] = {table: conform(rows, table, ordered=True, compact=True) for table, rows in tables}
@@ -70,8 +78,9 @@ def derive_in_turn(
     ----------
     turns : names of the stages of each turn
     """
+    values = PartitionValues(part.flows, window, settings)
     for only in turns:
-        derived = derive(part, topology, window, settings, only)
+        derived = derive(part, topology, window, settings, only, values)
         yield derived
         part = part._replace(tables={**part.tables, **derived.tables})
 
@@ -79,6 +88,7 @@ def derive_in_turn(
 def _results(
     stage: Stage,
     held: Mapping[str, pl.DataFrame],
+    values: PartitionValues,
     elsewhere: pl.DataFrame | None,
     window: Window,
     settings: Settings,
@@ -86,10 +96,12 @@ def _results(
     """Return what a stage makes of tables; None if it is given a part of the platform, and must see the whole."""
     alone = elsewhere is not None and stage.name in ALONE
     function = named(ALONE[stage.name]) if alone else function_of(stage, settings.method.name)
-    others = {"elsewhere": elsewhere} if elsewhere is not None and stage.sees_others else {}
-    results: Sequence[pl.DataFrame] | None = function(
-        **{table: held[table] for table in stage.reads}, **others, window=window, settings=settings
-    )
+    others: dict[str, object] = {"elsewhere": elsewhere} if elsewhere is not None and stage.sees_others else {}
+    tables = {table: held[table] for table in stage.reads}
+    if settings.method.name == "joint":
+        del tables["flows"]
+        others |= values.named(stage.takes, held)
+    results: Sequence[pl.DataFrame] | None = function(**tables, **others, window=window, settings=settings)
     return results
 
 

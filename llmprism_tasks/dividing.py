@@ -24,6 +24,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.deriving import Derived
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sharing import shared
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 from llmprism_tasks.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -239,7 +240,12 @@ def _completed(
         if "jobs" in stage.writes:
             complete = deriving.named(UNLISTED)
             tables["jobs"] = complete(
-                tables["jobs"], tables["job_members"], outside, held["topology"], window, settings
+                tables["jobs"],
+                tables["job_members"],
+                TrafficIndex.of(outside, settings.traffic),
+                held["topology"],
+                window,
+                settings,
             )
         done[stage.name] = {table: tables[table] for table in stage.writes if table in COMPLETED}
     return Derived(done, stage_ns)

@@ -23,6 +23,8 @@ class Stage:
     per_job : whether the stage can be run for some of the window's jobs at a time
     flow_columns : what it looks at of `flows`: the others are not read, for they take time and memory
     sees_others : whether it asks what others send, if `flows` are those of a part of the platform
+    takes : what the joint method's function is handed in place of `flows`: values that phases share, by their names in
+        `stages.partition_values`
     """
 
     name: str
@@ -31,6 +33,7 @@ class Stage:
     per_job: bool = False
     flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
     sees_others: bool = False
+    takes: tuple[str, ...] = ("job_traffic", "division")
 
     @property
     def function(self) -> str:
@@ -43,7 +46,9 @@ class Stage:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True),
+    Stage(
+        "recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True, takes=("traffic",)
+    ),
     Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
     Stage(
         "parallelism",
@@ -56,6 +61,7 @@ STAGES: tuple[Stage, ...] = (
         reads=("flows", "jobs", "job_members", "pairs"),
         writes=("steps", "timeline", "step_breakdown"),
         per_job=True,
+        takes=("job_traffic", "step_ends"),
     ),
     Stage(
         "diagnosis",
@@ -63,6 +69,7 @@ STAGES: tuple[Stage, ...] = (
         writes=("diagnoses",),
         flow_columns=(*ENDS_TIMES_AND_BYTES, "switch_path"),
         sees_others=True,
+        takes=("job_traffic", "step_ends"),
     ),
 )
 

@@ -16,6 +16,7 @@ from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import load_scenario, simulate
+from llmprism_tasks.stages.partition_values import PartitionValues
 from llmprism_tasks.stages.traffic import nic_pairs
 
 CAPTURE = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
@@ -34,7 +35,9 @@ def run(stage: Stage, tables: Mapping[str, pl.DataFrame], window: Window = WINDO
     """Run a stage on the tables it reads."""
     module, _, name = stage.function.partition(":")
     function = getattr(importlib.import_module(module), name)
-    results = function(**{table: tables[table] for table in stage.reads}, window=window, settings=SETTINGS)
+    values = PartitionValues(tables["flows"], window, SETTINGS).named(stage.takes, tables)
+    read = {table: tables[table] for table in stage.reads if table != "flows"}
+    results = function(**read, **values, window=window, settings=SETTINGS)
     return {table: frames.plain(frame) for table, frame in zip(stage.writes, results, strict=True)}
 
 

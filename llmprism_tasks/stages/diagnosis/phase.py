@@ -19,7 +19,8 @@ from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
 from llmprism_tasks.stages.diagnosis.ranking import assembled, of_likely_layouts, said_once
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
-from llmprism_tasks.stages.traffic.remembered import forget
+from llmprism_tasks.stages.step_division.division import Division
+from llmprism_tasks.stages.traffic.index import JobTraffic
 
 TROUBLES = (
     hang.find,
@@ -37,7 +38,8 @@ TROUBLES = (
 
 def diagnosis(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
@@ -50,7 +52,8 @@ def diagnosis(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
+    job_traffic : the flows of jobs, in the window and its look-back
+    step_ends : their steps, ended by the pairs that `pair_graph.ending` returns
     topology : `addr`, `host`, `gpu`
     jobs, job_members, pairs, steps : the window's
 
@@ -58,14 +61,14 @@ def diagnosis(
     -------
     diagnoses : empty when nothing is worth waking anybody for
     """
-    evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
-    forget()
+    evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings)
     return (_diagnosed(evidence, jobs, settings),)
 
 
 def of_part(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     elsewhere: pl.DataFrame,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
@@ -79,14 +82,13 @@ def of_part(
 
     Parameters
     ----------
-    flows, elsewhere : as `frames.Part` has them
+    elsewhere : when others send, as `frames.Part` has it
 
     Returns
     -------
     diagnoses; None when transfers are slow: it may be the fabric's fault, that all parts share
     """
-    evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
-    forget()
+    evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings, elsewhere)
     if evidence is not None and evidence.once(devices.hops_in_trouble, settings.diagnosis)["slow"].any():
         return None
     return (_diagnosed(evidence, jobs, settings),)
