@@ -1,4 +1,4 @@
-"""`python -m accuracy run`, `prices`, `wrong`, `page` or `diagnosis`: measure, say what is wrong, or write a page."""
+"""`python -m accuracy run`, `prices`, `wrong`, `page`, `diagnosis`, `tables`: measure, write pages, compare tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from accuracy import equality
+from accuracy.answers import ANSWERS
 from accuracy.diagnosis_page import write_diagnosis
 from accuracy.families import FAMILIES, TROUBLES
 from accuracy.faults import wrongs
@@ -41,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             keep_prices(seed, list(prices(seed=seed)))
     elif arguments.command == "run":
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
+    elif arguments.command == "tables":
+        return 0 if _tables(arguments) else 1
     elif arguments.command == "wrong":
         for source in _sources(arguments):
             for method in arguments.method or METHODS[:1]:
@@ -54,6 +58,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in failed:
         _say(f"Failed: {line}")
     return 1 if failed else 0
+
+
+def _tables(arguments: argparse.Namespace) -> bool:
+    return equality.run(
+        list(equality.inputs(arguments.rows, arguments.only)),
+        arguments.ways,
+        rows=arguments.rows,
+        write=arguments.write,
+        left_out=arguments.leave_out,
+        jobs=arguments.jobs,
+        say=_say,
+    )
 
 
 def _wrongs(source: Source, method: str) -> list[tuple[str, str]]:
@@ -83,7 +99,22 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("prices", parents=[common])
     diagnosis = commands.add_parser("diagnosis", parents=[common])
     diagnosis.add_argument("--out", type=Path, default=PROJECT / "docs" / "diagnosis.md")
+    _add_tables(commands)
     return parser
+
+
+def _add_tables(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tables = commands.add_parser("tables", help="hold every table against what an earlier version wrote")
+    doing = tables.add_mutually_exclusive_group(required=True)
+    doing.add_argument("--write", action="store_true", help="make what this version writes the reference")
+    doing.add_argument("--check", action="store_true", help="say what differs from the reference")
+    tables.add_argument("--only", nargs="+", default=(), metavar="NAME", help="such as demo or 'captures/*'")
+    tables.add_argument(
+        "--ways", nargs="+", choices=equality.WAYS, default=equality.WAYS, help="to check; default: all"
+    )
+    tables.add_argument("--leave-out", nargs="+", choices=ANSWERS, default=(), help="not compared; default: none")
+    tables.add_argument("--rows", type=Path, default=equality.ROWS, help="folder with the rows behind it")
+    tables.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
 
 
 def _sources(arguments: argparse.Namespace) -> Iterator[Source]:

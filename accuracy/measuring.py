@@ -11,7 +11,7 @@ import polars as pl
 
 from accuracy.runs import version
 from llmprism_tasks import pipeline
-from llmprism_tasks.reports.evaluation import TABLES, Scores, evaluate
+from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
 from llmprism_tasks.reports.evaluation.steps import duration_errors
 from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate
@@ -70,7 +70,7 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
 def _plain(scores: Scores) -> Figures:
     certain = scores.jobs.filter(pl.col("confidence").is_not_null())
     return {
-        "figures": scores.to_json(),
+        "figures": all_figures(scores),
         "errors": duration_errors(scores.steps)["error"].to_list(),
         "confidence": certain["confidence"].to_list(),
     }

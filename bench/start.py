@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from llmprism_tasks import cli
-from llmprism_tasks.postponed import hide
-
 
 def main() -> None:
-    hide("pandas")  # as the command does
     importlib.import_module("llmprism_tasks.pipeline")
     warm = importlib.import_module("llmprism_tasks.warm")
     warm.checks()
@@ -18,4 +14,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    cli.leave(0)

@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> NoReturn:
         hook(spans)
     code = cli.main(words)
     Path(out).write_text(json.dumps(spans.figures()), encoding="utf-8")
-    cli.leave(code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

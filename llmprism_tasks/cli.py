@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from llmprism_tasks import __version__, memory
+from llmprism_tasks import __version__
 from llmprism_tasks.contract.errors import InputError, LlmprismError, TransientError
-from llmprism_tasks.postponed import hide
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import Origin, load_with_origins
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
     from llmprism_tasks.contract.windows import Window
     from llmprism_tasks.warehouse.connect import Warehouse
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
 
 PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
 
@@ -49,7 +46,8 @@ class Terminated(KeyboardInterrupt):
 def run() -> NoReturn:
     """Run this process's command line, and end the process."""
     signal.signal(signal.SIGTERM, _terminate)  # here alone: whoever imports this may have a handler of its own
-    leave(main())
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
+    sys.exit(main())
 
 
 def _terminate(*_: object) -> NoReturn:
@@ -57,24 +55,14 @@ def _terminate(*_: object) -> NoReturn:
     raise Terminated
 
 
-def leave(code: int) -> NoReturn:
-    """End the process at once: to take apart all that it imported and holds would be a tenth of a second and more."""
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, after saying on standard error what went wrong."""
     try:
-        memory.keep(os.environ)
-        memory.seldom_look()
-        hide("pandas")  # for which DuckDB and PyArrow look with the first value they are given, a fifth of a second
         arguments = _parser().parse_args(argv)
-        _log_to_stderr(verbose=arguments.verbose)
         command: Callable[[argparse.Namespace], None] = arguments.command
-        command(arguments)
+        with _logging_to_stderr(verbose=arguments.verbose):
+            command(arguments)
+        sys.stdout.flush()  # here, where a reader that has gone is noticed
     except LlmprismError as error:
         _tell(f"llmprism: {error}", stderr=True)
         return TRY_LATER if isinstance(error, TransientError) else PERMANENT
@@ -273,7 +261,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
     truth = read_truth(arguments.truth)
     tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
-    found = evaluation.evaluate(tables, truth).to_json()
+    found = evaluation.all_figures(evaluation.evaluate(tables, truth))
     if arguments.format == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     else:
@@ -402,6 +390,16 @@ def _write_csv(rows: pl.DataFrame) -> None:
         writer.writerow([json.dumps(one, default=str) if isinstance(one, list | dict) else one for one in row])
 
 
-def _log_to_stderr(*, verbose: bool) -> None:
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
-    logging.getLogger("llmprism_tasks").setLevel(logging.INFO if verbose else logging.WARNING)
+@contextlib.contextmanager
+def _logging_to_stderr(*, verbose: bool) -> Iterator[None]:
+    """Log to standard error, and leave the process's logging as it was."""
+    handler, own = logging.StreamHandler(), logging.getLogger("llmprism_tasks")
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    level = own.level
+    own.setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        own.setLevel(level)

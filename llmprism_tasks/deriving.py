@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from llmprism_tasks.contract.frames import Part, conform
-from llmprism_tasks.contract.plan import ALL, READIES, STAGES, Stage
+from llmprism_tasks.contract.plan import ALL, STAGES, Stage
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.partition_values import PartitionValues
@@ -115,7 +115,6 @@ def prepare(method: str) -> None:
     """Import what the stages are made of, which takes a second, before there is anything to work on."""
     for stage in STAGES:
         function_of(stage, method)
-    named(READIES)()
 
 
 def named(path: str) -> Callable[..., Any]:

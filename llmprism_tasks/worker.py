@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from llmprism_tasks import memory, temporary
+from llmprism_tasks import temporary
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from llmprism_tasks.contract.frames import Part
     from llmprism_tasks.deriving import Derived
 
-PROGRAM = "from llmprism_tasks import memory; memory.seldom_look(); from llmprism_tasks import serving; serving.serve()"
+PROGRAM = "from llmprism_tasks import serving; serving.serve()"
 
 WORTH_A_WORKER = 4_000_000
 """Bytes of files of flows from which a worker saves more than its start costs: as Parquet, they hold 250,000 flows."""
@@ -117,7 +117,6 @@ def working(settings: Settings) -> Iterator[Worker]:
     with TemporaryDirectory(dir=temporary.home(), prefix="worker-") as folder, ours:
         words = [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno())]  # what is named alike here is not ours
         environment = {**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        memory.keep(environment)
         # In a group of its own, it does not hear who interrupts this process at the terminal, who ends it as well.
         process = subprocess.Popen(words, pass_fds=[theirs.fileno()], env=environment, process_group=0)
         theirs.close()

@@ -18,7 +18,8 @@ if os.fork() == 0:
     code = cli.main(sys.argv[1:])
     ours = ("llmprism_tasks.stages", "great_expectations")
     print("late:", *(name for name in set(sys.modules) - there if name.startswith(ours)))
-    cli.leave(code)
+    sys.stdout.flush()
+    os._exit(code)
 raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 

@@ -75,9 +75,6 @@ STAGES: tuple[Stage, ...] = (
 
 ALL = tuple(stage.name for stage in STAGES)
 
-READIES = "llmprism_tasks.numerics.jit:load_all"
-"""Where the function lives that loads what the stages' modules have compiled before, once they are imported."""
-
 PARTS = "llmprism_tasks.stages.parts:parts"
 """Where the function lives that divides a platform into parts, which the stages can be given one at a time."""
 

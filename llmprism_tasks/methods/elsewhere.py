@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.grouped_sort import Groups
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT32S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 NEVER = np.iinfo(np.int64).min
@@ -48,7 +48,7 @@ def latest_of_two(times: Integers, groups: Groups, slot: int) -> Latest:
     return Latest(*_latest_of_two(times, groups, first * slot, slot, int(times.max()) // slot - first + 1))
 
 
-@compiled
+@kernel(INT64S, INT32S, INT64, INT64, INT64)
 def _latest_of_two(
     times: Integers, groups: Groups, begin: int, slot: int, slots: int
 ) -> tuple[Integers, Integers, Integers]:

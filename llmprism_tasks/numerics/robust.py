@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.contract.errors import ContractError
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.sorting import median
 
 Floats = npt.NDArray[np.float64]
@@ -71,7 +71,7 @@ def few(count: int, deviations: float) -> float:
     return math.sqrt(freedom * math.expm1(normal**2 / freedom)) / deviations
 
 
-@compiled
+@kernel(FLOAT64S, INT64S)
 def _medians(values: Floats, offsets: Integers) -> Floats:
     result, room = np.full(len(offsets) - 1, np.nan), np.empty(len(values))
     for series in range(len(result)):

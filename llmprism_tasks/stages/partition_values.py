@@ -8,7 +8,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 

@@ -16,9 +16,8 @@ from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse import nic_codes
+from llmprism_tasks.warehouse import flow_order, nic_codes
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.landing import flow_order
 from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
 from llmprism_tasks.warehouse.sql_files import identifier, statement
 

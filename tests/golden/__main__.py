@@ -13,7 +13,7 @@ from rich.console import Console
 from scored_runs import scored_run
 
 from llmprism_tasks.reports import scores as report
-from llmprism_tasks.reports.evaluation import Scores, together
+from llmprism_tasks.reports.evaluation import Scores, all_figures, together
 from llmprism_tasks.reports.evaluation.headline import headline
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
@@ -30,7 +30,7 @@ def main(folders: list[Path]) -> None:
                     run = scored_run(folder, flows, Path(place) / "scores.duckdb", validated=False)
                 runs[folder.name + variant] = run.scores
     parts = {name: headline(scores) for name, scores in runs.items()}
-    Console(width=report.WIDTH).print(report.render(together(runs).to_json(), of="run", parts=parts))
+    Console(width=report.WIDTH).print(report.render(all_figures(together(runs)), of="run", parts=parts))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from llmprism_tasks import pipeline
-from llmprism_tasks.reports.evaluation import TABLES, Scores, evaluate
+from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.sources.truth import read_truth
@@ -41,7 +41,7 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
         found = {table: store.frame(connection.execute(f"SELECT * FROM {table}")) for table in TABLES}
     truth = read_truth(str(folder / "truth"))
     scores = evaluate(found, truth)
-    return Scored(found, truth, scores, scores.to_json(), summarise(opened)["incidents"])
+    return Scored(found, truth, scores, all_figures(scores), summarise(opened)["incidents"])
 
 
 def _derive(settings: Settings) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.reports.evaluation import layouts, steps
+from llmprism_tasks.reports.evaluation import layouts, pairs, steps
 from llmprism_tasks.reports.evaluation.confidence import UNSURE
-
-if TYPE_CHECKING:
-    from llmprism_tasks.reports.evaluation.scores import Scores
+from llmprism_tasks.reports.evaluation.scores import Scores
 
 KINDS = ("dp", "pp", "ep", "cp")
 """Kinds whose precision and recall are the run's: what is neither is no part of a layout."""
@@ -41,6 +39,32 @@ def headline(scores: Scores) -> dict[str, Any]:
         **_layouts(scores.degrees),
         **_steps(scores.steps),
         **_diagnoses(scores),
+    }
+
+
+def all_figures(scores: Scores) -> dict[str, Any]:
+    """Return all figures as a value that can be written as JSON.
+
+    Returns
+    -------
+    `all` : see `headline`
+    `jobs` : the same for each job, by its name
+    `pairs` : by kind: `found`, `right`, `true`, `met`, `absent`, `precision`, `recall`
+    `confusions`, `degrees` (windows right, wrong and unknown), `confidence`, `invented`, `faults` : lists of rows
+    `changed_ids`, `false_diagnoses` : the rows that count as wrong
+    """
+    wrong = scores.diagnoses.filter(pl.col("verdict") == "false").drop("fault", "verdict")
+    return {
+        "all": headline(scores),
+        "jobs": {job: headline(scores.of_job(job)) for job in scores.names()},
+        "pairs": {row.pop("kind"): row for row in pairs.precision_recall(scores.pairs).to_dicts()},
+        "confusions": scores.confusions.to_dicts(),
+        "degrees": layouts.verdict_counts(scores.degrees, "job").to_dicts(),
+        "confidence": scores.bands.to_dicts(),
+        "invented": scores.invented.to_dicts(),
+        "changed_ids": scores.identities.filter("changed").to_dicts(),
+        "faults": scores.faults.to_dicts(),
+        "false_diagnoses": wrong.to_dicts(),
     }
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import polars as pl
 
 from llmprism_tasks.reports.evaluation import confidence, diagnoses, jobs, layouts, pairs, steps
-from llmprism_tasks.reports.evaluation.headline import headline
 from llmprism_tasks.reports.evaluation.jobs import Tables
 from llmprism_tasks.reports.evaluation.truth_tables import normal
 
@@ -56,31 +54,6 @@ class Scores:
     def names(self) -> list[str]:
         """Return the names of the true jobs that were asked for, sorted."""
         return self.jobs["job"].unique().sort().to_list()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all figures as a value that can be written as JSON.
-
-        Returns
-        -------
-        `all` : see `headline.headline`
-        `jobs` : the same for each job, by its name
-        `pairs` : by kind: `found`, `right`, `true`, `met`, `absent`, `precision`, `recall`
-        `confusions`, `degrees` (windows right, wrong and unknown), `confidence`, `invented`, `faults` : lists of rows
-        `changed_ids`, `false_diagnoses` : the rows that count as wrong
-        """
-        wrong = self.diagnoses.filter(pl.col("verdict") == "false").drop("fault", "verdict")
-        return {
-            "all": headline(self),
-            "jobs": {job: headline(self.of_job(job)) for job in self.names()},
-            "pairs": {row.pop("kind"): row for row in pairs.precision_recall(self.pairs).to_dicts()},
-            "confusions": self.confusions.to_dicts(),
-            "degrees": layouts.verdict_counts(self.degrees, "job").to_dicts(),
-            "confidence": self.bands.to_dicts(),
-            "invented": self.invented.to_dicts(),
-            "changed_ids": self.identities.filter("changed").to_dicts(),
-            "faults": self.faults.to_dicts(),
-            "false_diagnoses": wrong.to_dicts(),
-        }
 
 
 def evaluate(warehouse_tables: Tables, truth: Tables) -> Scores:

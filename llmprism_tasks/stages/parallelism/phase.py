@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import laid_out
 from llmprism_tasks.stages.parallelism.pair_kinds import classifier, step_filling
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back

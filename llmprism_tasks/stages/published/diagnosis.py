@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.published.kernels import k_sigma
 from llmprism_tasks.stages.published.step_division import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs

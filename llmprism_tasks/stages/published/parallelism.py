@@ -10,8 +10,8 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import PublishedSettings, Settings
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism import phase as joint
-from llmprism_tasks.stages.parallelism.layout import pair_graph
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
 from llmprism_tasks.stages.traffic import nic_pairs
 

@@ -15,7 +15,7 @@ import polars as pl
 from llmprism_tasks.numerics.intervals import Booleans, latest_before
 from llmprism_tasks.numerics.ragged import sums
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline import exchanges
 from llmprism_tasks.stages.timeline.kernels.collective_rounds import Attendances, attendances, summaries
 from llmprism_tasks.stages.timeline.placement import NIC, Placed

@@ -22,7 +22,8 @@ from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import encoding
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse.landing import flow_buffer, flow_order
+from llmprism_tasks.warehouse import flow_order
+from llmprism_tasks.warehouse.landing import flow_buffer
 from llmprism_tasks.warehouse.landing.flow_buffer import TYPES, Columns, OddError
 from llmprism_tasks.warehouse.landing.records import Counts
 

@@ -29,7 +29,7 @@ from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.tables import FLOW_COLUMNS
 from llmprism_tasks.contract.windows import ALL_TIME, Window
 from llmprism_tasks.sources.flows import FlowFile, check_whole, unreadable
-from llmprism_tasks.warehouse.landing import flow_order
+from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.sql_files import statement
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmprism_tasks.reports.evaluation import Scores, evaluate, together
+from llmprism_tasks.reports.evaluation import Scores, all_figures, evaluate, together
 from llmprism_tasks.reports.evaluation.confidence import UNSURE
 
 
@@ -24,7 +24,7 @@ NONE = ("invented", "called_other", "not_done", "changed_ids", "reused_ids", "st
 
 
 def test_a_perfect_answer_is_perfect(perfect: Scores) -> None:
-    found = perfect.to_json()
+    found = all_figures(perfect)
     for figures in (found["all"], *found["jobs"].values()):
         assert {figures[name] for name in RATIOS} == {1.0}
         assert {figures[name] for name in NONE} == {0}
@@ -36,7 +36,7 @@ def test_a_perfect_answer_is_perfect(perfect: Scores) -> None:
 
 def test_nothing_found_is_nothing_right() -> None:
     nothing = {name: table if name == "windows" else table.clear() for name, table in run.found().items()}
-    figures = evaluate(nothing, run.truth(**run.faults())).to_json()["all"]
+    figures = all_figures(evaluate(nothing, run.truth(**run.faults())))["all"]
     assert (figures["exact"], figures["layouts_right"], figures["steps_found"]) == (0, 0, 0)
     assert (figures["windows"], figures["steps"], figures["recall"]) == (4, 33, 0)
     assert figures["precision"] is None
@@ -44,12 +44,12 @@ def test_nothing_found_is_nothing_right() -> None:
 
 def test_a_truth_without_layouts_is_asked_for_none() -> None:
     truth = {name: table for name, table in run.truth().items() if name not in ("layouts", "truth_ranks")}
-    figures = evaluate(run.found(), truth).to_json()["all"]
+    figures = all_figures(evaluate(run.found(), truth))["all"]
     assert (figures["degrees"], figures["layouts"], figures["exact"]) == ({}, 0, 4)
 
 
 def test_json_holds_it(perfect: Scores) -> None:
-    assert json.loads(json.dumps(perfect.to_json())) == perfect.to_json()
+    assert json.loads(json.dumps(all_figures(perfect))) == all_figures(perfect)
 
 
 FAULTY = {
@@ -61,20 +61,20 @@ FAULT = ("slow_gpu", "a", "addr", "1", 500, 1900, ["addr:1"])
 
 def test_the_order_of_rows_means_nothing() -> None:
     found, truth = run.found(**FAULTY), run.truth(**run.faults(FAULT))
-    expected = evaluate(found, truth).to_json()
+    expected = all_figures(evaluate(found, truth))
     for seed in range(8):
         mixed = [
             {name: table.sample(fraction=1, shuffle=True, seed=seed) for name, table in tables.items()}
             for tables in (found, truth)
         ]
-        assert evaluate(*mixed).to_json() == expected
+        assert all_figures(evaluate(*mixed)) == expected
 
 
 @settings(max_examples=20, deadline=None)
 @given(gone=st.sets(st.integers(0, 32), max_size=33))
 def test_fewer_steps_found_are_never_a_better_recall(gone: set[int]) -> None:
     steps = run.found()["steps"].with_row_index().filter(~pl.col("index").is_in(gone)).drop("index")
-    figures = evaluate(run.found(steps=steps), run.truth()).to_json()["all"]
+    figures = all_figures(evaluate(run.found(steps=steps), run.truth()))["all"]
     assert figures["steps_found"] == figures["steps"] - figures["steps_extra"] - sum(
         one < figures["steps"] for one in gone
     )
@@ -82,9 +82,9 @@ def test_fewer_steps_found_are_never_a_better_recall(gone: set[int]) -> None:
 
 def test_runs_together_count_as_their_parts(perfect: Scores) -> None:
     worse = evaluate(run.found(**FAULTY), run.truth(**run.faults(FAULT)))
-    both = together({"good": perfect, "bad": worse}).to_json()
+    both = all_figures(together({"good": perfect, "bad": worse}))
     assert list(both["jobs"]) == ["bad/a", "bad/b", "good/a", "good/b"]
-    assert both["all"]["steps_extra"] == worse.to_json()["all"]["steps_extra"] == 4
+    assert both["all"]["steps_extra"] == all_figures(worse)["all"]["steps_extra"] == 4
     assert both["all"]["windows"] == 8
     assert both["all"]["reused_ids"] == 0
 
@@ -93,7 +93,7 @@ def test_an_id_for_two_jobs_is_counted() -> None:
     same = {name: table.with_columns(job_id=pl.lit("x")) for name, table in run.found().items() if "job_id" in table}
     tables = run.found(**same)
     tables["jobs"] = tables["jobs"].unique(["window_start_ns", "job_id"])
-    assert evaluate(tables, run.truth()).to_json()["all"]["reused_ids"] == 1
+    assert all_figures(evaluate(tables, run.truth()))["all"]["reused_ids"] == 1
 
 
 @pytest.mark.parametrize(("confidence", "unsure", "band"), [(0.75, 0, "0.75 to 0.9"), (0.74, 2, "0.5 to 0.75")])
@@ -101,7 +101,7 @@ def test_confidence_below_three_quarters_is_unsure(confidence: float, unsure: in
     assert UNSURE == 0.75
     sure = pl.when(pl.col("job_id") == "x").then(confidence).otherwise("confidence")
     scores = evaluate(run.found(jobs=run.found()["jobs"].with_columns(confidence=sure)), run.truth())
-    assert scores.to_json()["all"]["unsure"] == unsure
+    assert all_figures(scores)["all"]["unsure"] == unsure
     row = scores.bands.filter((pl.col("job") == "a") & (pl.col("of") == "jobs")).row(0, named=True)
     assert (row["band"], row["right"], row["wrong"]) == (band, 2, 0)
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from llmprism_tasks.contract.frames import conform, plain
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse.landing import columnar, flow_order
+from llmprism_tasks.warehouse import flow_order
+from llmprism_tasks.warehouse.landing import columnar
 from llmprism_tasks.warehouse.landing.records import ALL_TIME, staging
 from llmprism_tasks.warehouse.sql_files import statement
 

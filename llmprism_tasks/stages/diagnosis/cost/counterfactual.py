@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.cost.step_graph import MESSAGE, ROUND, WORK, StepGraph
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.breakdown import Account
 
 COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
@@ -30,7 +30,7 @@ def finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors:
     return _finish(durations, earliest, offsets, predecessors)
 
 
-@compiled
+@kernel(FLOAT64S, FLOAT64S, INT64S, INT64S)
 def _finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors: Integers) -> Floats:
     ends = np.empty(len(durations))
     for i in range(len(durations)):

@@ -14,7 +14,7 @@ from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY, silent_
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import entry_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import Arranged, arranged
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
 EXCHANGING = ("ep", "cp")

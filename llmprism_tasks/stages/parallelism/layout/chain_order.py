@@ -13,8 +13,8 @@ import polars as pl
 
 from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Floats, Integers
-from llmprism_tasks.stages.parallelism.layout import pair_graph
-from llmprism_tasks.stages.parallelism.layout.pair_graph import ENDS
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 
 NODE = ["job_id", "node"]
 PIPELINE = ["job_id", "pipeline"]

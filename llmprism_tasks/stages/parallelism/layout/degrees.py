@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes
-from llmprism_tasks.stages.parallelism.layout.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
 
 MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""

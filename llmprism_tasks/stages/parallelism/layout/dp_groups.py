@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.kernels import hidden_hops
 from llmprism_tasks.stages.parallelism.kernels.hidden_hops import Links
-from llmprism_tasks.stages.parallelism.layout import pair_graph, rails
-from llmprism_tasks.stages.parallelism.layout.pair_graph import ENDS
+from llmprism_tasks.stages.parallelism.layout import rails
+from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 
 NIC = ["job_id", "addr"]
 

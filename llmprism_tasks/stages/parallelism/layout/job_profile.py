@@ -8,7 +8,7 @@ from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
 from llmprism_tasks.settings import ParallelismSettings
 from llmprism_tasks.stages.parallelism.kernels import messages_per_step
-from llmprism_tasks.stages.parallelism.layout.pair_graph import ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 from llmprism_tasks.stages.traffic import nic_pairs
 
 PAIR = ["job_id", *ENDS]

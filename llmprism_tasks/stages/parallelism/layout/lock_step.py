@@ -9,9 +9,9 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
-from llmprism_tasks.stages.parallelism.layout import pair_graph
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC
-from llmprism_tasks.stages.parallelism.layout.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
 
 TOGETHER_MS = 2.0
 """By how much the time between the last messages of peers may vary: clocks of switches differ by a millisecond, and

@@ -13,12 +13,13 @@ import polars as pl
 
 from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.kernels import longest_pause
-from llmprism_tasks.stages.parallelism.layout import degrees, pair_graph
+from llmprism_tasks.stages.parallelism.layout import degrees
 from llmprism_tasks.stages.parallelism.layout.chain_order import NODE, in_lead
 from llmprism_tasks.stages.parallelism.layout.dp_groups import nodes
 from llmprism_tasks.stages.parallelism.layout.job_profile import LIKE_ONE
-from llmprism_tasks.stages.parallelism.layout.pair_graph import ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 from llmprism_tasks.stages.traffic import nic_pairs
 
 BESIDE = 0.25

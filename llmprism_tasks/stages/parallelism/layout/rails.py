@@ -10,7 +10,7 @@ import math
 
 import polars as pl
 
-from llmprism_tasks.stages.parallelism.layout.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
 
 LEAST_CROSSING = 0.1
 """Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""

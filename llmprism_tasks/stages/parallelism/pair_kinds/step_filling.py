@@ -7,8 +7,8 @@ import math
 import polars as pl
 
 from llmprism_tasks.numerics.graphs import RING_PEERS
-from llmprism_tasks.stages.parallelism.layout import pair_graph
-from llmprism_tasks.stages.parallelism.layout.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.parallelism import pair_graph
+from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
 
 NEARLY = 0.25
 """Ratio of its steps that a pair fills for it to be like those that fill most of them: where the collector merges

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.contract.errors import SettingsError
-from llmprism_tasks.numerics.jit import compiled_vectors
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64S, kernel, named_tuple, vector_subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers, as_series, medians, sigmas
 from llmprism_tasks.stages.published.kernels.log_functions import LEAST_EXPONENT, exponentials, logarithms
 
@@ -37,6 +37,9 @@ class ByLength(NamedTuple):
     to_beta: Floats
     shape: Floats
     constant: Floats
+
+
+BY_LENGTH = named_tuple(ByLength, FLOAT64S, FLOAT64S, FLOAT64S, FLOAT64S)
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ def _by_length(kappa: float, alpha: float, max_run_length: int) -> ByLength:
     return ByLength(1 / (k + 1), k / (2 * (k + 1)), a, gammas + np.log(k / (k + 1)) / 2)
 
 
-@compiled_vectors
+@vector_subroutine
 def _faded(
     by_length: ByLength,
     length: Integers,
@@ -209,7 +212,7 @@ def _faded(
     return count - 1
 
 
-@compiled_vectors
+@vector_subroutine
 def _probable(
     length: Integers,
     mean: Floats,
@@ -231,7 +234,7 @@ def _probable(
     return kept
 
 
-@compiled_vectors
+@kernel(FLOAT64S, INT64S, FLOAT64S, FLOAT64S, BY_LENGTH, FLOAT64, FLOAT64, vectors=True)
 def _start_posterior(
     values: Floats,
     offsets: Integers,
