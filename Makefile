@@ -15,10 +15,10 @@ COMPILED := .venv/compiled
 
 setup: $(INSTALLED) $(COMPILED)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
 	@echo "Installing into .venv, about a minute the first time"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]' -e tools
 	@touch $@
 
 # All again when one file changes: Numba does not see when a subroutine in another file than the kernel's changes.

@@ -167,11 +167,11 @@ class _Keys(argparse.Action):
     """Prints every key of a scenario's tables with its default, unit, range and reason."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from llmprism_tasks.simulate import scenario
+        from llmprism_tasks.simulate import Scenario
 
         rows = [
             (f"{name}.{one.name}", one.default, one.metadata["unit"], _range(one.metadata), one.metadata["reason"])
-            for name, part in typing.get_type_hints(scenario.Scenario).items()
+            for name, part in typing.get_type_hints(Scenario).items()
             for kind in (*typing.get_args(part), part)
             if dataclasses.is_dataclass(kind)
             for one in dataclasses.fields(kind)
@@ -215,14 +215,14 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
 
 def _analyze(arguments: argparse.Namespace) -> None:
     settings, _ = _load(arguments)
-    from llmprism_tasks.worker import helped_with_files
+    from llmprism_tasks.execution.pool import pool_for_files
 
-    with helped_with_files(settings) as worker, _progress("landing") as on_window:
-        if worker is not None:  # which has one of the processors; Polars reads this when it is imported
-            os.environ.setdefault("POLARS_MAX_THREADS", str(len(os.sched_getaffinity(0)) - 1))
-        from llmprism_tasks import pipeline  # takes as long as a worker takes to get ready
+    with pool_for_files(settings) as pool, _progress("landing") as on_window:
+        if pool is not None:  # whose workers have the other processors; Polars reads this when it is imported
+            os.environ.setdefault("POLARS_MAX_THREADS", "1")
+        from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready
 
-        windows = pipeline.analyze(settings, worker=worker, on_window=on_window)
+        windows = analyze(settings, pool=pool, on_window=on_window)
     if not windows:
         raise InputError(
             found=f"no flow record in {settings.places.flows}",

@@ -28,8 +28,8 @@ def clear(folder: Path) -> None:
 
 def load() -> None:
     """Load all kernels, and compile those that are not in Numba's cache: importing their modules does it."""
+    import llmprism_tasks.execution.partition
     import llmprism_tasks.stages.diagnosis
-    import llmprism_tasks.stages.parts
     import llmprism_tasks.stages.published.diagnosis
     import llmprism_tasks.stages.published.parallelism
     import llmprism_tasks.stages.published.recognition

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -23,21 +21,6 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
 
 BETWEEN_SWITCHES = "|"
 """Joins the switches of a compact path."""
-
-
-class Part(NamedTuple):
-    """Flows of some of a platform's hosts, when others send, and what is known of their jobs.
-
-    Attributes
-    ----------
-    flows : those from or to a NIC of the hosts, in the order of the flows table
-    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending; None: there are no others
-    tables : rows of contract tables
-    """
-
-    flows: pl.DataFrame
-    elsewhere: pl.DataFrame | None = None
-    tables: Mapping[str, pl.DataFrame] = MappingProxyType({})
 
 
 def schema(columns: Iterable[Column]) -> pl.Schema:

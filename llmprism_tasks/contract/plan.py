@@ -35,15 +35,6 @@ class Stage:
     sees_others: bool = False
     takes: tuple[str, ...] = ("job_traffic", "division")
 
-    @property
-    def function(self) -> str:
-        """Where the pure function lives, as `module:name`."""
-        return f"llmprism_tasks.stages.{self.name}.phase:{self.name}"
-
-    def function_of(self, method: str) -> str:
-        """Where another method's function of this stage lives; `joint` is the one told above."""
-        return self.function if method == "joint" else f"llmprism_tasks.stages.{method}.{self.name}:{self.name}"
-
 
 STAGES: tuple[Stage, ...] = (
     Stage(
@@ -72,17 +63,6 @@ STAGES: tuple[Stage, ...] = (
         takes=("job_traffic", "step_ends"),
     ),
 )
-
-ALL = tuple(stage.name for stage in STAGES)
-
-PARTS = "llmprism_tasks.stages.parts:parts"
-"""Where the function lives that divides a platform into parts, which the stages can be given one at a time."""
-
-BATCHES = "llmprism_tasks.stages.parts:batches"
-"""Where the function lives that deals jobs into batches, whose flows the stages can be given one batch at a time."""
-
-UNLISTED = "llmprism_tasks.stages.recognition.unlisted_nics:with_unlisted"
-"""Where the function lives that completes `jobs` by what only the whole platform tells."""
 
 LANDED = ("flows", "flows_quarantine")
 DERIVED: tuple[str, ...] = tuple(dict.fromkeys(table for stage in STAGES for table in stage.writes))

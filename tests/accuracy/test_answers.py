@@ -9,9 +9,9 @@ import duckdb
 import pytest
 from llmprism_tasks.tables import TABLES
 
-from accuracy import reference
-from accuracy.answers import ANSWERS, SHOWN, differing_rows, digest_of_files, digests_of, keep_rows
-from accuracy.reference import INPUTS, WHOLE
+from accuracy.equality import reference
+from accuracy.equality.answers import ANSWERS, SHOWN, differing_rows, digest_of_files, digests_of, keep_rows
+from accuracy.equality.reference import INPUTS, WHOLE
 
 FIRST, SECOND = 60, 120
 Made = Callable[..., Path]

@@ -15,7 +15,6 @@ from pathlib import Path
 import polars as pl
 
 from llmprism_tasks import __version__
-from llmprism_tasks.aside import Work, at_once
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
@@ -113,14 +112,14 @@ def land_all(
     length_ns: int,
     lateness_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
-    writing: Callable[[Work], None] = at_once,
+    submit: Callable[[Callable[[], object]], object] = lambda work: work(),
 ) -> list[Window]:
     """Land every window of a source of flows: the files are read once, each window is written in its own transaction.
 
     Parameters
     ----------
     held : is given what stages see of the rows of `flows` of each window by its start, compact, if files are sound
-    writing : given the work of writing a window, does it or sees to it that it is done; of files that are not sound, it
+    submit : called with the work of writing a window, does it, or has it done later; for files that are not sound, it
         is done here
 
     Returns
@@ -135,7 +134,7 @@ def land_all(
             arrived = window != windows[-1] if arrived is None else arrived
             write = partial(_write, warehouse, window, staged, arrived=arrived)
             if isinstance(staged, columnar.Sound):
-                writing(write)
+                submit(write)
                 if held is not None:
                     held[window.start_ns] = staged.frame(window).select(SEEN)
             else:
