@@ -317,7 +317,7 @@ def test_asked_to_end_it_leaves_neither_a_process_nor_files(
         (os.killpg if whole_group else os.kill)(ran.pid, signal.SIGTERM)
         _, err = ran.communicate(timeout=60)
     assert ran.returncode == 143
-    assert err == "llmprism: asked to end. What was written so far is whole; the same command takes it to its end.\n"
+    assert err == "llmprism: terminated. What was written is complete; run the same command to finish.\n"
     assert not worker.exists()
     assert list(tmp_path.glob("llmprism-*/*")) == []
 

@@ -1,4 +1,8 @@
-"""Stretches: what overlaps in time made one, put in order, and what lies between."""
+"""Unions of intervals that overlap or touch, and the gaps between them.
+
+All unions are made alike: intervals come in order of their starts, and one that starts after all earlier ones have
+ended begins a new union, after a gap.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Integers
@@ -62,6 +67,18 @@ class Told(NamedTuple):
     starts: Integers
     ends: Integers
     sizes: Integers
+
+
+def end_of_earlier(ends: str) -> pl.Expr:
+    """Return when all earlier intervals of a group have ended; NULL for the first one.
+
+    What lies between that time and a later start is a gap; what starts no later belongs to the same union.
+
+    Parameters
+    ----------
+    ends : name of the column of ends; the rows are in order of the starts
+    """
+    return pl.col(ends).cum_max().shift()
 
 
 def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Told:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from capture import MINUTE_NS, flows_file, places_in, warehouse_in
+from captured_minutes import MINUTE_NS, flows_file, places_in, warehouse_in
 from receiver import receiving
 
 from llmprism_run import current_settings

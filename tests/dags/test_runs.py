@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from capture import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
+from captured_minutes import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.analyze import analyze

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from capture import WINDOWS, drop, rows, settings_in, warehouse_in
+from captured_minutes import WINDOWS, drop, rows, settings_in, warehouse_in
 
 from demo.local_airflow import LocalAirflow, free_ports, running, started
 from llmprism_tasks.execution.analyze import analyze

@@ -153,7 +153,7 @@ def _experts(job: Job, rest: Compute, load: int, key: str) -> Program:
     """Send tokens to their experts and back, all to all.
 
     The backward pass goes the same ways: gradients of the outputs to the experts, gradients of the inputs back.
-    Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py, the all-to-all dispatcher.
+    Source: Megatron-LM, megatron/core/transformer/moe, class MoEAlltoAllTokenDispatcher.
     """
     there = Launch("ep", f"{key} dispatch", load=load)
     back = Launch("ep", f"{key} combine", load=load, back=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.stages.timeline.placement import NIC
 
 BEYOND = 10.0
@@ -14,14 +14,8 @@ BEYOND = 10.0
 which is as heavy as that of samples' lengths, the largest is nine above the median."""
 
 
-def spread(values: pl.Expr) -> pl.Expr:
-    """Return the robust deviation of some values, as a ratio of their median."""
-    middle = values.median()
-    return SIGMA_PER_MAD * (values - middle).abs().median() / middle
-
-
 def spread_of_work(work: pl.DataFrame, *names: str, apart: Sequence[str] = ()) -> pl.DataFrame:
     """Return of each job by how much the work of one NIC differs from step to step, as a ratio: `job_id`, and a column
     for each of those named. What lies between steps that are kept `apart` does not count."""
     ratios = work.select("job_id", pl.col(names) / pl.col(names).median().over(*NIC, *apart))
-    return ratios.group_by("job_id").agg(spread(pl.col(name)).alias(name) for name in names)
+    return ratios.group_by("job_id").agg(relative_sigma(pl.col(name)).alias(name) for name in names)
