@@ -1,4 +1,4 @@
-"""Each kind of trouble: in a few words, and what to do next."""
+"""Fault catalogue: a phrase for each kind of diagnosis, and what the engineer on call does next."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of trouble.
+    """A kind of fault.
 
     Attributes
     ----------
-    words : what the subject does or suffers, to be read after its name
-    of_job : the same where the subject is a whole job, if that reads otherwise
-    went_on : the same once the job goes on, if that reads otherwise
-    next : what the person on call does about it
-    next_of_job : the same where the subject is a whole job, if that is something else
-    once_over : the same once it is over, if it is more than what to do should it come back
-    at_once : whether one window is enough to act; a slow minute may be chance, silence is not
+    words : what is wrong with the subject, as a verb phrase that follows the subject's name
+    of_job : the same if the subject is a whole job; empty if `words` fits
+    went_on : the same once the job goes on; empty if `words` fits
+    next : what the engineer on call does next
+    next_of_job : the same if the subject is a whole job; empty if `next` fits
+    once_over : the same once the fault is over; empty if only its return needs action
+    at_once : whether one window is enough to act. One slow minute may be chance; silence is not.
     """
 
     words: str
@@ -29,12 +29,12 @@ class Kind:
     once_over: str = ""
 
     def next_for(self, subject_type: str, *, over: bool = False) -> str:
-        """Return what to do about a subject of this type."""
+        """Return what to do about a subject of a type; `over` if the fault is over."""
         now = self.next_of_job or self.next if subject_type == "job" else self.next
         return self.once_over or f"it is over, or has become usual; should it come back, {now}" if over else now
 
     def said_of(self, subject_type: str, *, went_on: bool = False) -> str:
-        """Return the words that fit a subject of this type."""
+        """Return the phrase for a subject of a type; `went_on` if its job goes on again."""
         if went_on and self.went_on:
             return self.went_on
         return self.of_job or self.words if subject_type == "job" else self.words
@@ -109,4 +109,4 @@ KINDS: dict[str, Kind] = {
         "is slower than the other groups of its job", "look at what its members have in common; flows name nobody yet."
     ),
 }
-"""In the order in which they are explained; `docs/diagnosis.md` says how each is told."""
+"""In the order of `docs/diagnosis.md`, which explains how each kind is found."""

@@ -1,10 +1,8 @@
-"""Polars frames of the contract's tables: empty ones, and rows brought to the table's columns, types and order."""
+"""Polars schemas of the contract's tables; empty frames, and conversion of rows to a table's columns and types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -22,22 +20,7 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 BETWEEN_SWITCHES = "|"
-"""Joins the switches of a compact path."""
-
-
-class Part(NamedTuple):
-    """Flows of some of a platform's hosts, when others send, and what is known of their jobs.
-
-    Attributes
-    ----------
-    flows : those from or to a NIC of the hosts, in the order of the flows table
-    elsewhere : `flow_start_ns` of flows of others, the last of each millisecond, ascending; None: there are no others
-    tables : rows of contract tables
-    """
-
-    flows: pl.DataFrame
-    elsewhere: pl.DataFrame | None = None
-    tables: Mapping[str, pl.DataFrame] = MappingProxyType({})
+"""Separator of switches in a compact path."""
 
 
 def schema(columns: Iterable[Column]) -> pl.Schema:
@@ -46,13 +29,13 @@ def schema(columns: Iterable[Column]) -> pl.Schema:
 
 
 def compact_schema(columns: Iterable[Column]) -> pl.Schema:
-    """Return the schema of columns in little memory: texts are categories, and so are lists of them, joined."""
+    """Return a schema that takes little memory: texts are categories, and so are lists of texts, joined into one."""
     texts = (pl.String, pl.List(pl.String))
     return pl.Schema({name: pl.Categorical() if kind in texts else kind for name, kind in schema(columns).items()})
 
 
 def paths(compact: pl.Series) -> pl.Series:
-    """Return switch paths as lists of their switches; those that are lists already as they are."""
+    """Return switch paths as lists of switches; columns that are lists already are returned unchanged."""
     if compact.dtype != pl.Categorical:
         return compact
     text = pl.col(compact.name).cast(pl.String)
@@ -61,29 +44,30 @@ def paths(compact: pl.Series) -> pl.Series:
 
 
 def plain(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return compact rows of a table with the contract's types."""
+    """Convert compact rows of a table to the contract's types."""
     texts = [name for name, kind in rows.schema.items() if kind == pl.Categorical and name != "switch_path"]
     with_paths = [paths(rows["switch_path"])] if "switch_path" in rows.columns else []
     return rows.with_columns(pl.col(texts).cast(pl.String), *with_paths)
 
 
 def empty(table: str) -> pl.DataFrame:
-    """Return a frame of a contract table (or `topology`) without rows."""
+    """Return an empty frame of a contract table, or of `topology`."""
     columns = TOPOLOGY_COLUMNS if table == "topology" else table_named(table).columns
     return pl.DataFrame(schema=schema(columns))
 
 
 def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False, compact: bool = False) -> pl.DataFrame:
-    """Bring rows to a contract table's columns, types and key order; optional columns they do not have are NULL.
+    """Convert rows to a contract table's columns, types and key order; missing optional columns become NULL.
 
     Parameters
     ----------
-    ordered : whether the rows are in the order of the key already
-    compact : whether texts that are categories stay so
+    ordered : whether the rows are sorted by the key already
+    compact : whether categories stay categories
 
     Raises
     ------
-    ContractError : a column is missing, or holds values that its type cannot
+    ContractError : a required column is missing
+    polars.exceptions.InvalidOperationError : a column holds values that its type cannot
     """
     wanted = table_named(table)
     unknown = [column.name for column in wanted.columns if column.optional and column.name not in frame.columns]

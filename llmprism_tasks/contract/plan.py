@@ -1,6 +1,7 @@
-"""The plan: each stage's name, the tables it reads and writes. Scheduler, command line, docs and tests loop over it.
+"""Plan of the stages: their names and the tables they read and write. The DAG, the commands, docs and tests use it.
 
-Words: a *window* is a minute, a *step* a training iteration, a *stage* one of ours; a pipeline's is always `pp_stage`.
+A *window* is one minute. A *step* is a training iteration. A *stage* is a phase of llmprism; a stage of a pipeline is
+always called `pp_stage`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ class Stage:
 
     Attributes
     ----------
-    name : the phase's name, also its module in `stages/`, its settings' section and its task in the DAG
-    reads : tables handed to the function, in this order, as keyword arguments of these names.
-        `flows` come with the look-back before the window, `topology` whole, all others for the window alone.
-    writes : tables the function returns, in this order, for the window alone
-    per_job : whether the stage can be run for some of the window's jobs at a time
-    flow_columns : what it looks at of `flows`: the others are not read, for they take time and memory
-    sees_others : whether it asks what others send, if `flows` are those of a part of the platform
+    name : name of the phase, of its folder in `stages/`, of its section of the settings and of its task in the DAG
+    reads : tables passed to the function as keyword arguments of these names. `flows` include the look-back before the
+        window, `topology` is whole, all other tables have the rows of the window only
+    writes : tables that the function returns, in this order, for the window only
+    per_job : whether the stage can run for some of the window's jobs at a time
+    flow_columns : columns of `flows` that the stage needs; other columns are not read, to save time and memory
+    sees_others : whether the stage needs to know when other partitions send, if `flows` are those of one partition
     """
 
     name: str
@@ -31,15 +32,6 @@ class Stage:
     per_job: bool = False
     flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
     sees_others: bool = False
-
-    @property
-    def function(self) -> str:
-        """Where the pure function lives, as `module:name`."""
-        return f"llmprism_tasks.stages.{self.name}.phase:{self.name}"
-
-    def function_of(self, method: str) -> str:
-        """Where another method's function of this stage lives; `joint` is the one told above."""
-        return self.function if method == "joint" else f"llmprism_tasks.stages.{method}.{self.name}:{self.name}"
 
 
 STAGES: tuple[Stage, ...] = (
@@ -66,17 +58,6 @@ STAGES: tuple[Stage, ...] = (
     ),
 )
 
-ALL = tuple(stage.name for stage in STAGES)
-
-PARTS = "llmprism_tasks.stages.parts:parts"
-"""Where the function lives that divides a platform into parts, which the stages can be given one at a time."""
-
-BATCHES = "llmprism_tasks.stages.parts:batches"
-"""Where the function lives that deals jobs into batches, whose flows the stages can be given one batch at a time."""
-
-UNLISTED = "llmprism_tasks.stages.recognition.unlisted_nics:with_unlisted"
-"""Where the function lives that completes `jobs` by what only the whole platform tells."""
-
 LANDED = ("flows", "flows_quarantine")
 DERIVED: tuple[str, ...] = tuple(dict.fromkeys(table for stage in STAGES for table in stage.writes))
 
@@ -87,7 +68,7 @@ def stage_named(name: str) -> Stage:
 
 
 def tables_after(name: str) -> tuple[str, ...]:
-    """Return the tables that only later stages write: what a rerun of this stage makes stale."""
+    """Return the tables that only later stages write, which a rerun of this stage makes stale."""
     names = [stage.name for stage in STAGES]
     position = names.index(name) + 1
     written = {table for stage in STAGES[:position] for table in stage.writes}

@@ -1,15 +1,15 @@
-"""What is said where addresses that the topology lacks train with those that it has."""
+"""Missing NICs: the warning about addresses that train with a job although the topology lacks them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 SHOWN = 5
-"""Addresses shown that the topology lacks: enough to see whose they are."""
+"""Number of missing addresses shown: enough to see which hosts they belong to."""
 
 
 def unlisted_warning(unlisted: Mapping[str, Sequence[str]]) -> str:
-    """Return the sentences that warn of them; `unlisted` are the addresses by job, of one job at least."""
+    """Return the warning; `unlisted` has the missing addresses by job, for at least one job."""
     addrs = sorted({addr for of_job in unlisted.values() for addr in of_job})
     count = f"{len(addrs):,} address{'es' * (len(addrs) > 1)}"
     return (

@@ -1,4 +1,4 @@
-"""Scores for people: one table, a row for each job or run and one for all together, 100 columns wide."""
+"""Score tables: accuracy figures as text, one row per job or run and one for all together, 100 columns wide."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ MEANINGS = (
     "faults named: by a subject that counts as right; false ones: diagnoses of no fault. sure: windows of jobs with a "
     "confidence of at least 75 %."
 )
-"""What the columns of the table are, in words."""
+"""Explanation of the table's columns."""
 
 
 def render(scores: Row, *, of: str = "job", parts: Mapping[str, Row] | None = None) -> RenderableType:
-    """Return a `Scores.to_json` value as tables: a row for each of its parts, then what it counts over all.
+    """Return a `Scores.to_json` value as tables: a row for each part, then the counts over all parts.
 
     Parameters
     ----------
-    of, parts : what a part is, and the headline of each by its name; the jobs unless given
+    of : what a part is, such as `job`
+    parts : headline of each part by its name; the jobs if None
     """
     rows = table({**(scores["jobs"] if parts is None else parts), "all": scores["all"]}, of=of)
     shown: list[RenderableType] = [rows, Text()]
@@ -55,7 +56,7 @@ def render(scores: Row, *, of: str = "job", parts: Mapping[str, Row] | None = No
 
 
 def table(headlines: Mapping[str, Row], *, of: str) -> Table:
-    """Return a table of headlines (`evaluation.headline`), each a row under its name."""
+    """Return a table of headlines (`evaluation.headline`), one row per name."""
     table = _table(of, *HEAD)
     for name, figures in headlines.items():
         table.add_row(Text(name, overflow="fold"), *_cells(figures))
@@ -107,7 +108,7 @@ def _confidence(scores: Row) -> Table:
 
 
 def _wrong(scores: Row) -> list[Text]:
-    """Return in words what the tables have no room for, and only what went wrong."""
+    """Return sentences about wrong results for which the tables have no room."""
     every = scores["all"]
     lines = [] if every["windows"] else ["The truth tells of no window of the warehouse: nothing was compared."]
     lines += [

@@ -1,4 +1,4 @@
-"""A summary for the person on call: the worst first, a sentence each; then the jobs; then what was read."""
+"""Terminal report: incidents for the engineer on call, the worst first; then the jobs; then what was read."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ SUBJECTS = {
 }
 
 MOST = 12
-"""Incidents shown, and jobs that were set aside: who has more has one cause that the report cannot name, or reads the
-JSON."""
+"""Incidents and set-aside jobs shown. More than these have one cause that the report cannot name, or a program reads
+the JSON."""
 
 LEAST_WHERE = 18
-"""Columns in which a range of hosts has room: `node0008-node0011`."""
+"""Columns needed for a range of hosts: `node0008-node0011`."""
 
 LASTS = 2
-"""Windows an incident must have been seen in before an action is advised: one slow minute may be chance."""
+"""Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
 
 WAIT = "wait for a second window, one may be chance."
 CHANCE = "nothing, it was one window: that may be chance."
-"""What is advised before, and once it is over."""
+"""Advice for an incident seen in fewer windows, while it is open and once it is closed."""
 
 MENDED = (
     "What was found of them breaks these expectations, so nothing is told of them there; the other jobs stand. "
     "This is a fault in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
     "Once it is mended, run these windows again."
 )
-"""What is said of jobs that were set aside."""
+"""Text about jobs that were set aside."""
 
 
 def render(summary: Row) -> RenderableType:
-    """Return a report of a `summarise` value, at most 100 columns wide; nothing in it needs colour to be understood."""
+    """Return a report of a `summarise` value, at most 100 columns wide; it can be understood without colours."""
     if summary["span"] is None:
         return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
     parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
@@ -66,7 +66,7 @@ def render(summary: Row) -> RenderableType:
 
 
 def proofs(summary: Row) -> str:
-    """Return the queries that return the flows behind the incidents shown, in the report's order, as SQL to be run."""
+    """Return the queries for the flows behind the incidents shown, in the report's order, as SQL."""
     shown = [one["evidence_sql"] for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
     return "\n\n".join(f"{sql};" for sql in shown)
 
@@ -113,7 +113,7 @@ def _verdict(summary: Row) -> Text:
 
 
 def _incident(number: int, incident: Row) -> RenderableType:
-    """Lay out an incident: its number and, beside it, who and how bad, when, the numbers behind it, and what to do."""
+    """Lay out an incident: its number and, beside it, headline and loss, time, explanation, effects and advice."""
     lines: list[RenderableType] = [
         Text.assemble((_headline(incident), "bold"), (f": {_loss(incident)}", "bold red")),
         Text(_when(incident), "dim"),
@@ -204,7 +204,7 @@ def _jobs(jobs: list[Row]) -> RenderableType:
 
 
 def _set_aside(jobs: list[Row]) -> list[RenderableType]:
-    """Say which jobs some windows tell nothing of, why, and what to do, if there are any."""
+    """Return the lines about jobs whose results were withheld in some windows; empty if there are none."""
     if not jobs:
         return []
     named = [
@@ -217,7 +217,7 @@ def _set_aside(jobs: list[Row]) -> list[RenderableType]:
 
 
 def _unlisted(jobs: list[Row]) -> list[RenderableType]:
-    """Say who trains without being in the topology, if anybody does."""
+    """Return the warning about addresses that train although the topology lacks them; empty if there are none."""
     unlisted = {job["job_id"]: job["unlisted"] for job in jobs if job["unlisted"]}
     return [Text(), _label("Warning", unlisted_warning(unlisted))] if unlisted else []
 
@@ -231,7 +231,7 @@ def _layout(job: Row) -> str:
 
 
 def _windows(windows: Row) -> list[RenderableType]:
-    """Return the bookkeeping in one line, and one more for each thing in it that is not as it should be."""
+    """Return the bookkeeping in one line, and one more line for each problem in it."""
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(windows["status"].items()))
     run = "" if windows["median_run_s"] is None else f" in {_duration(windows['median_run_s'])} each"
     records = f"{windows['read']:,} records: {windows['landed']:,} landed, {windows['quarantined']:,} quarantined"

@@ -1,9 +1,9 @@
-"""The SQLAlchemy dialect that lets Great Expectations run its queries inside an open warehouse connection.
+"""SQLAlchemy dialect with which Great Expectations runs its queries in an open warehouse connection.
 
-`duckdb_engine` alone fails in three places: rows vanish because Great Expectations closes a connection before it
-fetches, reflection asks for a PostgreSQL catalog that DuckDB has not, and every engine opens the file anew although
-DuckDB gives it to one process at a time. So rows are fetched at once, columns come from DESCRIBE, and the engine
-borrows the connection that the warehouse's own patient door has opened.
+`duckdb_engine` alone fails in three ways. Rows are lost, because Great Expectations closes a connection before it
+fetches them. Reflection reads a PostgreSQL catalog that DuckDB does not have. Every engine opens the file again,
+although DuckDB admits one process at a time. So this dialect fetches rows as soon as a query has run, reads columns
+with DESCRIBE, and uses the connection that `warehouse.connect` has opened.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class LlmprismDialect(duckdb_engine.Dialect):  # type: ignore[misc]
 
 
 class _Borrowed(duckdb_engine.ConnectionWrapper):  # type: ignore[misc]
-    """A connection that its lender closes."""
+    """A connection that its owner closes, and not SQLAlchemy."""
 
     def close(self) -> None:
-        """Leave the connection open."""
+        """Leave the connection open for its owner."""
 
 
 def engine(connection: duckdb.DuckDBPyConnection) -> sqlalchemy.Engine:

@@ -1,4 +1,4 @@
-"""Evidence: what all kinds of trouble are looked for in, gathered once per window."""
+"""Evidence: the frames in which all detectors of the diagnosis phase look for faults, gathered once per window."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
 
 QUICK = 0.25
-"""Quantile of a job's steps that is a healthy one, as long as a trouble spares a quarter of the look-back."""
+"""Quantile of a job's step lengths that is a healthy step, as long as a fault spares a quarter of the look-back."""
 
 ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "job_id": pl.String,
@@ -41,18 +41,18 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "confidence": pl.Float64,
     "peers": pl.List(pl.String),
 }
-"""Columns of a trouble that a finder returns: those of `diagnoses`, without the window and what assembly adds.
+"""Columns of a finding: those of `diagnoses`, without the window and what `ranking` and `price` add.
 
 `confidence` is the share of the job's loss that the subject explains, 0 to 1; NULL for an effect, which explains none.
-`peers` are those the subject was compared with, sorted, of the subject's type (the NICs of other hosts for a host);
-NULL when it was compared with its own past alone.
+`peers` are the subjects it was compared with, sorted, of the subject's type (for a host: the NICs of other hosts); NULL
+if it was compared only with its own past.
 """
 
 ENOUGH = 12
-"""Steps of a window that show a trouble by themselves: three deviations of a median are less than one of a step."""
+"""Steps of a window that are enough to show a fault: three deviations of their median are less than one of a step."""
 
 KIND = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
-"""Kinds of pairs, which each of millions of flows has: as numbers, in the order of their names."""
+"""Kinds of pairs as numbers, in alphabetical order; each of millions of flows has one."""
 
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
@@ -62,21 +62,20 @@ Finder = Callable[["Evidence", DiagnosisSettings], pl.DataFrame]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Frames that the kinds of trouble share: of a job that began anew, those of the run that ended most steps.
+    """Frames that the detectors share. Of a job that restarted, only the run in which most steps ended.
 
     Attributes
     ----------
-    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`; all names are codes
-    steps : steps of NICs, those of the look-back included, but the first, whose start was not seen: `job_id`, `addr`,
-        `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
-    history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the
-        window), sorted
+    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`; names are codes
+    steps : steps of NICs, look-back included, without each NIC's first step, whose start was not seen: `job_id`,
+        `addr`, `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
+    history : steps of jobs, look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
     groups : data-parallel groups: `job_id`, `addr`, `component`
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
-    silences : of jobs in the middle of a step
-    storage : what members write to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
-    paths : the `switch_path` of each `row` of the flows table; None where the flows have it themselves
+    silences : silences of jobs in the middle of a step
+    storage : writes of members to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
+    paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
     """
 
     flows: pl.DataFrame
@@ -90,7 +89,7 @@ class Evidence:
     paths: pl.Series | None = None
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
-        """Return what is found in this evidence; several kinds of trouble may ask for it."""
+        """Return what a detector finds in this evidence; computed once, also if several detectors ask."""
         if (find, settings) not in self._found:
             self._found[find, settings] = find(self, settings)
         return self._found[find, settings]
@@ -104,15 +103,15 @@ class Evidence:
         return self.flows.filter(pl.col("job_id").is_in(jobs.unique().implode()))
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
-        """Add to some of the flows their `switch_path`, and name them: for all of them that would cost most."""
+        """Add `switch_path` and address texts to some of the flows; for all flows that would be expensive."""
         flows = flows.with_columns(nic_pairs.named(flows.select("job_id", *nic_pairs.PAIR)))
         return flows if self.paths is None else flows.with_columns(frames.paths(self.paths.gather(flows["row"])))
 
     @cached_property
     def work(self) -> pl.DataFrame:
-        """The NICs' own work in the steps of the window, as `own_work` returns it.
+        """Own work of the NICs in the steps of the window, as `own_work` returns it.
 
-        In those of the look-back, too, where the window has few steps, or replicas that show what is usual are missing.
+        Steps of the look-back are included if the window has few steps, or if there are no replicas to compare with.
         """
         now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH)
         enough = now.filter("many").join(self.groups, on="job_id", how="semi")
@@ -130,7 +129,7 @@ def gather(
     settings: Settings,
     elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
-    """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
+    """Gather the evidence of a window; None if no job has steps in it or is silent in the middle of a step."""
     every = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
@@ -141,7 +140,7 @@ def gather(
     synchronising = pair_graph.ending(pairs)
     division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
     if division is not None:
-        # A run is no measure of another: it may have other hosts, another layout, or be another job's.
+        # Another run may have other hosts, another layout, or be another job, so runs are not compared.
         division, _ = division.by_run()
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
@@ -160,7 +159,7 @@ def gather(
 def _stages(
     silence: Silence, bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
 ) -> dict[str, int]:
-    """Return the pipeline stages of a silent job's members as they were, for in later windows it shows none."""
+    """Return the pipeline stages of a silent job's members before its silence; later windows show none."""
     moment = Window(silence.gap.since_ns + 1 - settings.window.length_ns, settings.window.length_ns)
     of_job = pl.col("job_id") == silence.gap.job_id
     _, members, _ = parallelism(
@@ -188,18 +187,19 @@ def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFr
 
 
 def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the flows of known pairs with their `kind`."""
+    """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
     return nic_pairs.of_pairs(bulk, nic_pairs.numbered(flows)[1].join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
-    """Return how much longer a job's steps take in an interval than its quick steps do, as a ratio; 0 if they do not.
+    """Return by which ratio a job's steps in an interval are longer than its quick steps; 0 if they are not.
 
     Parameters
     ----------
-    history : steps of one job, look-back included: `start_ns`, `end_ns`. The quick ones are those at the lower
-        quartile: healthy ones, as long as the trouble has not lasted for most of the look-back
+    history : steps of one job, look-back included: `start_ns`, `end_ns`. The lower quartile is the quick step: a
+    healthy
+        one, as long as the fault has not lasted for most of the look-back
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))
@@ -208,7 +208,7 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
 
 
 def _spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
-    """Begin each step where the one before it ended, of the same run."""
+    """Let each step begin where the previous step of the same run ended."""
     if steps is None:
         times = dict.fromkeys(("step", "start_ns", "end_ns"), pl.Int64)
         return pl.DataFrame(schema=dict.fromkeys(key, pl.String) | times | {"current": pl.Boolean})

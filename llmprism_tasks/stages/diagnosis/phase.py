@@ -1,8 +1,9 @@
-"""Diagnosis: steps and flows -> what is wrong, and with whom.
+"""Diagnosis phase: find what is wrong with a job, and which device or member is at fault, from its steps and flows.
 
-LLMPrism (arXiv 2505.00342), stage 5, compares steps with their job's, data-parallel groups with each other and
-switches with each other. Beyond the paper: medians instead of means, a least effect, and persistence over steps,
-since experts hate false alarms most of all; and the culprit itself, who starts late with nobody to wait for.
+LLMPrism (arXiv 2505.00342), stage 5, compares steps with other steps of their job, data-parallel groups with each other
+and switches with each other. This phase goes beyond the paper: it uses medians instead of means, and requires a least
+effect that persists over several steps, because false alarms are what experts object to most. It also names the member
+at fault: the one that starts late without waiting for another.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TROUBLES = (
     unexplained.find,
     slow_run.find,
 )
-"""One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
+"""One detector per kind of fault: a function of evidence and settings that returns rows of `evidence.ROW`."""
 
 
 def diagnosis(
@@ -56,7 +57,7 @@ def diagnosis(
 
     Returns
     -------
-    diagnoses : empty when nothing is worth waking anybody for
+    diagnoses : empty if nothing is worth acting on
     """
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
     forget()
@@ -75,15 +76,15 @@ def of_part(
     window: Window,
     settings: Settings,
 ) -> tuple[pl.DataFrame] | None:
-    """Diagnose the jobs of a part of the platform, as `diagnosis` does those of all of it.
+    """Diagnose the jobs of one partition of the platform, as `diagnosis` does those of the whole platform.
 
     Parameters
     ----------
-    flows, elsewhere : as `frames.Part` has them
+    flows, elsewhere : as in `frames.Part`
 
     Returns
     -------
-    diagnoses; None when transfers are slow: it may be the fabric's fault, that all parts share
+    diagnoses; None if transfers are slow, because the cause may be in the fabric that all partitions share
     """
     evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
     forget()

@@ -1,8 +1,8 @@
-"""Replay: a graph of operations, played through with the durations they had, or with others.
+"""Replay: run through a dependency graph of operations with measured or with other durations.
 
 What-if analysis (Lin and others, "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI 2025;
-github.com/ByteDance-Seed/StragglerAnalysis): an operation starts when all that it depends on has ended. The price of
-stragglers is the time of the replay with measured durations over that with idealised ones.
+github.com/ByteDance-Seed/StragglerAnalysis): an operation starts when everything it depends on has ended. The cost of
+stragglers is the time of the replay with measured durations over that of the replay with ideal durations.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors:
     Parameters
     ----------
     durations : shape (n,), any unit; operations in topological order
-    earliest : shape (n,), before which none starts; -inf where nothing but predecessors counts
+    earliest : shape (n,), same unit: time before which the operation cannot start; -inf if only predecessors count
     offsets : shape (n + 1,): operation i waits for `predecessors[offsets[i]:offsets[i + 1]]`
-    predecessors : positions of operations, each before the one that waits for it
+    predecessors : positions of operations; each is smaller than the position of the operation that waits
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Switch-level: a switch at which transfers are slow without it being surely its fault."""
+"""Switch level: a switch with slow transfers through it that is not proven to be the cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def rows(row: Row, culprit: Row, settings: DiagnosisSettings) -> Iterator[Row]:
-    """Yield the switch at which the links meet of which one is slow, or one that explains but a part of the loss.
+    """Yield the switch where all suspect links meet, or a switch that explains only a part of the loss.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Cross-step: a job whose steps have become slower than they were."""
+"""Slow run: a job whose steps became slower than before, for several steps in a row (kind `cross_step`)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 USUAL = 0.9
-"""Quantile of the other steps up to which a job is as slow now and then, by itself."""
+"""Quantile of the other steps up to which a job is as slow now and then, without a fault."""
 BY_CHANCE = 0.0005
-"""Probability below which a window has so many slow steps in a row by chance: a job has 1,440 windows a day."""
+"""Probability below which so many slow steps in a row are no chance: a job has 1,440 windows a day."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that had a run of slow steps in the window, against the typical step of look-back and window.
+    """Name the jobs that had a run of slow steps in the window, compared with the typical step of look-back and window.
 
-    A change counts when it exceeds the least effect and the job's own noise, lasts, and is not made of what steps are
-    now and then, by chance. `score` is the excess in robust deviations of the job's step times, which few steps tell
-    less surely; `severity` the ratio by which the run's steps are longer than typical.
+    A run counts if it exceeds the least effect and the job's own noise, lasts, and is not explained by slow steps that
+    come now and then. `score` is the excess in robust deviations of the job's step times, which are less certain for
+    few steps. `severity` is the ratio by which the run's steps are longer than typical.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
@@ -58,7 +58,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     lasting_s = float(length[first : last + 1].sum()) / 1e9
     if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
         return None
-    # Wherever in the window it might have begun: steps that are slow now and then follow each other now and then.
+    # The run may have begun anywhere in the window; slow steps that come now and then also follow each other at times.
     chance = int(steps["current"].sum()) * binomial.tail(slow, run.size, float((others > least).mean()))
     if lasting_s < settings.least_lasting_s or chance > BY_CHANCE:
         return None
@@ -77,7 +77,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
 
 
 def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
-    """Return where a run that is there at a position began, before the window perhaps: where enough quick steps end."""
+    """Return where the run at position `first` began, perhaps before the window: after enough quick steps."""
     at = np.append(np.flatnonzero(slow[:first]), first)
     breaks = np.flatnonzero(np.diff(at) > settings.least_steps)
     return int(at[breaks[-1] + 1]) if breaks.size else int(at[0])
