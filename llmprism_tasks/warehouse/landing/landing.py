@@ -32,7 +32,7 @@ LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year
 STALE = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
 SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # columns that stages read
 NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
-EMPTY = "no record starts in the window, though there is a file for it, or a record at or after its end"
+EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
 def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
