@@ -101,7 +101,7 @@ def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
             found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of "
             f"{others[0] // NANOSECONDS_PER_SECOND} s in {warehouse.location}",
             expected="windows of one length in a warehouse",
-            todo="Set the same length as before, or name another warehouse.",
+            todo="Set the same length as before, or use another warehouse.",
         )
     return there["window_start_ns"]
 
