@@ -9,16 +9,22 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
-CAPTURE := tests/data/real/dp4pp2_slow_rank
+COMPILED := .venv/compiled
 
-.PHONY: setup demo up down report latency env test checks kernels scores accuracy diagnosis bench clean
+.PHONY: setup demo up down report latency env test checks scores accuracy diagnosis bench clean
 
-setup: $(INSTALLED)
+setup: $(INSTALLED) $(COMPILED)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
 	@echo "Installing into .venv, about a minute the first time"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]' -e tools
+	@touch $@
+
+# All again when one file changes: Numba does not see when a subroutine in another file than the kernel's changes.
+$(COMPILED): $(INSTALLED) llmprism_tasks/numerics/jit.py $(shell grep -rl 'numerics.jit import' llmprism_tasks --include='*.py')
+	@echo "Compiling kernels, about a minute"
+	@$(BIN)/python -m llmprism_tasks.cli.compile_kernels
 	@touch $@
 
 demo: setup
@@ -39,19 +45,14 @@ latency: setup
 env: setup
 	@$(BIN)/python -m demo env
 
-test: setup
-	@$(MAKE) --no-print-directory --jobs 2 checks kernels
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs 2 checks setup
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-checks: setup
+checks: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-# Compiles what the stages loop with, once: several test processes that begin at the same time would each do it.
-kernels: setup
-	@folder=$$(mktemp -d) && $(BIN)/llmprism analyze --flows $(CAPTURE)/flows.parquet \
-		--topology $(CAPTURE)/topology.csv --warehouse $$folder/warehouse.duckdb >/dev/null && rm -r $$folder
 
 scores: setup
 	@$(BIN)/python tests/golden

@@ -67,10 +67,10 @@ class AwaitFlows(BaseOperator):
     """Ask now and then whether the window can start, asleep in the triggerer between."""
 
     def execute(self, context: Context, event: Any = None) -> dict[str, float]:
-        from llmprism_tasks import pipeline
+        from llmprism_tasks.execution.window import seconds_to_wait
 
         window, settings = current_run()
-        wait_s = pipeline.seconds_to_wait(window, settings, now_ns=time.time_ns())
+        wait_s = seconds_to_wait(window, settings, now_ns=time.time_ns())
         if wait_s > 0:
             moment = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait_s)
             self.defer(trigger=DateTimeTrigger(moment=moment), method_name="execute")
@@ -79,16 +79,16 @@ class AwaitFlows(BaseOperator):
 
 @task(outlets=assets(*plan.LANDED))
 def landing() -> dict[str, int]:
-    from llmprism_tasks import pipeline
+    from llmprism_tasks.execution import window
 
-    return pipeline.land_window(*current_run())
+    return window.land_window(*current_run())
 
 
 @task(outlets=assets("validation_results"))
 def validation() -> dict[str, int]:
-    from llmprism_tasks import pipeline
+    from llmprism_tasks.execution import window
 
-    return pipeline.validate_landed(*current_run())
+    return window.validate_landed(*current_run())
 
 
 def stage_task(stage: plan.Stage) -> Any:
@@ -96,25 +96,25 @@ def stage_task(stage: plan.Stage) -> Any:
 
     @task(task_id=stage.name, outlets=assets(*stage.writes))
     def run() -> dict[str, int]:
-        from llmprism_tasks import pipeline
+        from llmprism_tasks.execution.stage_task import run_stage
 
-        return pipeline.run_stage(stage.name, *current_run())
+        return run_stage(stage.name, *current_run())
 
     return run()
 
 
 @task(outlets=assets("validation_results"))
 def results_validation() -> dict[str, int]:
-    from llmprism_tasks import pipeline
+    from llmprism_tasks.execution import window
 
-    return pipeline.validate_results(*current_run())
+    return window.validate_results(*current_run())
 
 
 @task(outlets=assets("windows"), on_success_callback=[CallOut()])
 def finish() -> dict[str, int]:
-    from llmprism_tasks import pipeline
+    from llmprism_tasks.execution import window
 
-    return pipeline.finish(*current_run())
+    return window.finish(*current_run())
 
 
 with DAG(

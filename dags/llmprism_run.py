@@ -59,13 +59,13 @@ def current_run() -> tuple[Window, Settings]:
 
 
 class CallOut(BaseNotifier):
-    """Tell of the incidents that opened or closed with a task's window; what fails here is logged, no more."""
+    """Send messages about incidents that opened or closed with a task's window; failures are logged, no more."""
 
     def notify(self, context: Context) -> None:
-        from llmprism_tasks import pipeline
+        from llmprism_tasks.execution.window import send_messages
 
         settings = current_settings()
-        pipeline.call_out(window_in(context, settings), settings, now_ns=time.time_ns())
+        send_messages(window_in(context, settings), settings, now_ns=time.time_ns())
 
 
 def window_in(context: Context, settings: Settings) -> Window:

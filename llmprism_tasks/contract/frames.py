@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -23,22 +21,6 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
 
 BETWEEN_SWITCHES = "|"
 """Separator of switches in a compact path."""
-
-
-class Part(NamedTuple):
-    """Input of the stages for one partition of the platform: the flows of some of its hosts.
-
-    Attributes
-    ----------
-    flows : flows from or to a NIC of the partition's hosts, in the order of the flows table
-    elsewhere : `flow_start_ns` of flows in other partitions, the last of each millisecond, ascending; None if there are
-        no other partitions
-    tables : rows of contract tables about the partition's jobs
-    """
-
-    flows: pl.DataFrame
-    elsewhere: pl.DataFrame | None = None
-    tables: Mapping[str, pl.DataFrame] = MappingProxyType({})
 
 
 def schema(columns: Iterable[Column]) -> pl.Schema:

@@ -33,15 +33,6 @@ class Stage:
     flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
     sees_others: bool = False
 
-    @property
-    def function(self) -> str:
-        """Where the pure function lives, as `module:name`."""
-        return f"llmprism_tasks.stages.{self.name}.phase:{self.name}"
-
-    def function_of(self, method: str) -> str:
-        """Return the place of another method's function of this stage, as `module:name`; `joint` is `function`."""
-        return self.function if method == "joint" else f"llmprism_tasks.stages.{method}.{self.name}:{self.name}"
-
 
 STAGES: tuple[Stage, ...] = (
     Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True),
@@ -66,20 +57,6 @@ STAGES: tuple[Stage, ...] = (
         sees_others=True,
     ),
 )
-
-ALL = tuple(stage.name for stage in STAGES)
-
-READIES = "llmprism_tasks.numerics.jit:load_all"
-"""Function that loads the compiled kernels of all imported stages."""
-
-PARTS = "llmprism_tasks.stages.parts:parts"
-"""Function that divides a platform into partitions, which the stages can run one at a time."""
-
-BATCHES = "llmprism_tasks.stages.parts:batches"
-"""Function that groups jobs into batches, whose flows the stages can run one batch at a time."""
-
-UNLISTED = "llmprism_tasks.stages.recognition.unlisted_nics:with_unlisted"
-"""Function that adds to `jobs` what only the flows of the whole platform show."""
 
 LANDED = ("flows", "flows_quarantine")
 DERIVED: tuple[str, ...] = tuple(dict.fromkeys(table for stage in STAGES for table in stage.writes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -40,7 +40,7 @@ def values_from(
     return _values_from(times, offsets, moments, values, lows, highs, otherwise)
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
 def _values_from(
     times: Integers,
     offsets: Integers,

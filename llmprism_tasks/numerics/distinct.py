@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import sort
 
@@ -15,7 +15,7 @@ ROOM = 2
 """Places of the table per number: fuller, searches grow long."""
 
 
-@compiled
+@subroutine
 def distinct(values: Floats | Integers, numbers: Integers, different: Floats) -> int:
     """Write the different values, ascending, and for each value its place among them; return how many there are.
 

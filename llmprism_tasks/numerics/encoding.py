@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.distinct import SPREADING
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT32S, INT64, INT64S, UINT32S, UINT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 
 Halves = npt.NDArray[np.uint64] | npt.NDArray[np.uint32]
@@ -60,7 +60,7 @@ def codes_met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return np.flatnonzero(_met(codes)).astype(np.uint32)
 
 
-@compiled
+@kernel(UINT32S)
 def _met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     most = np.int64(-1)
     for code in codes:
@@ -71,7 +71,19 @@ def _met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
     return met
 
 
-@compiled
+@subroutine
+def _place(
+    key: np.uint64, other: np.uint64, table: npt.NDArray[np.int32], keys: npt.NDArray[np.uint64], bits: int
+) -> np.uint64:
+    """Return the place of a table of numbers that has a value's, or that is free for it."""
+    mask, one = np.uint64((1 << bits) - 1), np.uint64(1)
+    place = ((key + other * TOGETHER) * SPREADING) >> np.uint64(64 - bits)
+    while table[place] >= 0 and (keys[table[place], 0] != key or keys[table[place], 1] != other):
+        place = (place + one) & mask
+    return place
+
+
+@kernel(UINT64S, UINT64S, INT64, also=[(UINT32S, UINT32S, INT64)])
 def _numbered(first: Halves, second: Halves, bits: int) -> tuple[npt.NDArray[np.int32], Integers]:
     """Number values as far as a table of so many bits has room for them."""
     most = 1 << bits
@@ -89,7 +101,7 @@ def _numbered(first: Halves, second: Halves, bits: int) -> tuple[npt.NDArray[np.
     return numbers, rows[:count].copy()
 
 
-@compiled
+@kernel(INT32S, INT64S)
 def _hashes(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return two independent hashes of each list."""
     lists = offsets.size - 1
@@ -102,15 +114,3 @@ def _hashes(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt.NDArra
             second[i] = (second[i] ^ item) * TOGETHER
             second[i] ^= second[i] >> np.uint64(29)
     return first, second
-
-
-@compiled
-def _place(
-    key: np.uint64, other: np.uint64, table: npt.NDArray[np.int32], keys: npt.NDArray[np.uint64], bits: int
-) -> np.uint64:
-    """Return the place of a table of numbers that has a value's, or that is free for it."""
-    mask, one = np.uint64((1 << bits) - 1), np.uint64(1)
-    place = ((key + other * TOGETHER) * SPREADING) >> np.uint64(64 - bits)
-    while table[place] >= 0 and (keys[table[place], 0] != key or keys[table[place], 1] != other):
-        place = (place + one) & mask
-    return place

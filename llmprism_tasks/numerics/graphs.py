@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.contract.errors import ContractError, SettingsError
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 
 RING_PEERS = 2
@@ -111,7 +111,7 @@ def _fault(found: str, expected: str) -> ContractError:
     )
 
 
-@compiled
+@subroutine
 def _root(parent: Integers, item: int) -> int:
     while parent[item] != item:
         parent[item] = parent[parent[item]]
@@ -119,7 +119,7 @@ def _root(parent: Integers, item: int) -> int:
     return item
 
 
-@compiled
+@subroutine
 def _join(parent: Integers, size: Integers, a: int, b: int) -> None:
     a, b = _root(parent, a), _root(parent, b)
     if a == b:
@@ -130,7 +130,7 @@ def _join(parent: Integers, size: Integers, a: int, b: int) -> None:
     size[a] += size[b]
 
 
-@compiled
+@subroutine
 def _labels(parent: Integers) -> Integers:
     smallest = np.full(len(parent), -1, np.int64)
     labels = np.empty(len(parent), np.int64)
@@ -142,7 +142,7 @@ def _labels(parent: Integers) -> Integers:
     return labels
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64)
 def _components(left: Integers, right: Integers, n: int) -> Integers:
     parent, size = np.arange(n), np.ones(n, np.int64)
     for link in range(len(left)):
@@ -150,7 +150,7 @@ def _components(left: Integers, right: Integers, n: int) -> Integers:
     return _labels(parent)
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64)
 def _merge(
     hosts: Integers,
     host_bounds: Integers,

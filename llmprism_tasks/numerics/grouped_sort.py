@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, UINT32S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 KEY_BITS = 63
@@ -43,7 +43,7 @@ def ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers)
     return bool(_ascending(groups, starts, ends, sizes))
 
 
-@compiled
+@kernel(INT64S, INT32S, also=[(INT32S, INT32S), (UINT32S, INT32S), (BOOLEANS, INT32S), (INT32S, UINT32S)])
 def _taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
     found = np.empty(places.size, values.dtype)
     for i in range(places.size):
@@ -51,7 +51,7 @@ def _taken(values: npt.NDArray[Value], places: Places) -> npt.NDArray[Value]:
     return found
 
 
-@compiled
+@kernel(INT32S, INT64S, INT64S, INT64S, also=[(INT64S, INT64S, INT64S, INT64S)])
 def _ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers) -> bool:
     for i in range(1, groups.size):
         if groups[i - 1] == groups[i] and starts[i - 1] < starts[i]:  # nearly all
@@ -62,7 +62,7 @@ def _ascending(groups: Groups, starts: Integers, ends: Integers, sizes: Integers
     return True
 
 
-@compiled
+@kernel(INT64S, INT32S, INT64, INT64S, INT64S, INT64S, also=[(INT64S, INT64S, INT64, INT64S, INT64S, INT64S)])
 def _grouped(rows: Integers, groups: Groups, number: int, starts: Integers, ends: Integers, sizes: Integers) -> Places:
     counts = np.zeros(number + 1, np.int64)
     for group in groups:
@@ -101,19 +101,6 @@ def collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
 def collected_narrow(groups: Places, number: int) -> tuple[Places, Integers]:
     """Do what `collected` does with numbers of half the width, groups and places."""
     return _collected(groups, number)
-
-
-def in_time(groups: Integers, number: int, times: Integers) -> Integers:
-    """Return the places of members, group by group, each in order of time, of equal times the first place first.
-
-    Parameters
-    ----------
-    groups : shape (members,): the group of each, from 0 to `number` - 1
-    times : shape (members,), any unit
-    """
-    order = time_order(times)
-    places, _ = collected(groups[order], number)
-    return order[places]
 
 
 def ascending_times(groups: Integers, number: int, times: Integers) -> tuple[Integers, Integers]:
@@ -184,7 +171,7 @@ def merged(
     return _merged(offsets, one, other, starts, ends)
 
 
-@compiled
+@kernel(INT64S, INT64, also=[(INT32S, INT64)])
 def _collected(groups: npt.NDArray[Value], number: int) -> tuple[npt.NDArray[Value], Integers]:
     offsets = np.zeros(number + 1, np.int64)
     for group in groups:
@@ -197,7 +184,7 @@ def _collected(groups: npt.NDArray[Value], number: int) -> tuple[npt.NDArray[Val
     return places, offsets
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S)
 def _merged(
     offsets: Integers, one: Integers, other: Integers, starts: Integers, ends: Integers
 ) -> tuple[Integers, Integers, Integers]:

@@ -1,4 +1,8 @@
-"""Stretches: what overlaps in time made one, put in order, and what lies between."""
+"""Unions of intervals that overlap or touch, and the gaps between them.
+
+All unions are made alike: intervals come in order of their starts, and one that starts after all earlier ones have
+ended begins a new union, after a gap.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import first_from, sort, sort_by
 
@@ -43,6 +48,9 @@ class Rows(NamedTuple):
     ends: Integers
 
 
+ROWS = named_tuple(Rows, INT64S, INT32S, INT32S, INT32S, INT64S, INT64S, INT64S, INT64S)
+
+
 class Told(NamedTuple):
     """Stretches and the gaps between them, segment by segment; arrays of shape (m,).
 
@@ -59,6 +67,18 @@ class Told(NamedTuple):
     starts: Integers
     ends: Integers
     sizes: Integers
+
+
+def end_of_earlier(ends: str) -> pl.Expr:
+    """Return when all earlier intervals of a group have ended; NULL for the first one.
+
+    What lies between that time and a later start is a gap; what starts no later belongs to the same union.
+
+    Parameters
+    ----------
+    ends : name of the column of ends; the rows are in order of the starts
+    """
+    return pl.col(ends).cum_max().shift()
 
 
 def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Told:
@@ -95,7 +115,7 @@ def lasting(rows: Rows, series: int) -> Booleans:
     return _lasting(rows, series)
 
 
-@compiled
+@subroutine
 def most_rows(rows: Rows, each: Booleans) -> tuple[int, int]:
     """Return how many rows all segments have, and how many the one with most has: one for each transfer, or run.
 
@@ -122,7 +142,7 @@ class _Made(NamedTuple):
     marks: Booleans
 
 
-@compiled
+@subroutine
 def _mixed(rows: Rows, first: int, last: int, marked: Booleans, keys: Integers, order: Integers) -> int:
     """Put the transfers of some runs in order of their starts, twice the number of each and its mark; return how many
     there are.
@@ -140,7 +160,7 @@ def _mixed(rows: Rows, first: int, last: int, marked: Booleans, keys: Integers, 
     return count
 
 
-@compiled
+@subroutine
 def _merged(
     rows: Rows,
     segment: int,
@@ -193,7 +213,7 @@ def _merged(
     return n
 
 
-@compiled
+@kernel(ROWS, INT64S, BOOLEANS, INT64S, BOOLEANS)
 def _with_gaps(
     rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans
 ) -> tuple[Numbers, Numbers, Integers, Integers, Integers, int]:
@@ -224,7 +244,7 @@ def _with_gaps(
     return segments, kind, begin, end, size, n
 
 
-@compiled
+@kernel(INT64S, INT64S, ROWS, BOOLEANS)
 def _latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
     latest = np.full(len(moments), NEVER, np.int64)
     for segment in range(len(offsets) - 1):
@@ -246,7 +266,7 @@ def _latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Bo
     return latest
 
 
-@compiled
+@kernel(ROWS, INT64)
 def _lasting(rows: Rows, number: int) -> Booleans:
     found = np.zeros(number, np.bool_)
     for segment in range(len(rows.offsets) - 1):

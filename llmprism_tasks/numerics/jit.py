@@ -1,92 +1,103 @@
-"""How a loop over numbers is compiled to machine code."""
+"""Numba as this package uses it: functions of arrays and numbers, compiled to machine code that is kept on disk.
+
+A *kernel* is called from Python and states its argument types. Importing its module loads its machine code from Numba's
+cache in some milliseconds, or compiles it in about a second and writes the cache. A *subroutine* is called by kernels
+only. Its machine code becomes part of theirs, so that nothing of its own has to be loaded. It must be defined before
+the kernels that call it.
+
+`python -m llmprism_tasks.cli.compile_kernels` compiles all kernels. Numba compiles a kernel again when its own file has
+changed, but not when a subroutine in another file has: run the command again then. `make setup` and `make test` do so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
+import numba
 import numpy as np
-
-from llmprism_tasks.postponed import postpone
-
-postpone("scipy.linalg")  # Numba looks for BLAS in a part of it, and would run all of it to get there
-postpone("yaml")  # for a file of settings, which may not be there
-
-import numba  # noqa: E402
-from numba import types  # noqa: E402
-
-from llmprism_tasks.numerics.loading import Kept, codegen_of  # noqa: E402
+from numba import types
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Type: TypeAlias = Any
+"""A Numba type, such as those below; Numba brings no annotations."""
+
+INT64, FLOAT64, BOOLEAN = types.int64, types.float64, types.boolean
 
 
-class Kernel:
-    """A compiled function that sees every array, alone or in a tuple, as contiguous and read-only when Python calls it.
+def array(dtype: Type, dimensions: int = 1) -> Type:
+    """Return the type of a contiguous array that is only read, as every array that a kernel is given."""
+    return types.Array(dtype, dimensions, "C", readonly=True)
 
-    Machine code is made for each combination of argument types, and to Numba an array that may be written is of another
-    type than one that may not, such as Polars' own memory: without this, everything would be compiled again and again.
-    Other kernels call the compiled function itself, and may pass it arrays to write to.
+
+INT8S, INT32S, INT64S = array(types.int8), array(types.int32), array(types.int64)
+UINT32S, UINT64S, FLOAT64S, BOOLEANS = array(types.uint32), array(types.uint64), array(types.float64), array(BOOLEAN)
+
+
+def named_tuple(kind: type[tuple[Any, ...]], *fields: Type) -> Type:
+    """Return the type of a named tuple with fields of these types."""
+    if len(set(fields)) == 1:
+        return types.NamedUniTuple(fields[0], len(fields), kind)
+    return types.NamedTuple(fields, kind)
+
+
+def kernel(
+    *arguments: Type, also: Sequence[tuple[Type, ...]] = (), vectors: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a function that is called from Python, not by other compiled functions.
+
+    It runs without Python's global lock. A division by zero is infinite or NaN, as in NumPy. Keep what is compiled
+    small: loops over numbers, and `sorting`, for Numba takes long to compile NumPy's functions.
+
+    Parameters
+    ----------
+    arguments : the type of each argument
+    also : types of the arguments for which the function is compiled as well
+    vectors : as for `vector_subroutine`
+
+    Returns
+    -------
+    a decorator. The compiled function takes arrays that lie in memory in any way, and copies those that are not
+    contiguous. It raises TypeError for an array of another type or number of dimensions than stated.
     """
 
-    def __init__(self, function: Callable[..., Any], **options: object) -> None:
-        self._dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, error_model="numpy", **options)(function)
-        self._dispatcher._cache = Kept(function)
-        # Numba would compile it again for each number that a kernel's variable begins with, for want of its type.
-        resolve = self._dispatcher.get_call_template
-        self._dispatcher.get_call_template = lambda given, named: resolve(
-            [types.unliteral(each) for each in given], named
-        )
-        self._numba_type_ = self._dispatcher._numba_type_  # by which kernels know each other
-        _kernels.append(self)
+    def compiled(function: Callable[P, R]) -> Callable[P, R]:
+        machine_code = numba.njit([arguments, *also], cache=True, **_options(vectors=vectors))(function)
 
-    def __call__(self, *arguments: object) -> Any:
-        """Run it on these arrays and numbers; its first call compiles it, unless another process has."""
-        return self._dispatcher(*map(_read_only, arguments))
+        @wraps(function)
+        def call(*given: object) -> R:
+            return cast(R, machine_code(*map(_read_only, given)))
 
-    def load(self) -> None:
-        """Load what was compiled of it for calls from Python, so that the first of them need not."""
-        cache, codegen = self._dispatcher._cache, codegen_of(self._dispatcher.targetctx)
-        for key in cache.kept():
-            written_to = any(isinstance(one, types.Array) and one.mutable for one in key[0])  # by other kernels
-            if not written_to and key == cache._index_key(key[0], codegen):  # else it would be compiled
-                self._dispatcher.compile(key[0])
+        return cast(Callable[P, R], call)
+
+    return compiled
 
 
-_kernels: list[Kernel] = []
+def subroutine(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function that kernels call, for the types that they give it."""
+    return cast(Callable[P, R], numba.njit(**_options(vectors=False))(function))
 
 
-def load_all() -> None:
-    """Load the kernels that were imported by now, as far as they were compiled before: aside, while others work."""
-    for kernel in _kernels:
-        kernel.load()
-
-
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function of arrays and numbers on its first call.
-
-    The machine code is kept on disk, since each task of the DAG is a process of its own and compiling takes seconds.
-    It runs without Python's global lock, so that threads may take a job each. A division by zero is infinite or NaN, as
-    in NumPy.
-
-    All of them are compiled when a machine's first analysis comes to them, so let that be little: loops over numbers
-    and what is in `sorting`, rather than functions and expressions of NumPy on arrays. Numba compiles those anew for
-    each kind of argument, and again into each kernel.
-    """
-    return cast(Callable[P, R], Kernel(function))
-
-
-def compiled_vectors(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function likewise, its loops into instructions that take several numbers at once where they can.
+def vector_subroutine(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a subroutine whose loops become instructions that take several numbers at once, where possible.
 
     For that, a product and a sum may be rounded once, and no number may be NaN.
     """
-    allowed = {"contract", "nnan", "nsz"}
-    return cast(Callable[P, R], Kernel(function, fastmath=allowed))
+    return cast(Callable[P, R], numba.njit(**_options(vectors=True))(function))
+
+
+def _options(*, vectors: bool) -> dict[str, Any]:
+    return {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nnan", "nsz"} if vectors else False}
 
 
 def _read_only(argument: object) -> object:
-    if isinstance(argument, tuple):  # a named one
+    """Return a view of an array, or of those of a named tuple, that is contiguous and cannot be written to.
+
+    To Numba, an array that may be written to is of another type than one that may not, such as a column of Polars.
+    """
+    if isinstance(argument, tuple):
         return type(argument)(*map(_read_only, argument))  # type: ignore[arg-type]
     if not isinstance(argument, np.ndarray):
         return argument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
@@ -28,7 +28,7 @@ def best_runs(values: Floats, offsets: Integers) -> tuple[Integers, Integers, Fl
     return _best_runs(values, offsets)
 
 
-@compiled
+@kernel(FLOAT64S, INT64S)
 def _best_runs(values: Floats, offsets: Integers) -> tuple[Integers, Integers, Floats]:
     series = len(offsets) - 1
     first, last, total = np.full(series, -1, np.int64), np.full(series, -1, np.int64), np.zeros(series)

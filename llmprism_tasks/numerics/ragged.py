@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.grouped_sort import Groups
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT32S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 
@@ -75,7 +75,7 @@ def commonest(numbers: Integers, offsets: Integers) -> Integers:
     return _commonest(numbers, offsets, int(numbers.max(initial=0)) + 1)
 
 
-@compiled
+@kernel(INT32S, also=[(INT64S,)])
 def _of_ascending(numbers: Groups) -> Integers:
     offsets, count, begin = np.empty(numbers.size + 1, np.int64), 0, 0
     while begin < numbers.size:
@@ -95,7 +95,7 @@ def _of_ascending(numbers: Groups) -> Integers:
     return offsets[: count + 1].copy()
 
 
-@compiled
+@kernel(INT64S, INT64S)
 def _totals(values: Integers, offsets: Integers) -> Integers:
     found = np.zeros(offsets.size - 1, np.int64)
     for segment in range(offsets.size - 1):
@@ -104,7 +104,7 @@ def _totals(values: Integers, offsets: Integers) -> Integers:
     return found
 
 
-@compiled
+@kernel(INT64S, INT64S)
 def _medians(values: Integers, offsets: Integers) -> Floats:
     middles, room = np.empty(offsets.size - 1), np.empty(values.size)
     for segment in range(offsets.size - 1):
@@ -120,7 +120,7 @@ def _medians(values: Integers, offsets: Integers) -> Floats:
     return middles
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64)
 def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
     counts = np.zeros(offsets.size - 1, np.int64)
     met_in = np.full(limit, -1, np.int64)
@@ -132,7 +132,7 @@ def _distinct(numbers: Integers, offsets: Integers, limit: int) -> Integers:
     return counts
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64)
 def _commonest(numbers: Integers, offsets: Integers, limit: int) -> Integers:
     found, counts = np.zeros(offsets.size - 1, np.int64), np.zeros(limit, np.int64)
     for segment in range(offsets.size - 1):

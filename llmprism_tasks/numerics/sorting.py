@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -19,7 +19,7 @@ FEW = 16
 """Neighbours that are sorted by moving each to its place, quicker than merging so few."""
 
 
-@compiled
+@subroutine
 def sort(keys: Floats | Integers, places: Integers, count: int) -> None:
     """Sort the first keys, ascending, and with them the places they stand for; equal ones keep their order.
 
@@ -52,7 +52,7 @@ def sort(keys: Floats | Integers, places: Integers, count: int) -> None:
         width *= 2
 
 
-@compiled
+@subroutine
 def _at(values: Floats, count: int, rank: int) -> float:
     """Return the value of a rank, from 0, and bring all smaller ones before it (C. A. R. Hoare's FIND, 1961).
 
@@ -82,7 +82,7 @@ def _at(values: Floats, count: int, rank: int) -> float:
     return float(values[rank])
 
 
-@compiled
+@subroutine
 def _two_at(values: Floats, count: int, rank: int) -> tuple[float, float]:
     """Return the value of a rank, from 0, and the next one, or itself if it is the last; change their order."""
     lower = _at(values, count, rank)
@@ -92,7 +92,7 @@ def _two_at(values: Floats, count: int, rank: int) -> tuple[float, float]:
     return lower, following
 
 
-@compiled
+@subroutine
 def median(values: Floats, count: int) -> float:
     """Return the median of the first values, one at least and none of them NaN, and change their order."""
     if count % 2:
@@ -101,7 +101,7 @@ def median(values: Floats, count: int) -> float:
     return (lower + upper) / 2
 
 
-@compiled
+@subroutine
 def quantile(values: Floats, count: int, share: float) -> float:
     """Return the quantile of the first values as `numpy.quantile` does, and change their order; as for `median`."""
     rank = (count - 1) * share
@@ -110,13 +110,13 @@ def quantile(values: Floats, count: int, share: float) -> float:
     return lower * (1 - (rank - below)) + upper * (rank - below)
 
 
-@compiled
+@subroutine
 def lower_median(values: Floats, count: int) -> float:
     """Return the median as `median` does, or the smaller one of the two in the middle."""
     return _two_at(values, count, (count - 1) // 2)[0]
 
 
-@compiled
+@subroutine
 def sort_by(keys: Integers, places: Integers, count: int, second: Integers | Numbers, third: Integers) -> None:
     """Sort as `sort` does, and the few of equal keys by two more keys of the places they stand for."""
     sort(keys, places, count)
@@ -131,7 +131,7 @@ def sort_by(keys: Integers, places: Integers, count: int, second: Integers | Num
         places[to] = place
 
 
-@compiled
+@subroutine
 def first_from(values: Floats | Integers, low: int, high: int, least: float) -> int:
     """Return the place, from `low` on, of the first of ascending values that is no less; `high` if all are."""
     while low < high:

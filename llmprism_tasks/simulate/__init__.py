@@ -1,6 +1,6 @@
 """An invented training platform: its flows, its topology, and the truth about it.
 
-Event-level simulation of training jobs on a leaf-spine fabric; `scenario` and `jobs` tell what can be set. Modelled:
+Event-level simulation of training jobs on a leaf-spine fabric; `scenario` tells what can be set. Modelled:
 ranks in Megatron's order, tp-cp-dp-pp; 1F1B and interleaved pipelines with rendezvous sends of the activations;
 gradient buckets of whole tensors, reduced during the last backward pass or after it, in fp32 or bf16; reduce-scatter
 and all-gather of a distributed optimizer, the gather at once or during the next forward, or all-reduce; FSDP2 and
@@ -24,10 +24,15 @@ inside hosts; a layer takes as long as the next one; NVLink carries what stays i
 goes at fixed rates and slows nobody; all ranks write a checkpoint at once and wait for it; sampled messages are
 merged as if none of their packets were far apart; a job that comes back has GPUs of other lasting speeds.
 Not modelled: packets and congestion, adaptive routing, in-network reduction, bonded NICs.
+
+Imports point one way: `arrays` < `scenario` < `network` < `workload` < `steps` < `traffic` < `collector` < `truth` <
+`simulation`. `network` has what NCCL lays out, `workload` what a rank does in a step, `steps` times that, `traffic`
+puts it on the clock beside all other traffic, and `collector` makes flow records of it.
 """
 
-from llmprism_tasks.simulate.scenario import Scenario, build_scenario, load_scenario
-from llmprism_tasks.simulate.writing import Simulation, simulate, simulate_minute, write_minute, write_scenario
+from llmprism_tasks.simulate.scenario.scenario import Scenario
+from llmprism_tasks.simulate.scenario.scenario_file import build_scenario, load_scenario
+from llmprism_tasks.simulate.simulation import Simulation, simulate, simulate_minute, write_minute, write_scenario
 
 __all__ = [
     "Scenario",

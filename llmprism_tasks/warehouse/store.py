@@ -117,6 +117,21 @@ def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
     return found.cast({name: kind for name, kind in schema(table.columns).items() if name in found.columns})
 
 
+class LandedFlows(NamedTuple):
+    """How many flows windows have, and a digest of all that stages see of them."""
+
+    rows: int
+    digest: str
+
+
+def landed_flows(warehouse: Warehouse, span: Window) -> LandedFlows:
+    """Return how many flows the windows of a span have, and a digest of their rows, in whatever order they are."""
+    values = {"start_ns": span.start_ns, "end_ns": span.end_ns}
+    with warehouse.reading() as connection:
+        ((count, digest),) = connection.execute(statement("digest_of_flows"), values).fetchall()
+    return LandedFlows(count, digest)
+
+
 def addresses(warehouse: Warehouse, span: Window) -> set[str]:
     """Return the source and destination addresses of a span's flows."""
     ends = " UNION ".join(f"SELECT {end}_addr FROM stored.flows WHERE {IN_SPAN}" for end in ("src", "dst"))

@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from accuracy import reference
-from accuracy.answers import ANSWERS, SHOWN, differing_rows, digest_of_files, digests_of, keep_rows
-from accuracy.reference import INPUTS, WHOLE
-from llmprism_tasks.tables import TABLES
+from accuracy.equality import reference
+from accuracy.equality.answers import ANSWERS, SHOWN, differing_rows, digest_of_files, digests_of, keep_rows
+from accuracy.equality.reference import INPUTS, WHOLE
+from llmprism_tasks.contract.tables import TABLES
 
 FIRST, SECOND = 60, 120
 Made = Callable[..., Path]

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 from results import result
 
-from accuracy import runs
-from accuracy.diagnosis_page import write_diagnosis
-from accuracy.families import DEVELOPMENT_SEEDS, TROUBLES
-from accuracy.runs import family_sources, keep, keep_prices
-from accuracy.tallies import culprits
+from accuracy.families.registry import DEVELOPMENT_SEEDS, TROUBLES
+from accuracy.pages.diagnosis_page import write_diagnosis
+from accuracy.pages.run_totals import culprits
+from accuracy.runs import results
+from accuracy.runs.results import keep, keep_prices
+from accuracy.runs.sources import family_sources
 from llmprism_tasks.simulate import build_scenario
 
 
 @pytest.fixture(autouse=True)
 def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
 
 
 def fault(**changes: Any) -> dict[str, Any]:
@@ -77,9 +78,9 @@ def test_the_page_has_prices_beside_the_truth(tmp_path: Path) -> None:
     assert "| replicas | stalls | 0.0 % | 0.0 | 98.0 | - |" in text
     assert "Within 5% of the truth: 1 of 3 that are diagnosed." in text
     assert "Measured by other code" not in text
-    (runs.KEPT / runs.version()).rename(runs.KEPT / "older")
+    (results.KEPT / results.version()).rename(results.KEPT / "older")
     text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
-    assert f"Measured by other code than the present {runs.version()}: seeds 100." in text
+    assert f"Measured by other code than the present {results.version()}: seeds 100." in text
 
 
 @pytest.mark.parametrize("name", TROUBLES)

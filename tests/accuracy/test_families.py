@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 from results import result
 
-from accuracy.collectors import CURVES, point
-from accuracy.drawing import Draw
-from accuracy.families import DEVELOPMENT_SEEDS, FAMILIES, FIRST_PUBLISHED_SEED, Bound
-from accuracy.measuring import START_NS
-from accuracy.tallies import tally
+from accuracy.families.collectors import CURVES, point
+from accuracy.families.registry import DEVELOPMENT_SEEDS, FAMILIES, FIRST_PUBLISHED_SEED, Bound
+from accuracy.families.scenario_draw import Draw
+from accuracy.pages.run_totals import tally
+from accuracy.runs.measurement import START_NS
 from llmprism_tasks.simulate import build_scenario, simulate
 
 each_family = pytest.mark.parametrize("name", FAMILIES)

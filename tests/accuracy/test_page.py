@@ -8,20 +8,22 @@ from xml.etree import ElementTree
 import pytest
 from results import NOTHING, result
 
-from accuracy import page, runs
 from accuracy.__main__ import main
-from accuracy.families import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
-from accuracy.faults import wrongs
-from accuracy.pictures import LINES, curves
-from accuracy.runs import Source, capture_sources, family_sources, keep, kept
-from accuracy.tables import families_table, shown
-from accuracy.tallies import tally
-from accuracy.unknown import confidence_table, gaps
+from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
+from accuracy.pages import accuracy_page as page
+from accuracy.pages.curves_svg import LINES, curves
+from accuracy.pages.known_gaps import confidence_table, gaps
+from accuracy.pages.markdown_tables import families_table, shown
+from accuracy.pages.mistakes import wrongs
+from accuracy.pages.run_totals import tally
+from accuracy.runs import results
+from accuracy.runs.results import keep, kept
+from accuracy.runs.sources import Source, capture_sources, family_sources
 
 
 @pytest.fixture(autouse=True)
 def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
 
 
 def test_a_miss_is_marked_and_a_figure_of_the_published_method_is_not() -> None:
@@ -96,7 +98,7 @@ def test_results_are_kept_by_what_was_measured(monkeypatch: pytest.MonkeyPatch) 
     assert kept(source, "joint", of_any_version=True) is not None
     assert kept(source, "published", of_any_version=True) is None
     assert kept(other, "joint", of_any_version=True) is None
-    monkeypatch.setattr(runs, "version", lambda: "old")
+    monkeypatch.setattr(results, "version", lambda: "old")
     assert kept(source, "joint") is not None
 
 
@@ -125,7 +127,7 @@ def test_the_page_holds_all_families_and_says_what_is_missing(tmp_path: Path) ->
 
 def test_the_command_says_what_is_wrong_and_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
     first, _ = family_sources(["twins"], [0, 1])
-    keep(first, "joint", result(exact=3) | {"version": runs.version()})
+    keep(first, "joint", result(exact=3) | {"version": results.version()})
     assert main(["wrong", "--families", "twins", "--seeds", "0", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "twins 0, joint, chat: members exact in 3 of 4 windows",

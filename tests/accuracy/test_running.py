@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from accuracy import runs
-from accuracy.running import apart, run_missing
-from accuracy.runs import Source, kept
+from accuracy.runs import results
+from accuracy.runs.results import kept
+from accuracy.runs.runner import apart, run_missing
+from accuracy.runs.sources import Source
+from llmprism_tasks.simulate.scenario.scenario_file import presets
 
-SMALL = runs.PROJECT / "scenarios" / "small.toml"
+SMALL = presets()["small"]
 
 
 def test_a_function_runs_apart() -> None:
@@ -20,7 +22,7 @@ def test_a_function_runs_apart() -> None:
 
 
 def test_what_is_missing_is_run_once_and_what_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
     small = Source("small", "0", tomllib.loads(SMALL.read_text()), minutes=1, methods=("joint",))
     nowhere = Source("captures", "nowhere", folder=str(tmp_path / "nowhere"))
     said: list[str] = []
@@ -32,13 +34,13 @@ def test_what_is_missing_is_run_once_and_what_fails_is_told(tmp_path: Path, monk
     assert result["figures"]["all"]["exact"] == result["figures"]["all"]["windows"] == 2
     assert len(result["errors"]) > 100
     said.clear()
-    monkeypatch.setattr(runs, "version", lambda: result["version"])
+    monkeypatch.setattr(results, "version", lambda: result["version"])
     assert run_missing([small], ["joint", "published"], jobs=1, say=said.append) == []
     assert said == []
 
 
 def test_an_interruption_ends_a_run_before_all_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(results, "KEPT", tmp_path / "kept")
     said: list[str] = []
 
     def interrupt(line: str) -> None:

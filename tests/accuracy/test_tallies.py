@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from results import NOTHING, result
 
-from accuracy.families import Bound
-from accuracy.tallies import missed, tally
+from accuracy.families.registry import Bound
+from accuracy.pages.run_totals import missed, tally
 
 
 def test_counts_of_runs_add_up() -> None:

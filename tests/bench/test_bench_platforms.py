@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from bench import minutes
-from bench.minutes import Platform, holds, simulated
-from bench.platforms import MIXES, PART_HOSTS, SIZES, parts
+from bench.platforms import minutes
+from bench.platforms.minutes import Platform, holds, simulated
+from bench.platforms.mixes import MIXES, PART_HOSTS, SIZES, parts
 
 
 @pytest.mark.parametrize("mix", MIXES)
@@ -29,7 +29,7 @@ def test_every_job_has_replicas() -> None:
 
 def test_a_minute_is_merged_from_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minutes, "FOLDER", tmp_path)
-    monkeypatch.setattr("bench.platforms.PART_HOSTS", 4)
+    monkeypatch.setattr("bench.platforms.mixes.PART_HOSTS", 4)
     platform, said = Platform("small", 64), []
     assert len(parts("small", 64)) == 3
     simulated(platform, 1, said.append)

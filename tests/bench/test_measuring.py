@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from bench.figures import by_part
-from bench.processes import ProcessFailed, python
-from bench.spans import Spans
-from bench.traced import HOOKS
+from bench.measure.process_cost import ProcessFailed, python
+from bench.measure.trace_spans import Spans
+from bench.measure.traced_command import HOOKS
+from bench.page.cost_figures import by_part
 
 
 def burn(seconds: float) -> None:
@@ -55,7 +55,7 @@ def test_a_process_does_not_see_a_developers_settings(monkeypatch: pytest.Monkey
 
 
 def test_what_starting_takes_is_what_an_analysis_imports() -> None:
-    code = "import sys; from bench.start import main; main(); print(*sys.modules)"
+    code = "import sys; from bench.measure.imports_only import main; main(); print(*sys.modules)"
     assert {"numba", "great_expectations", "llmprism_tasks.stages.diagnosis.phase"} <= set(
         python("-c", code).said.split()
     )

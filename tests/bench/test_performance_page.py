@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import keeping
-from bench.drawing import fitted
-from bench.keeping import keep, kept, machine
-from bench.page import write_page
+from bench.measure import result_store as keeping
+from bench.measure.result_store import keep, kept, machine
+from bench.page.costs_svg import fitted
+from bench.page.performance_page import write_page
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_the_machine_is_described_without_its_name(tmp_path: Path) -> None:
 def test_the_code_that_measured_is_named_when_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep("platform-tenants-2880", result(2_880, 1_400_000, 2.5))
     monkeypatch.setattr(keeping, "version", lambda: "other")
-    monkeypatch.setattr("bench.page.version", lambda: "other")
+    monkeypatch.setattr("bench.page.performance_page.version", lambda: "other")
     assert "by other code than the present other" in text_of(tmp_path)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from bench import minutes
-from bench.minutes import MINUTE_NS, Platform, simulated
-from bench.scheduled import _moved, _together
+from bench.measure.airflow_latency import _moved, _together
+from bench.platforms import minutes
+from bench.platforms.minutes import MINUTE_NS, Platform, simulated
 from llmprism_tasks.contract.windows import Window
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from bench import library, textbook
+from bench.bocd import library, textbook
 from llmprism_tasks.stages.published.kernels.bocpd import Prior, start_posterior
 
 

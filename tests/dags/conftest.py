@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from capture import drop, places_in
+from captured_minutes import drop, places_in
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import BundleDagBag

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from capture import MINUTE_NS
+from captured_minutes import MINUTE_NS
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.topology import read_topology

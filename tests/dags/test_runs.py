@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from capture import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
+from captured_minutes import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
 
-from llmprism_tasks import pipeline
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.warehouse import store
 
 MINUTE = dt.timedelta(minutes=1)
@@ -38,7 +38,7 @@ def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture
         assert row["rows_landed"] > 0
         assert store.read(warehouse_in(capture), "jobs", window).height == 1
     straight = str(capture / "straight.duckdb")
-    assert pipeline.analyze(settings_in(capture, LLMPRISM_PLACES__WAREHOUSE=straight)) == WINDOWS
+    assert analyze(settings_in(capture, LLMPRISM_PLACES__WAREHOUSE=straight)) == WINDOWS
 
     expected = rows(warehouse_in(capture, "straight.duckdb"))
     for table, found in rows(warehouse_in(capture)).items():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from capture import WINDOWS, drop, rows, settings_in, warehouse_in
+from captured_minutes import WINDOWS, drop, rows, settings_in, warehouse_in
 
 from demo.local_airflow import LocalAirflow, free_ports, running, started
-from llmprism_tasks import pipeline
+from llmprism_tasks.execution.analyze import analyze
 
 PATIENCE_S = 180
 
@@ -24,7 +24,7 @@ def test_a_backfill_ends_with_the_rows_of_analyze(tmp_path: Path) -> None:
     )
     with started(airflow, scheduled=False):
         straight = str(tmp_path / "straight.duckdb")
-        pipeline.analyze(settings_in(tmp_path, LLMPRISM_PLACES__WAREHOUSE=straight))
+        analyze(settings_in(tmp_path, LLMPRISM_PLACES__WAREHOUSE=straight))
         airflow.wait_until_ready("llmprism_minute")
         wait_for_success(airflow)
 

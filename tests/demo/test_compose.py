@@ -66,7 +66,7 @@ def test_the_image_is_of_the_airflow_version_that_was_tried(project: Path) -> No
     assert f"FROM apache/airflow:slim-{pinned}-python3.11" in (project / "Dockerfile").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("folder", ["llmprism_tasks", "sql", "expectations", "scenarios", "dags", "demo/config"])
+@pytest.mark.parametrize("folder", ["llmprism_tasks", "sql", "expectations", "dags", "tools/demo/config"])
 def test_the_image_gets_every_folder_that_is_read_at_run_time(project: Path, folder: str) -> None:
     assert (project / folder).is_dir()
     assert f"COPY --chown=airflow:root {folder} " in (project / "Dockerfile").read_text(encoding="utf-8")

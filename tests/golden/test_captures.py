@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scored_runs import Scored, scored_run
 
-from accuracy.floors import floor
+from accuracy.pages.duration_floor import floor
 from llmprism_tasks.reports.evaluation import together
 from llmprism_tasks.reports.evaluation.headline import headline
 
@@ -32,8 +32,8 @@ it takes a share that varies. The end of the last all-reduce in the ranks' own l
 percentile."""
 
 ABOVE_FLOOR = 1.25
-"""How many times the error of a reading that knows the truth (`accuracy.floors`) durations may err where that is more
-than the bound: a step cut at a wrong place errs several times as much."""
+"""How many times the error of a reading that knows the truth (`accuracy.pages.duration_floor`) durations may err where
+that is more than the bound: a step cut at a wrong place errs several times as much."""
 
 WARM_UP = {"dp2pp4_healthy", SLOW}
 """Captures that begin with an all-reduce of gradients about 2 s before that of the first step: an iteration to warm

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.numerics.distinct import distinct
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
-@compiled
+@subroutine
 def _found(values: Integers) -> tuple[Integers, Floats]:
     numbers, different = np.empty(values.size, np.int64), np.empty(values.size)
     count = distinct(values, numbers, different)

@@ -1,56 +1,43 @@
-"""Kernels sort, search and take medians as NumPy does, and are compiled for one kind of argument each."""
+"""Kernels sort, search and take medians as NumPy does."""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.numerics import sorting
-from llmprism_tasks.numerics.jit import Kernel, compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 SOME = st.lists(st.integers(0, 30), min_size=1, max_size=120)
 """Few different numbers, so that many are equal; more than one run of those that are sorted in place."""
 
 
-@compiled
+@subroutine
 def _sorted(values: Integers) -> tuple[Integers, Integers]:
     keys, places = values.copy(), np.arange(values.size)
     sorting.sort(keys, places, values.size)
     return keys, places
 
 
-@compiled
+@subroutine
 def _sorted_by(values: Integers, second: Integers, third: Integers) -> Integers:
     keys, places = values.copy(), np.arange(values.size)
     sorting.sort_by(keys, places, values.size, second, third)
     return places
 
 
-@compiled
+@subroutine
 def _middle(values: Floats, share: float) -> tuple[float, float]:
     keys = values.copy()
     return sorting.median(keys, values.size), sorting.quantile(keys, values.size, share)
 
 
-@compiled
+@subroutine
 def _first(values: Integers, least: int) -> int:
     return sorting.first_from(values, 0, values.size, least)
-
-
-@compiled
-def _same(number: int) -> int:
-    return number
-
-
-def _counted(values: Integers) -> int:
-    count = 0
-    for value in values:
-        count += value
-    return _same(count)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=80))
@@ -80,9 +67,3 @@ def test_medians_and_quantiles_are_numpy_s(values: list[int], share: float) -> N
 @given(SOME, st.integers(-1, 31))
 def test_what_is_found_is_the_first_that_is_no_less(values: list[int], least: int) -> None:
     assert _first(np.array(sorted(values)), least) == np.searchsorted(sorted(values), least)
-
-
-def test_a_count_that_begins_with_a_number_makes_no_second_kernel() -> None:
-    assert numba.njit(_counted)(np.arange(4)) == 6  # not kept on disk, or the second run would compile nothing
-    assert isinstance(_same, Kernel)
-    assert len(_same._dispatcher.signatures) == 1

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks import pipeline
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate_minute
-from llmprism_tasks.simulate.fabric import topology
+from llmprism_tasks.simulate.network.topology import topology
 
 WINDOW = Window(1_760_000_400_000_000_000, 60 * 10**9)
 HOSTS = 4
@@ -56,7 +56,7 @@ def analysis(settings: Settings, folder: Path) -> Callable[[], None]:
     def analyse() -> None:
         warehouse = str(folder / f"{next(numbers)}.duckdb")
         places = PlaceSettings(settings.places.flows, settings.places.topology, warehouse)
-        pipeline.analyze(Settings(places=places))
+        analyze(Settings(places=places))
 
     return analyse
 

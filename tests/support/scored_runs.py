@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from llmprism_tasks import pipeline
+from llmprism_tasks.execution.analyze import analyze, derive_tables
 from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import PlaceSettings, Settings
@@ -33,7 +33,7 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
         places=PlaceSettings(flows=str(folder / flows), topology=str(folder / "topology.csv"), warehouse=str(warehouse))
     )
     if validated:
-        pipeline.analyze(settings)
+        analyze(settings)
     else:
         _derive(settings)
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
@@ -48,4 +48,4 @@ def _derive(settings: Settings) -> None:
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
     length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
-        pipeline.derive_tables(window, settings, warehouse=opened)
+        derive_tables(window, settings, warehouse=opened)

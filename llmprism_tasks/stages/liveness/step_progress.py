@@ -13,12 +13,14 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.clusters import connected_nics
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
 """Steps that a job must have shown, or three steps over this time: a job's first steps are unlike the others."""
@@ -159,11 +161,10 @@ def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
     """
     ends = pairs.join(connected_nics(pairs, pairs), left_on="src_addr", right_on="addr")
     shape = ends.group_by("cluster").agg(nics=pl.col("src_addr").n_unique(), hops=pl.len())
-    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr")
     lines = shape.select(((pl.col("nics") > 2) & (pl.col("hops") == 2 * (pl.col("nics") - 1))).all()).item()
-    if not lines or pairs.join(back, on=PAIR, how="anti").height:
+    if not lines or pairs.join(opposite(pairs), on=PAIR, how="anti").height:
         return False
-    until = pl.col("flow_end_ns").cum_max().shift().over("step", *PAIR)
+    until = end_of_earlier("flow_end_ns").over("step", *PAIR)
     apart = (pl.col("flow_start_ns") > until).fill_null(value=True)
     messages = steps.with_columns(apart=apart).group_by("step", *PAIR).agg(pl.col("apart").sum())
     return bool(messages["apart"].median() == 1)
@@ -206,7 +207,7 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
     The amounts may differ as much as those of the most similar earlier steps. If two pauses are about equally long,
     steps seem to pause at one or the other, so each earlier step is compared by itself.
     """
-    until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns")
+    until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
     paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
@@ -239,7 +240,7 @@ def _is_last_answer(
     )
     whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual")).select(PAIR)
     answered = pl.concat([whole, _answers(begun, steps, settings)]).unique().with_columns(answered=True)
-    silent = sent.filter(pl.col("sent") == 0).select(src_addr="dst_addr", dst_addr="src_addr", asked=True)
+    silent = opposite(sent.filter(pl.col("sent") == 0)).with_columns(asked=True)
     both = sent.join(silent, on=PAIR, how="left").join(answered, on=PAIR, how="left")
     last = both.filter(pl.col("asked") & pl.col("answered")).height
     lost = both.filter(pl.col("asked") & (pl.col("sent") == 0)).height // 2
@@ -253,12 +254,12 @@ def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl
     """
     answers = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), records=pl.len())
     left = pl.int_range(pl.len()).reverse().over(PAIR)
-    asked = steps.select(src_addr="dst_addr", dst_addr="src_addr", asked="bytes", left=left)
-    before = pl.col("left") // pl.col("records")
+    asked = opposite(steps.with_columns(left=left), "bytes", "left")
+    before = pl.col("back_left") // pl.col("records")
     sizes = (
         answers.join(asked, on=PAIR)
         .group_by(*PAIR, "sent")
-        .agg(last=pl.col("asked").filter(before == 0).sum(), other=pl.col("asked").filter(before == 1).sum())
+        .agg(last=pl.col("back_bytes").filter(before == 0).sum(), other=pl.col("back_bytes").filter(before == 1).sum())
     )
     near = settings.rhythm.same_size * pl.col("sent")
     last, other = ((pl.col(name) - pl.col("sent")).abs() <= near for name in ("last", "other"))
@@ -274,7 +275,7 @@ def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -
     """Return whether the unfinished step has as many bytes as most others have at about their longest pause."""
     last = numbered.join(whole, on="step", how="anti")["bytes"].sum()
     steps = numbered.join(whole, on="step", how="semi").sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
-    gap = pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift().over("step")
+    gap = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over("step")
     before = (pl.col("bytes").cum_sum() - pl.col("bytes")).over("step")
     longest = pl.col("gap").max().over("step")
     paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE * longest)
@@ -300,7 +301,7 @@ def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, setting
     )
     return moments.group_by(PAIR).agg(
         late_ns=silent_since_ns - pl.col("due").median(),
-        noise_ns=SIGMA_PER_MAD * (pl.col("due") - pl.col("due").median()).abs().median(),
+        noise_ns=sigma(pl.col("due")),
         sent=pl.col("sent").first(),
         last_ns=pl.col("last_ns").first(),
     )

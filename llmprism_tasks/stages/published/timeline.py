@@ -11,6 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.published.kernels.turn_taking import rounds
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
@@ -95,5 +96,5 @@ def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSe
 
 def _advancing(steps: pl.DataFrame, by: list[str], order: str) -> pl.DataFrame:
     """Drop steps that end no later than a step before them: they are part of that step."""
-    latest = pl.col("end_ns").cum_max().shift().over(by)
+    latest = end_of_earlier("end_ns").over(by)
     return steps.sort(*by, order).filter((pl.col("end_ns") > latest).fill_null(value=True))

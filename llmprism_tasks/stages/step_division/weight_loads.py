@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks.numerics import graphs
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
 
 BOTH_WAYS = 100
 """Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
@@ -66,9 +67,8 @@ def one_way(bulk: pl.DataFrame, rows: Integers, wanted: Integers, parts: Integer
 def ends_of_pairs(bulk: pl.DataFrame) -> tuple[Integers, Integers, int]:
     """Return the numbers of each pair's NICs, and how many NICs there are."""
     pairs = nic_pairs.pairs_of(bulk, [*nic_pairs.PAIR])
-    addrs = pl.concat([pairs[end] for end in nic_pairs.PAIR]).unique().sort()
-    source, target = (pairs[end].cast(pl.Enum(addrs)).to_physical().cast(pl.Int64).to_numpy() for end in nic_pairs.PAIR)
-    return source, target, addrs.len()
+    nics = addresses(pairs)
+    return *numbered_ends(pairs, nics), nics.len()
 
 
 def _groups(source: Integers, target: Integers, rows: Integers, nics: int, count: int) -> Integers:

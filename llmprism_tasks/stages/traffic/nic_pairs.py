@@ -16,6 +16,7 @@ from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.traffic.gathered import gathered
 from llmprism_tasks.stages.traffic.kernels import pair_sums, reassembly
+from llmprism_tasks.stages.traffic.opposite import opposite, same_size
 from llmprism_tasks.stages.traffic.remembered import remembered, remembered_by
 
 PAIR = ["src_addr", "dst_addr"]
@@ -160,10 +161,9 @@ def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
 def _coming_back(pairs: pl.DataFrame, usual: Integers, settings: TrafficSettings) -> Integers:
     """Return the usual sizes of pairs, 0 for those that nothing of the same size comes back to."""
     pairs = pairs.with_columns(usual=usual)
-    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back="usual")
-    same = (pl.col("usual") / pl.col("back") - 1).abs() <= settings.same_size
-    answered = pairs.join(back, on=PAIR, how="left", maintain_order="left")
-    return answered.select(pl.when(same).then("usual").otherwise(0)).to_series().to_numpy()
+    both = pairs.join(opposite(pairs, "usual"), on=PAIR, how="left", maintain_order="left")
+    same = same_size("usual", "back_usual", settings.same_size)
+    return both.select(pl.when(same).then("usual").otherwise(0)).to_series().to_numpy()
 
 
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:

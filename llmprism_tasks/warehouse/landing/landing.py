@@ -15,7 +15,6 @@ from pathlib import Path
 import polars as pl
 
 from llmprism_tasks import __version__
-from llmprism_tasks.aside import Work, at_once
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
@@ -113,14 +112,14 @@ def land_all(
     length_ns: int,
     lateness_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
-    writing: Callable[[Work], None] = at_once,
+    submit: Callable[[Callable[[], object]], object] = lambda work: work(),
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
     Parameters
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
-    writing : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
 
     Returns
     -------
@@ -134,7 +133,7 @@ def land_all(
             arrived = window != windows[-1] if arrived is None else arrived
             write = partial(_write, warehouse, window, staged, arrived=arrived)
             if isinstance(staged, columnar.Sound):
-                writing(write)
+                submit(write)
                 if held is not None:
                     held[window.start_ns] = staged.frame(window).select(SEEN)
             else:

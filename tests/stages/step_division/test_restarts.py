@@ -24,7 +24,7 @@ def sent(starts_s: list[float], src: str = "a", dst: str = "b") -> pl.DataFrame:
             "dst_addr": dst,
             "bytes": 10**6,
         },
-        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64},
+        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64, "bytes": pl.Int64},
     )
 
 
@@ -118,7 +118,10 @@ CYCLES = [every(1, 60 * cycle, 60 * cycle + 40) for cycle in range(4)]
 def ring(weights: int) -> pl.DataFrame:
     """Return what three NICs send each other, and how one sends the two others so many bytes as it comes back."""
     sends = [sent([start for steps in CYCLES for start in steps], *pair) for pair in ("ab", "bc", "ca")]
-    back = [sent([steps[0] - 2 for steps in CYCLES[1:]], "a", to).with_columns(bytes=pl.lit(weights)) for to in "bc"]
+    back = [
+        sent([steps[0] - 2 for steps in CYCLES[1:]], "a", to).with_columns(bytes=pl.lit(weights, dtype=pl.Int64))
+        for to in "bc"
+    ]
     return pl.concat([*sends, *(back if weights else [])])
 
 
@@ -138,22 +141,22 @@ def test_silences_that_come_again_and_again_are_pauses_unless_weights_follow(wei
 @pytest.mark.parametrize(("also_at", "since"), [([], 178), ([167], 178), ([172], 172), ([165, 172], 58)], ids=str)
 def test_pairs_that_only_start_ups_use_begin_with_the_others(also_at: list[float], since: float) -> None:
     """A few seconds sooner, maybe, after ten without anything: who goes on all the time begins nothing."""
-    tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH))
-    flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH))])
+    tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))
+    flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))])
     kept = since_restart(flows, WHOLE, DEFAULT)
     assert min(seconds(kept.filter(pl.col("dst_addr") == "b"))) == 178
     assert min(seconds(kept.filter(pl.col("dst_addr") == "c", pl.col("src_addr") == "a"))) == since
 
 
 def test_with_who_does_not_begin_nothing_does() -> None:
-    tree = sent([58, 118, 178], "a", "x").with_columns(bytes=pl.lit(MUCH))
+    tree = sent([58, 118, 178], "a", "x").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))
     kept = since_restart(pl.concat([ring(MUCH), tree]), WHOLE, DEFAULT)
     assert min(seconds(kept.filter(pl.col("dst_addr") == "x"))) == 58
 
 
 def test_what_goes_to_others_than_members_are_no_weights() -> None:
     """Checkpoints go one way, too, to storage."""
-    saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9))
+    saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9, dtype=pl.Int64))
     assert min(seconds(since_restart(pl.concat([ring(0), saved]), WHOLE, DEFAULT))) == 0
 
 

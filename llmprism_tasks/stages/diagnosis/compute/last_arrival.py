@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import quick_steps
@@ -100,7 +101,6 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     own, past = (pl.col("own_ns").filter(which) for which in ("slow", "quick"))
     grown = own.median() - past.median()
     lengths = [pl.col("length_ns").filter(which).median() for which in ("slow", "quick")]
-    noise = SIGMA_PER_MAD * (past - past.median()).abs().median() / past.median()
     summed = work.group_by(NIC).agg(
         pl.col("start_ns").filter("slow").min(),
         pl.col("end_ns").filter("slow").max(),
@@ -109,7 +109,7 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         excess=grown / past.median(),
         loss=grown / lengths[0],
         longer=(lengths[0] - lengths[1]) / lengths[0],
-        noise=noise,
+        noise=relative_sigma(past),
         slow=pl.col("last").filter("slow").sum().cast(pl.Int64),
         steps=pl.col("slow").sum().cast(pl.Int64),
         usually=pl.col("last").filter("quick").mean(),
@@ -121,7 +121,7 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
             pl.col("slow") >= settings.least_steps,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
             chance < settings.persistence,
-            _at_least("slow", "steps", chance) <= BY_CHANCE,
+            binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= BY_CHANCE,
             pl.col("loss") >= pl.max_horizontal(settings.least_effect, MOST * pl.col("longer")),
         )
         .with_columns(
@@ -132,11 +132,3 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .sort(NIC)
     )
-
-
-def _at_least(count: str, among: str, probability: pl.Expr) -> pl.Expr:
-    """Bound the probability of at least `count` successes in `among` independent trials (Chernoff)."""
-    ratio = pl.col(count) / pl.col(among)
-    missing = pl.when(ratio < 1).then((1 - ratio) * ((1 - ratio) / (1 - probability)).log()).otherwise(0.0)
-    divergence = ratio * (ratio / probability).log() + missing
-    return pl.when(ratio > probability).then((-pl.col(among) * divergence).exp()).otherwise(1.0)

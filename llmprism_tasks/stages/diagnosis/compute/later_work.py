@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import answered, answers
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, usual
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import spread
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
 MOST = 0.5
@@ -110,7 +110,7 @@ def late_at_first(settings: DiagnosisSettings) -> pl.Expr:
         pl.col("later_excess").median()
         < MOST * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
     )
-    begins, later = spread(pl.col("first_ns")), spread(pl.col("later_ns"))
+    begins, later = relative_sigma(pl.col("first_ns")), relative_sigma(pl.col("later_ns"))
     by_steps = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
     seen = pl.col("later_ns").count()
     return (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, own_work
@@ -70,5 +70,5 @@ def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     seen = work.filter(pl.len().over(WORK) >= settings.least_steps).with_columns(
         usual=pl.col("pace").median().over(WORK)
     )
-    off = SIGMA_PER_MAD * (pl.col("pace") / pl.col("usual") - 1).abs().median().over("job_id")
+    off = sigma_about_zero(pl.col("pace") / pl.col("usual") - 1).over("job_id")
     return seen.with_columns(noise=off).select(*WORK, "usual", "noise").unique()

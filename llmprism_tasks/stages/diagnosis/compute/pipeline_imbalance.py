@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import answered
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
@@ -102,7 +102,7 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     reckoned = pl.when("last_stage").then(forward).when(~first).then(FORWARD_AND_BACKWARD * forward)
     longer = pl.when("seen").then(settings.uneven_last).otherwise((1 + settings.uneven_last) * RECOMPUTED - 1)
     off = (pl.col("pass_ns") / pl.col("pass_ns").median().over(STAGE) - 1).abs()
-    deviation = SIGMA_PER_MAD * pl.col("off").filter(~first).median().over("job_id")
+    deviation = sigma_about_zero(pl.col("off").filter(~first)).over("job_id")
     # A message of the first stage may wait for the longest of the micro-batches at the other stages.
     waits = pl.when(first).then(settings.sigmas * deviation).otherwise(0.0)
     return (

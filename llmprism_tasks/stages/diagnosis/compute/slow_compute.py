@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import max_subarray
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
@@ -109,7 +109,7 @@ def _noise(excess: pl.Expr) -> pl.Expr:
     """
     excess, pairs = excess.abs(), pl.col("members") == OUTVOTING - 1
     of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
-    return pl.when(pairs).then(of_pairs).otherwise(SIGMA_PER_MAD * excess.median().over("job_id"))
+    return pl.when(pairs).then(of_pairs).otherwise(sigma_about_zero(excess).over("job_id"))
 
 
 def _most_slow(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
@@ -209,8 +209,7 @@ def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFram
     quick as ever is no fault either: no NIC waited for it, or a record is missing.
     """
     excess = pl.col("excess")
-    spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()
-    noise = marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
+    noise = marked.group_by(*NIC, "in_run").agg(own_noise=sigma(excess)).group_by(NIC).agg(pl.col("own_noise").max())
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
     told = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
@@ -192,7 +193,7 @@ def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
     records : as `placed` returns
     hops : as `compared` returns
     """
-    before = pl.col("flow_end_ns").cum_max().shift().over("pair", "step_ns")
+    before = end_of_earlier("flow_end_ns").over("pair", "step_ns")
     busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
     by_step = (
         records.select("pair", "step_ns", "slow", "flow_start_ns", "flow_end_ns")

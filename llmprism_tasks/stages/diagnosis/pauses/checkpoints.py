@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
@@ -88,7 +89,7 @@ def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFr
     steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK).over("job_id")).with_columns(
         excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64).over("job_id")
     )
-    deviation = SIGMA_PER_MAD * (pl.col("length") - pl.col("length").median()).abs().median().over("job_id")
+    deviation = sigma(pl.col("length")).over("job_id")
     noise = pl.max_horizontal(deviation, settings.least_noise * pl.col("usual_ns"))
     margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), LONGER * pl.col("usual_ns"))
     return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)
@@ -102,7 +103,7 @@ def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFram
     flows = evidence.flows.filter(pl.col("job_id") == job_id).select("flow_start_ns", "flow_end_ns")
     silent = (
         flows.sort("flow_start_ns")
-        .select(pause_ns=pl.col("flow_end_ns").cum_max().shift(), back_ns="flow_start_ns")
+        .select(pause_ns=end_of_earlier("flow_end_ns"), back_ns="flow_start_ns")
         .filter(pl.col("back_ns") > pl.col("pause_ns"))
         .join_asof(
             steps.select("end_ns", "index").sort("end_ns"),

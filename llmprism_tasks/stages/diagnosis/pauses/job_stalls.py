@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import LEAST_LATER, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import MOST, slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND
 
 STEP = ["job_id", "step_index"]
 
@@ -72,7 +73,7 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     others = steps.join(long, on="step_index", how="anti")
     if still.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
         return None
-    varies_ns = others.select(spread(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
+    varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
     if not still.select((pl.col("late_ns") >= BEYOND * varies_ns).all()).item():
         return None
     if not stalls.apart(still, others) or not _now_and_then(still):

@@ -6,17 +6,18 @@ Micro-batches of uneven length do so in every step: each time another replica ha
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import late_at_first, later_work, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import MOST, slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread, spread_of_work
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
 JOB = "job_id"
@@ -152,7 +153,7 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         return None
     mine = struck if host is None else struck.filter(pl.col("host") == host)
     known = host is None or mine.select(late_at_first(settings)).item()
-    varies = known is None and mine.select(spread(pl.col("first_ns")) >= settings.least_effect).item()
+    varies = known is None and mine.select(relative_sigma(pl.col("first_ns")) >= settings.least_effect).item()
     span = _span(struck)
     if not (known or varies) or span["end_ns"] - span["start_ns"] < settings.least_lasting_s * 1e9:
         return None
@@ -209,7 +210,7 @@ def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
 def _one_host(stalls: pl.DataFrame) -> str | None:
     """Return the host with most of the stalls, unless it has them by chance."""
     host, count = stalls["host"].value_counts(sort=True).sort("count", "host", descending=[True, False]).row(0)
-    chance = math.comb(stalls.height, count) * float(stalls["hosts"][0]) ** (1 - count)
+    chance = binomial.any_value_bound(count, stalls.height, int(stalls["hosts"][0]))
     return host if count > MOST * stalls.height and chance < BY_CHANCE else None
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics import max_subarray
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD, Floats, few
+from llmprism_tasks.numerics import binomial, max_subarray
+from llmprism_tasks.numerics.robust import sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
@@ -49,7 +48,8 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     others = np.delete(excess, np.arange(since, last + 1))
     if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
         return None
-    estimated = max(_spread(others), _spread(run)) * few(others.size, settings.sigmas)
+    # Steps vary within the run or outside it, whichever is more: a job that drifts by itself is not news when it does.
+    estimated = max(sigma_of(others), sigma_of(run)) * student_factor(others.size, settings.sigmas)
     noise = max(estimated, settings.least_noise)
     least = max(settings.least_effect, settings.noise_margin * noise)
     slow = int((run > least).sum())
@@ -59,7 +59,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
         return None
     # The run may have begun anywhere in the window; slow steps that come now and then also follow each other at times.
-    chance = int(steps["current"].sum()) * _at_least(slow, run.size, float((others > least).mean()))
+    chance = int(steps["current"].sum()) * binomial.tail(slow, run.size, float((others > least).mean()))
     if lasting_s < settings.least_lasting_s or chance > BY_CHANCE:
         return None
     return {
@@ -76,19 +76,8 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     }
 
 
-def _at_least(count: int, among: int, probability: float) -> float:
-    """Return the probability of at least `count` successes in `among` independent trials (binomial tail)."""
-    each = range(count, among + 1)
-    return sum(math.comb(among, n) * probability**n * (1 - probability) ** (among - n) for n in each)
-
-
 def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
     """Return where the run at position `first` began, perhaps before the window: after enough quick steps."""
     at = np.append(np.flatnonzero(slow[:first]), first)
     breaks = np.flatnonzero(np.diff(at) > settings.least_steps)
     return int(at[breaks[-1] + 1]) if breaks.size else int(at[0])
-
-
-def _spread(values: Floats) -> float:
-    """Return the robust deviation of steps, within a run or outside: a job that drifts anyway is no news."""
-    return SIGMA_PER_MAD * float(np.median(np.abs(values - np.median(values))))

@@ -6,18 +6,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.stages.timeline.placement import NIC
 
 BEYOND = 10.0
 """Standard deviations of the others' work from which a delay stands out. Of a thousand exponential draws, whose tail is
 as heavy as that of sample lengths, the largest is nine above the median."""
-
-
-def spread(values: pl.Expr) -> pl.Expr:
-    """Return the robust deviation of some values, as a ratio of their median."""
-    middle = values.median()
-    return SIGMA_PER_MAD * (values - middle).abs().median() / middle
 
 
 def spread_of_work(work: pl.DataFrame, *names: str, apart: Sequence[str] = ()) -> pl.DataFrame:
@@ -33,4 +27,4 @@ def spread_of_work(work: pl.DataFrame, *names: str, apart: Sequence[str] = ()) -
     `job_id`, and the ratio for each of `names`
     """
     ratios = work.select("job_id", pl.col(names) / pl.col(names).median().over(*NIC, *apart))
-    return ratios.group_by("job_id").agg(spread(pl.col(name)).alias(name) for name in names)
+    return ratios.group_by("job_id").agg(relative_sigma(pl.col(name)).alias(name) for name in names)

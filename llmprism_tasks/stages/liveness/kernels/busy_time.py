@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64, INT64S, UINT32S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -34,7 +34,7 @@ def busy_parts(
     return group, first[group, at], last[group, at]
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, UINT32S, INT64, INT64, INT64, INT64)
 def _extents(
     starts: Integers,
     ends: Integers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEAN, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import first_from
 
@@ -37,7 +37,7 @@ def latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: I
     return _latest(moments, series, marks, mark_offsets)
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S)
 def _latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: Integers) -> Integers:
     places = np.empty(moments.size, np.int64)
     for i in range(moments.size):
@@ -47,7 +47,7 @@ def _latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: 
     return places
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, BOOLEAN)
 def _longest(moments: Integers, offsets: Integers, marks: Integers, mark_offsets: Integers, nearest: bool) -> Integers:
     found = np.full(marks.size, -1, np.int64)
     length = np.zeros(marks.size, np.int64)

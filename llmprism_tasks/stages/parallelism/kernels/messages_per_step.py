@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 
@@ -49,7 +49,7 @@ def in_steps(
     return Bunches(*_in_steps(offsets, steps, starts, sizes, float(together_ns), *like_one, float(twice)))
 
 
-@compiled
+@subroutine
 def _bunched(
     low: int,
     high: int,
@@ -70,7 +70,7 @@ def _bunched(
     return count
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
 def _in_steps(
     offsets: Integers,
     steps: Integers,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import first_from
 
@@ -42,7 +42,7 @@ def of_ends(starts: Integers, steps: Integers, offsets: Integers, streams: Integ
     return Ends(missed.T, around.T, mutual.T)
 
 
-@compiled
+@subroutine
 def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
     """Find a stream's segment of a step; -1 if it sends nothing in it, or if there is no stream."""
     if stream < 0:
@@ -52,7 +52,7 @@ def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
     return int(at) if at < high and steps[at] == step else -1
 
 
-@compiled
+@subroutine
 def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
     """Return which of the starts from `low` to `high` is nearest to a moment, the later of two."""
     at = first_from(starts, low, high, moment)
@@ -61,7 +61,7 @@ def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
     return int(starts[at])
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S)
 def _of_ends(
     starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
 ) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:

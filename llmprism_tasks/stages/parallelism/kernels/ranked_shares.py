@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.numerics import grouped_sort
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
@@ -35,7 +35,7 @@ def of_largest(values: Floats, places: Integers, offsets: Integers) -> Floats:
     return _of_largest(values, places, offsets)
 
 
-@compiled
+@kernel(INT64S, INT64S, FLOAT64S)
 def _ranked(places: Integers, offsets: Integers, shares: Floats) -> Integers:
     ranks = places.copy()
     for whole in range(offsets.size - 1):
@@ -48,7 +48,7 @@ def _ranked(places: Integers, offsets: Integers, shares: Floats) -> Integers:
     return ranks
 
 
-@compiled
+@kernel(FLOAT64S, INT64S, INT64S)
 def _sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
     found = np.zeros(offsets.size - 1)
     for whole in range(offsets.size - 1):
@@ -57,7 +57,7 @@ def _sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
     return found
 
 
-@compiled
+@kernel(FLOAT64S, INT64S, INT64S)
 def _of_largest(values: Floats, places: Integers, offsets: Integers) -> Floats:
     found = np.full(offsets.size - 1, np.nan)
     for whole in range(offsets.size - 1):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.distinct import distinct
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -43,7 +43,7 @@ def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float
     return Sizes(*_sizes(values, steps, offsets, float(tolerance)))
 
 
-@compiled
+@subroutine
 def _steps_met(steps: Integers, numbers: Integers, met: Integers, latest: Integers, count: int) -> int:
     """Count the different steps of a series, and write in how many of them each of its numbers is met."""
     different = 0
@@ -56,7 +56,7 @@ def _steps_met(steps: Integers, numbers: Integers, met: Integers, latest: Intege
     return different
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, FLOAT64)
 def _sizes(
     values: Integers, steps: Integers, offsets: Integers, tolerance: float
 ) -> tuple[Integers, npt.NDArray[np.bool_], Integers, Integers]:

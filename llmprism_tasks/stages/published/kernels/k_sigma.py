@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.contract.errors import SettingsError
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers, as_series, medians, sigmas
 
 
@@ -65,7 +65,7 @@ def robust_score(values: npt.ArrayLike, *, floor: float, offsets: npt.ArrayLike 
     return scores
 
 
-@compiled
+@kernel(FLOAT64S, INT64S, FLOAT64S, FLOAT64, FLOAT64)
 def _k_sigma(values: Floats, offsets: Integers, centres: Floats, k: float, floor: float) -> npt.NDArray[np.bool_]:
     """Sum the others from both sides: taking a value out of the sum of all would lose digits to an outlier."""
     marks, members, off = np.zeros(len(values), np.bool_), np.empty(len(values), np.int64), np.empty(len(values))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled_vectors
+from llmprism_tasks.numerics.jit import vector_subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 # A positive number of 64 bits is m * 2 ** e, and its bits as a whole number are e * 2 ** 52 plus those of m.
@@ -22,7 +22,7 @@ LEAST_EXPONENT = -700.0
 """Exponentials of less are not asked for: below -708 they have fewer digits."""
 
 
-@compiled_vectors
+@vector_subroutine
 def logarithms(bits: Integers, room_bits: Integers, room: Floats, out: Floats, count: int) -> None:
     """Write the natural logarithms of positive numbers to another array.
 
@@ -50,7 +50,7 @@ def logarithms(bits: Integers, room_bits: Integers, room: Floats, out: Floats, c
         out[i] = out[i] * LN2_HIGH + (out[i] * LN2_LOW + s * series)
 
 
-@compiled_vectors
+@vector_subroutine
 def exponentials(values: Floats, room_bits: Integers, room: Floats, out: Floats, count: int) -> None:
     """Write the exponentials of numbers from `LEAST_EXPONENT` to its opposite to another array.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -23,7 +23,7 @@ def rounds(members: Integers, offsets: Integers) -> Integers:
     return _rounds(members, offsets, int(members.max(initial=-1)) + 1)
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64)
 def _rounds(members: Integers, offsets: Integers, count: int) -> Integers:
     numbers = np.zeros(len(members), np.int64)
     for series in range(len(offsets) - 1):

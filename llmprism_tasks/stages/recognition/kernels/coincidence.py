@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -30,7 +30,7 @@ def reach(starts: Integers, *, tolerance: float) -> float:
     return float(reached / (starts[-1] - starts[0] + 2 * tolerance))
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64)
 def _bytes_met(
     starts: Integers, sizes: Integers, others: Integers, other_sizes: Integers, tolerance: float
 ) -> tuple[int, int]:

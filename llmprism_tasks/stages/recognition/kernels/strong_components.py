@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -32,7 +32,7 @@ def _adjacency(source: Integers, target: Integers, n: int) -> tuple[Integers, In
     return bounds.astype(np.int64), np.ascontiguousarray(target[order], dtype=np.int64)
 
 
-@compiled
+@kernel(INT64S, INT64S)
 def _finished(bounds: Integers, targets: Integers) -> Integers:
     """Walk along the arrows depth first and return the items in the order in which they are left."""
     n = bounds.size - 1
@@ -60,7 +60,7 @@ def _finished(bounds: Integers, targets: Integers) -> Integers:
     return order
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S)
 def _collected(bounds: Integers, sources: Integers, order: Integers) -> Integers:
     """Walk against the arrows, from the item left last: what is reached is one component."""
     n = order.size

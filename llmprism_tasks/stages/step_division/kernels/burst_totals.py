@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics import grouped_sort
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64, INT64S, array, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -71,7 +71,7 @@ def of_owners(found: Totals, owners: Integers, number: int) -> Totals:
     return Totals(*_of_owners(np.stack(found), places // max(each.shape[1], 1), offsets))
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
 def _of_numbers(
     numbers: Integers, offsets: Integers, starts: Integers, ends: Integers, sizes: Integers, edge: int
 ) -> tuple[Integers, Integers]:
@@ -108,7 +108,7 @@ def _of_numbers(
     return table[:, :count], rows
 
 
-@compiled
+@kernel(array(INT64, 2), INT64S, INT64S)
 def _of_owners(found: Integers, rows: Integers, offsets: Integers) -> Integers:
     numbers = found[1]
     most = 0

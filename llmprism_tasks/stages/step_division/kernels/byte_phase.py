@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median, sort
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
@@ -74,7 +74,7 @@ def quiet_places(
     return Rhythms(*found[:-1]), found[-1]
 
 
-@compiled
+@subroutine
 def _laid_out(
     starts: Integers, ends: Integers, sizes: Integers, low: int, high: int, before: Floats, gaps: Floats
 ) -> None:
@@ -87,7 +87,7 @@ def _laid_out(
     gaps[0] = np.inf
 
 
-@compiled
+@subroutine
 def _places(
     before: Floats, gaps: Floats, marks: Integers, count: int, tolerance: float, places: Floats
 ) -> tuple[float, int]:
@@ -111,7 +111,7 @@ def _places(
     return each, whole
 
 
-@compiled
+@subroutine
 def _agreed(places: Floats, count: int) -> tuple[float, float]:
     """Return the place in the middle of those most of which lie together, and the ratio that do.
 
@@ -131,7 +131,7 @@ def _agreed(places: Floats, count: int) -> tuple[float, float]:
     return places[first + most // 2] % 1.0, most / count
 
 
-@compiled
+@subroutine
 def _cut(before: Floats, gaps: Floats, marks: Integers, count: int, each: float, place: float, begins: Integers) -> int:
     """Write which transfers a burst begins with, the first of all among them, and return how many there are.
 
@@ -154,7 +154,7 @@ def _cut(before: Floats, gaps: Floats, marks: Integers, count: int, each: float,
     return bursts
 
 
-@compiled
+@subroutine
 def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: float) -> None:
     """Move the bursts that do not begin where their neighbours' bytes say, if something begins there.
 
@@ -182,7 +182,7 @@ def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: f
             begins[k] = best
 
 
-@compiled
+@subroutine
 def _closed(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same_size: float) -> bool:
     """Say whether most bursts end with a transfer of one size, which comes seldom.
 
@@ -205,7 +205,7 @@ def _closed(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same
     return bool(alike >= AGREED * (bursts - 1) and others <= SELDOM * bursts)
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
 def _quiet_places(
     starts: Integers,
     ends: Integers,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import first_from, median
 
@@ -35,7 +35,7 @@ def typical_phases(
     return _typical_phases(times, offsets, groups, leading, led, pace)
 
 
-@compiled
+@subroutine
 def _nearest(time: int, leading: Integers, low: int, high: int) -> int:
     after = first_from(leading, low, high, time)
     if after == high or (after > low and time - leading[after - 1] < leading[after] - time):
@@ -43,7 +43,7 @@ def _nearest(time: int, leading: Integers, low: int, high: int) -> int:
     return after
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64S)
 def _typical_phases(
     times: Integers, offsets: Integers, groups: Integers, leading: Integers, led: Integers, pace: Floats
 ) -> tuple[Floats, Floats]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms, rhythm
@@ -58,7 +58,7 @@ def turning_bursts(
     return Rhythms(threshold, period, mean, duration, clarity, count), numbers
 
 
-@compiled
+@subroutine
 def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: Integers, firsts: Integers) -> int:
     """Number one series' messages, write where each begins, and return how many there are.
 
@@ -76,7 +76,7 @@ def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: I
     return count
 
 
-@compiled
+@subroutine
 def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: int, nearest: Integers) -> None:
     """Write for each message of one direction which one of the other is the nearest.
 
@@ -95,7 +95,7 @@ def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: i
         nearest[own[i]] = early if time - times[early] <= abs(times[late] - time) else late
 
 
-@compiled
+@subroutine
 def _close(times: Floats, own: Integers, owns: int) -> float:
     """Return within which time a message of the other direction goes with one of this direction."""
     between = np.empty(owns)
@@ -104,7 +104,7 @@ def _close(times: Floats, own: Integers, owns: int) -> float:
     return CLOSE * median(between, owns - 1)
 
 
-@compiled
+@subroutine
 def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
     """Mark the messages that none of the other direction goes with: 1, or 0."""
     one, other, nearest = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
@@ -128,7 +128,7 @@ def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, al
             alone[i] = 0
 
 
-@compiled
+@subroutine
 def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int, first: int, bursts: Integers) -> int:
     """Number the bursts that messages make, and return the last: one begins where one is alone in direction `first`,
     after one that was alone in the other."""
@@ -141,7 +141,7 @@ def _bursts(alone: Integers, firsts: Integers, directions: Integers, count: int,
     return int(bursts[count - 1])
 
 
-@compiled
+@subroutine
 def _extents(
     message: Integers,
     bursts: Integers,
@@ -163,7 +163,7 @@ def _extents(
         carried[burst] += sizes[i]
 
 
-@compiled
+@subroutine
 def _returns(
     message: Integers,
     bursts: Integers,
@@ -191,7 +191,7 @@ def _returns(
     return bool(count > 2 and returned >= MOST * (count - 2))
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
 def _turning_bursts(
     all_starts: Integers,
     all_ends: Integers,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import quantile
 from llmprism_tasks.stages.step_division.kernels.gap_thresholds import MOST_CANDIDATES, long_gaps, ways_to_cut
@@ -48,6 +48,9 @@ class Limits(NamedTuple):
     pace_tolerance: float
     persistence: float
     few_ratio: float
+
+
+LIMITS = named_tuple(Limits, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
 
 
 class Way(NamedTuple):
@@ -124,7 +127,7 @@ def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
     return _longest_gaps(starts, ends, offsets)
 
 
-@compiled
+@subroutine
 def _with_next(carried: Floats, count: int, joined: Integers) -> int:
     """Number bursts by their bytes, negligible ones with the next, and return how many are left."""
     smallest, largest = carried[0], carried[0]
@@ -142,7 +145,7 @@ def _with_next(carried: Floats, count: int, joined: Integers) -> int:
     return number + 1
 
 
-@compiled
+@subroutine
 def _number(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> None:
     """Number the bursts of one series between the gaps above a threshold, negligible ones with the next."""
     carried, joined = np.zeros(starts.size), np.empty(starts.size, np.int64)
@@ -158,7 +161,7 @@ def _number(starts: Integers, ends: Integers, sizes: Integers, threshold: float,
             numbers[i] = joined[numbers[i]]
 
 
-@compiled
+@subroutine
 def _composite(starts: Integers, ends: Integers, sizes: Integers, threshold: float, numbers: Integers) -> bool:
     """Whether most bursts of one series between the gaps above a threshold are of several transfers, one after the
     other."""
@@ -172,7 +175,7 @@ def _composite(starts: Integers, ends: Integers, sizes: Integers, threshold: flo
     return bool(2 * several > numbers[starts.size - 1] + 1)
 
 
-@compiled
+@subroutine
 def _steady(burst_ends: Floats, count: int, pace_tolerance: float) -> float:
     """Return the time, in ns, in which a period is about as long as one beside it.
 
@@ -188,7 +191,7 @@ def _steady(burst_ends: Floats, count: int, pace_tolerance: float) -> float:
     return steady
 
 
-@compiled
+@subroutine
 def _between(
     cuts: Integers,
     parts: int,
@@ -222,7 +225,7 @@ def _between(
     return count
 
 
-@compiled
+@subroutine
 def _cut_at(gaps: Floats, places: Integers, long: int, threshold: float, cuts: Integers) -> int:
     """Write where the parts of a series begin that longer gaps make, and return how many there are.
 
@@ -237,7 +240,7 @@ def _cut_at(gaps: Floats, places: Integers, long: int, threshold: float, cuts: I
     return parts
 
 
-@compiled
+@subroutine
 def _laid(ends: Integers, sizes: Integers, latest: Integers, moved: Integers) -> None:
     """Write the last end up to each transfer of a series, and the bytes of all before each, and of all."""
     last, total = ends[0], 0
@@ -248,7 +251,7 @@ def _laid(ends: Integers, sizes: Integers, latest: Integers, moved: Integers) ->
     moved[ends.size] = total
 
 
-@compiled
+@subroutine
 def _way(
     threshold: float,
     clarity: float,
@@ -272,7 +275,7 @@ def _way(
     return Way(threshold, clarity, count, period, mean, duration, covered, steady)
 
 
-@compiled
+@subroutine
 def _better(
     way: Way,
     best: Way,
@@ -298,7 +301,14 @@ def _better(
     return False
 
 
-@compiled
+@subroutine
+def _nothing(series: int) -> Rhythms:
+    """Return what is known of series in which nothing repeats."""
+    threshold, period, mean = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
+    return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64, LIMITS)
 def _quiet_gaps(
     all_starts: Integers, all_ends: Integers, all_sizes: Integers, offsets: Integers, longest: int, limits: Limits
 ) -> Rhythms:
@@ -331,14 +341,7 @@ def _quiet_gaps(
     return found
 
 
-@compiled
-def _nothing(series: int) -> Rhythms:
-    """Return what is known of series in which nothing repeats."""
-    threshold, period, mean = np.full(series, np.nan), np.full(series, np.nan), np.full(series, np.nan)
-    return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
-
-
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S)
 def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
     numbers = np.full(starts.size, -1, np.int64)
     for s in range(offsets.size - 1):
@@ -348,7 +351,7 @@ def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: I
     return numbers
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S)
 def _longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
     longest = np.zeros(offsets.size - 1)
     for s in range(longest.size):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import sort
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
@@ -13,7 +13,7 @@ MOST_CANDIDATES = 24
 """Ways of cutting looked at in one series, the clearest first; a series of steps has a handful."""
 
 
-@compiled
+@subroutine
 def long_gaps(starts: Integers, latest: Integers, shortest_gap: float, places: Integers, gaps: Floats) -> int:
     """Write the transfers that begin after a gap that is not among the shortest, and how long it is; return how many.
 
@@ -31,7 +31,7 @@ def long_gaps(starts: Integers, latest: Integers, shortest_gap: float, places: I
     return count
 
 
-@compiled
+@subroutine
 def _apart(gaps: Floats, count: int, ratio: float, longer: Floats, shorter: Floats, ranks: Integers) -> int:
     """Write each two neighbours by length between which there are `ratio` and more, the longest first, and the rank of
     the longer one, from 0 for the longest; return how many there are.
@@ -61,7 +61,7 @@ def _apart(gaps: Floats, count: int, ratio: float, longer: Floats, shorter: Floa
     return found
 
 
-@compiled
+@subroutine
 def ways_to_cut(
     gaps: Floats,
     count: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEAN, FLOAT64, INT64, INT64S, array, kernel
 from llmprism_tasks.numerics.robust import Flags, Integers
 
 AGAIN = 3
@@ -112,7 +112,7 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated
     return begins
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64, INT64, INT64, INT64)
 def _occupied(
     starts: Integers,
     ends: Integers,
@@ -143,7 +143,7 @@ def _occupied(
     return table
 
 
-@compiled
+@kernel(array(INT64, 2), INT64, INT64, FLOAT64, INT64, INT64, array(BOOLEAN, 2))
 def _last_long(
     table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
 ) -> tuple[Integers, Flags]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 
@@ -40,7 +40,7 @@ class Rhythms(NamedTuple):
     bursts: Integers
 
 
-@compiled
+@subroutine
 def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
     """Whether the median difference of neighbours over the median is within a tolerance; not below two values, which
     have no neighbours."""
@@ -64,7 +64,7 @@ def _steady(values: Floats, low: int, high: int, tolerance: float) -> bool:
     return bool(median(room, changes) / middle <= tolerance)
 
 
-@compiled
+@subroutine
 def _alike(values: Floats, count: int, tolerance: float) -> bool:
     least, most = values[0], values[0]
     for i in range(1, count):
@@ -72,7 +72,7 @@ def _alike(values: Floats, count: int, tolerance: float) -> bool:
     return bool(most <= least * (1 + tolerance))
 
 
-@compiled
+@subroutine
 def rhythm(
     burst_starts: Floats,
     burst_ends: Floats,

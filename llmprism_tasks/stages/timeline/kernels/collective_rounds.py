@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.grouped_sort import collected
-from llmprism_tasks.numerics.intervals import NEVER, Booleans, Rows, most_rows
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.intervals import NEVER, ROWS, Booleans, Rows, most_rows
+from llmprism_tasks.numerics.jit import BOOLEANS, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import sort
 
@@ -38,6 +38,9 @@ class Attendances(NamedTuple):
     starts: Integers
     ends: Integers
     sizes: Integers
+
+
+ATTENDANCES = named_tuple(Attendances, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
 
 
 def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers, number: int) -> Attendances:
@@ -96,7 +99,7 @@ class _Flights(NamedTuple):
     sizes: Integers
 
 
-@compiled
+@subroutine
 def _in_flight(
     rows: Rows,
     member: int,
@@ -145,7 +148,7 @@ def _in_flight(
     return n
 
 
-@compiled
+@subroutine
 def _cut(
     keys: Integers,
     order: Integers,
@@ -182,7 +185,7 @@ def _cut(
     return number
 
 
-@compiled
+@subroutine
 def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) -> tuple[Integers, Integers]:
     latest, last = np.empty(count, np.int64), np.empty(count, np.int64)
     for gathering in range(count):
@@ -194,7 +197,7 @@ def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) 
     return latest, last
 
 
-@compiled
+@subroutine
 def _largest(members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans) -> int:
     """Return how many chosen transfers the group with most has."""
     most = 0
@@ -207,7 +210,7 @@ def _largest(members: Integers, of_groups: Integers, rows: Rows, chosen: Boolean
     return most
 
 
-@compiled
+@kernel(INT64S, INT64S, ROWS, BOOLEANS, INT64S)
 def _attendances(
     members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans, sizes: Integers
 ) -> tuple[tuple[Integers, ...], tuple[int, int]]:
@@ -249,7 +252,7 @@ def _attendances(
     return (of_group, number, latest, last, bounds, who, start, end, size), (met, n)
 
 
-@compiled
+@kernel(ATTENDANCES, BOOLEANS, BOOLEANS)
 def _summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> tuple[tuple[Integers, ...], int]:
     members, starts, ends = met.members, met.starts, met.ends
     keys, most = 2 * len(apart), 2 * len(apart) + len(members)

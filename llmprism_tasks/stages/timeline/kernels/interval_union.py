@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.intervals import Numbers, Rows, most_rows
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.intervals import ROWS, Numbers, Rows, most_rows
+from llmprism_tasks.numerics.jit import FLOAT64, INT32S, INT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import first_from, sort_by
 
@@ -33,6 +33,9 @@ class Counterparts(NamedTuple):
     offsets: Integers
 
 
+COUNTERPARTS = named_tuple(Counterparts, INT64S, INT64S, INT64S)
+
+
 class Intervals(NamedTuple):
     """Intervals of many segments laid end to end.
 
@@ -49,6 +52,9 @@ class Intervals(NamedTuple):
     ends: Integers
     bits: Bits
     peers: Integers
+
+
+INTERVALS = named_tuple(Intervals, INT64S, INT64S, INT64S, INT32S, INT64S)
 
 
 class Gaps(NamedTuple):
@@ -78,6 +84,9 @@ class Gaps(NamedTuple):
     def segments(self) -> Numbers:
         """Return the segment of each."""
         return np.repeat(np.arange(self.offsets.size - 1, dtype=np.int32), np.diff(self.offsets))
+
+
+GAPS = named_tuple(Gaps, INT64S, INT64S, INT64S, INT32S, INT32S, INT64S)
 
 
 def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, quick: int, at_once: float) -> Intervals:
@@ -128,7 +137,7 @@ def sorts(rows: Gaps, segments: Integers, bits: int) -> tuple[Numbers, Integers]
     return _sorts(rows, segments, bits, int(segments.max(initial=0)) + 1)
 
 
-@compiled
+@subroutine
 def _counterpart(owner: int, number: int, others: Counterparts) -> int:
     if owner < 0:
         return NOBODY
@@ -137,7 +146,7 @@ def _counterpart(owner: int, number: int, others: Counterparts) -> int:
     return found if found < until and others.numbers[found] == number else NOBODY
 
 
-@compiled
+@kernel(ROWS, INT32S, COUNTERPARTS, INTERVALS, INT64, FLOAT64)
 def _joined(
     rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, quick: int, at_once: float
 ) -> tuple[Integers, Integers, Integers, Bits, Integers]:
@@ -182,7 +191,7 @@ def _joined(
     return bounds, start, end, bit, peer
 
 
-@compiled
+@kernel(INTERVALS, INT64S, INT64S)
 def _between(
     rows: Intervals, opens: Integers, closes: Integers
 ) -> tuple[Integers, Integers, Integers, Bits, Bits, Integers]:
@@ -206,7 +215,7 @@ def _between(
     return bounds, start, end, brought, took, peer
 
 
-@compiled
+@kernel(GAPS, INT64S, INT64, INT64)
 def _sorts(rows: Gaps, segments: Integers, bits: int, kinds: int) -> tuple[Numbers, Integers]:
     number_of, numbers = np.full(kinds * bits * bits, -1, np.int32), np.empty(len(rows.took), np.int32)
     codes, count = np.empty(kinds * bits * bits, np.int64), 0

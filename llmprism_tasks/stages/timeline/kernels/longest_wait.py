@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism_tasks.numerics.grouped_sort import collected
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 NOBODY = -1
@@ -32,7 +32,7 @@ def followed(
     return _followed(offsets, targets[places], lengths[places], worth, share, longest)
 
 
-@compiled
+@subroutine
 def _summed(
     slots: Integers, offsets: Integers, targets: Integers, lengths: Integers
 ) -> tuple[Integers, Integers, Integers]:
@@ -52,7 +52,7 @@ def _summed(
     return bounds, other, total
 
 
-@compiled
+@subroutine
 def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Integers, Integers]:
     """Return for whom each waited longest, and for how long."""
     whom, longest = np.full(len(bounds) - 1, NOBODY, np.int64), np.zeros(len(bounds) - 1, np.int64)
@@ -64,7 +64,7 @@ def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Intege
     return whom, longest
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, FLOAT64S, FLOAT64, INT64)
 def _followed(
     offsets: Integers, targets: Integers, lengths: Integers, worth: Floats, share: float, most: int
 ) -> Integers:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.grouped_sort import collected
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, INT32S, INT64, INT64S, array, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import lower_median
 
@@ -123,7 +123,7 @@ def idled(offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, nu
     return Idled(*_idled(offsets, idle, kinds, alike, int(alike.max(initial=-1)) + 1, number))
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT32S, INT32S, INT64)
 def _shortest(
     offsets: Integers, starts: Integers, ends: Integers, sorts: Numbers, works: Integers, kinds: int
 ) -> Integers:
@@ -136,7 +136,7 @@ def _shortest(
     return least
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S)
 def _lower_medians(values: Integers, places: Integers, offsets: Integers) -> Floats:
     medians, room = np.full(len(offsets) - 1, np.nan), np.empty(len(values))
     for group in range(len(offsets) - 1):
@@ -150,7 +150,7 @@ def _lower_medians(values: Integers, places: Integers, offsets: Integers) -> Flo
     return medians
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT32S, INT32S, BOOLEANS, BOOLEANS, BOOLEANS, array(FLOAT64, 2), INT64S, FLOAT64)
 def _at_pace(
     offsets: Integers,
     starts: Integers,
@@ -183,7 +183,7 @@ def _at_pace(
     return worked, rest
 
 
-@compiled
+@subroutine
 def _in_turn(
     offsets: Integers, kinds: Numbers, alike: Integers, groups: int, number: int
 ) -> tuple[Integers, Numbers, Integers]:
@@ -213,7 +213,7 @@ def _in_turn(
     return turns, numbers, bounds
 
 
-@compiled
+@kernel(INT64S, INT64S, INT32S, INT64S, INT64, INT64)
 def _idled(
     offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, groups: int, number: int
 ) -> tuple[Integers, Integers, Integers]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -71,7 +71,7 @@ def placed(starts: Integers, ends: Integers, series: Series, spans: Spans) -> Pl
     return Placings(*_placed(starts, ends, *series, *spans))
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
 def _placed(
     starts: Integers,
     ends: Integers,

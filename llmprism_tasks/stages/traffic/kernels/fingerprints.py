@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
 Fingerprints = npt.NDArray[np.uint64]
@@ -29,7 +29,7 @@ def of_series(starts: Integers, ends: Integers, sizes: Integers, offsets: Intege
     return _of_series(starts, ends, sizes, offsets)
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S)
 def _of_series(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers) -> Fingerprints:
     found = np.empty((2, offsets.size - 1), np.uint64)
     half, (one, other, third) = np.uint64(32), MIXING

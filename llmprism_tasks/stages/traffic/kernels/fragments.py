@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.distinct import distinct
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import first_from
 
@@ -41,7 +41,7 @@ def joined(sizes: Integers, begins: npt.NDArray[np.bool_]) -> Integers:
     return whole
 
 
-@compiled
+@subroutine
 def _buffer(numbers: Integers, different: Floats, count: int) -> float:
     """Return the smallest of different sizes that is met twice; 0 if none is."""
     met = np.zeros(count, np.int64)
@@ -53,14 +53,14 @@ def _buffer(numbers: Integers, different: Floats, count: int) -> float:
     return 0.0
 
 
-@compiled
+@subroutine
 def _among(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
     """Whether a size is among some in ascending order."""
     at = first_from(ordered, 0, count, size / (1 + tolerance))
     return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 
-@compiled
+@kernel(INT64S, INT64S, FLOAT64)
 def _begins_next(sizes: Integers, offsets: Integers, tolerance: float) -> npt.NDArray[np.bool_]:
     begins = np.zeros(sizes.size, np.bool_)
     numbers, different = np.empty(sizes.size, np.int64), np.empty(sizes.size)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.grouped_sort import Groups
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
 
@@ -126,7 +126,7 @@ def sent(
     return Sent(*_sent(offsets, steps, starts, ends, sizes, kinds, int(kinds.max(initial=0)) + 1))
 
 
-@compiled
+@kernel(INT32S, INT64, INT64S)
 def _of_groups(groups: Groups, number: int, sizes: Integers) -> tuple[Integers, Integers]:
     counts, largest = np.zeros(number, np.int64), np.zeros(number, np.int64)
     for i in range(groups.size):
@@ -135,7 +135,7 @@ def _of_groups(groups: Groups, number: int, sizes: Integers) -> tuple[Integers, 
     return counts, largest
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64, INT64)
 def _at_time(offsets: Integers, times: Integers, sizes: Integers, time: int, least: int) -> Integers:
     table = np.zeros((4, offsets.size - 1), np.int64)
     for series in range(offsets.size - 1):
@@ -149,7 +149,7 @@ def _at_time(offsets: Integers, times: Integers, sizes: Integers, time: int, lea
     return table
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
 def _sent(
     offsets: Integers,
     steps: Integers,
@@ -178,7 +178,7 @@ def _sent(
     return table
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, BOOLEANS)
 def _counted(
     order: Integers, offsets: Integers, steps: Integers, sizes: Integers, fresh: npt.NDArray[np.bool_]
 ) -> tuple[Integers, Integers, Integers, Integers]:
@@ -199,7 +199,7 @@ def _counted(
     return table[0, : count + 1].copy(), series, table[1, :count].copy(), table[2, :count].copy()
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S)
 def _medians(order: Integers, lows: Integers, highs: Integers, sizes: Integers) -> Floats:
     middles, room = np.empty(lows.size), np.empty(order.size)
     for segment in range(lows.size):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 
 HALF = 0.5
@@ -58,7 +58,7 @@ def put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_])
     return _put_together(ends, sizes, begins)
 
 
-@compiled
+@subroutine
 def _vote(sizes: Integers, same_size: float) -> int:
     """Return the size that would win if more than half of the bytes were of one."""
     usual, votes = 0, 0
@@ -72,7 +72,7 @@ def _vote(sizes: Integers, same_size: float) -> int:
     return usual
 
 
-@compiled
+@kernel(INT64S, INT64S, FLOAT64)
 def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Integers:
     found = np.zeros(offsets.size - 1, np.int64)
     for series in range(found.size):
@@ -86,7 +86,7 @@ def _usual_sizes(sizes: Integers, offsets: Integers, same_size: float) -> Intege
     return found
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64)
 def _begins(
     starts: Integers,
     ends: Integers,
@@ -113,7 +113,7 @@ def _begins(
     return marked
 
 
-@compiled
+@kernel(INT64S, INT64S, BOOLEANS)
 def _put_together(ends: Integers, sizes: Integers, begins: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
     count = 0
     for begin in begins:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.distinct import distinct
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
@@ -51,7 +51,7 @@ def collected(values: Integers, offsets: Integers, tolerance: float) -> Collecte
     return Collected(places, ends[: count + 1].copy(), sums[:count].copy(), several)
 
 
-@compiled
+@subroutine
 def _of_series(values: Floats | Integers, tolerance: float, numbers: Integers, different: Floats) -> int:
     """Write the class of each value of one series, and return how many there are."""
     least, most = values[0], values[0]
@@ -71,7 +71,7 @@ def _of_series(values: Floats | Integers, tolerance: float, numbers: Integers, d
     return number + 1
 
 
-@compiled
+@subroutine
 def _longest(offsets: Integers) -> int:
     longest = 0
     for series in range(offsets.size - 1):
@@ -79,7 +79,7 @@ def _longest(offsets: Integers) -> int:
     return longest
 
 
-@compiled
+@kernel(INT64S, INT64S, FLOAT64)
 def _classes(values: Floats | Integers, offsets: Integers, tolerance: float) -> Integers:
     numbers, different = np.empty(values.size, np.int64), np.empty(_longest(offsets))
     for series in range(offsets.size - 1):
@@ -89,7 +89,7 @@ def _classes(values: Floats | Integers, offsets: Integers, tolerance: float) -> 
     return numbers
 
 
-@compiled
+@kernel(INT64S, INT64S, FLOAT64)
 def _collected(values: Integers, offsets: Integers, tolerance: float) -> tuple[Integers, Integers, Integers, Integers]:
     longest, count = _longest(offsets), 0
     numbers, different = np.empty(longest, np.int64), np.empty(longest)

@@ -7,7 +7,7 @@ import dataclasses
 import polars as pl
 import pytest
 
-from accuracy import prices
+from accuracy.runs import fault_costs as prices
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.liveness.overdue import Gap, Silence

@@ -7,13 +7,13 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.numerics.jit import compiled_vectors
+from llmprism_tasks.numerics.jit import vector_subroutine
 from llmprism_tasks.stages.published.kernels.log_functions import LEAST_EXPONENT, exponentials, logarithms
 
 Floats = npt.NDArray[np.float64]
 
 
-@compiled_vectors
+@vector_subroutine
 def both(values: Floats, exponents: Floats) -> tuple[Floats, Floats]:
     """Call them as kernels do, which may write to their arrays."""
     copied, room = values.copy(), np.empty(len(values))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.stages.step_division.kernels.gap_thresholds import MOST_CANDIDATES, ways_to_cut
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
@@ -17,7 +17,7 @@ from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 SHORTEST = 5_000_000.0
 
 
-@compiled
+@subroutine
 def _ways(gaps: Floats, others: bool, clearest_ratio: float, few_ratio: float) -> tuple[Floats, Floats]:
     thresholds, clarities = np.empty(MOST_CANDIDATES + 1), np.empty(MOST_CANDIDATES + 1)
     ways = ways_to_cut(gaps.copy(), gaps.size, others, SHORTEST, clearest_ratio, few_ratio, thresholds, clarities)

@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW, rhythm
 
 BYTES, PACE = 0.1, 0.25
 
 
-@compiled
+@subroutine
 def _rhythm(ends: Floats, carried: Floats) -> tuple[float, float, float]:
     return rhythm(ends - 1.0, ends, carried, ends.size, 5.0, BYTES, PACE, 5.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline.kernels.step_lookup import Series
 
@@ -34,7 +34,7 @@ def first_replies(
     return _first_replies(starts, ends, *came, *left, *bounds, offsets)
 
 
-@compiled
+@subroutine
 def _at(span: int, last: int, time: int, span_starts: Integers) -> int:
     """Return the latest span that has begun by a time, of those from one to a last one."""
     while span < last and span_starts[span + 1] <= time:
@@ -42,7 +42,7 @@ def _at(span: int, last: int, time: int, span_starts: Integers) -> int:
     return span
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
 def _first_replies(
     starts: Integers,
     ends: Integers,

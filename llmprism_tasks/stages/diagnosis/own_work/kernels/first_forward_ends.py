@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Flags, Integers
-from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Steps, Transfers, not_before
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers, not_before
 
 NONE = np.iinfo(np.int64).min
 """A time that is not known; it is before all others."""
@@ -35,6 +35,9 @@ class Ways(NamedTuple):
     others: Integers
 
 
+WAYS = named_tuple(Ways, INT64S, INT64S, INT64S, INT64S)
+
+
 class First(NamedTuple):
     """The first of some transfers of each step; arrays of shape (steps,).
 
@@ -50,6 +53,9 @@ class First(NamedTuple):
     starts: Integers
     ends: Integers
     others: Integers
+
+
+FIRST = named_tuple(First, INT64S, INT64S, INT64S)
 
 
 class Entries(NamedTuple):
@@ -122,7 +128,7 @@ def _inputs(
     return _waited_for(steps, came, left, exchanged_ns), came.others
 
 
-@compiled
+@kernel(STEPS, FIRST, FIRST, INT64S)
 def _waited_for(steps: Steps, came: First, left: First, exchanged_ns: Integers) -> Integers:
     """Return the ends of the first inputs, given the first outputs; `NONE` where the endpoint waits for none."""
     size, endpoints = steps.starts.size, steps.endpoints
@@ -138,7 +144,13 @@ def _waited_for(steps: Steps, came: First, left: First, exchanged_ns: Integers) 
     return input_ns
 
 
-@compiled
+@subroutine
+def _least(steps: Steps, step: int, at_once: float) -> float:
+    """Return the time in a step from which on a transfer is not at once."""
+    return float(steps.starts[step] + at_once * (steps.ends[step] - steps.starts[step]))
+
+
+@kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S)
 def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers) -> First:
     """Find the first transfer of each step that starts at a time or later, and not at once."""
     starts, ends, size = transfers.starts, transfers.ends, steps.starts.size
@@ -157,7 +169,7 @@ def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since
     return First(first, over, others)
 
 
-@compiled
+@kernel(TRANSFERS, STEPS, WAYS, INT64S)
 def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> Integers:
     """Return when the last transfer of each step is over that is by a time; `NONE` without one."""
     starts, ends = transfers.starts, transfers.ends
@@ -173,7 +185,7 @@ def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> 
     return last
 
 
-@compiled
+@kernel(TRANSFERS, STEPS, WAYS, FLOAT64, INT64S, INT64S)
 def _counted(
     transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers, over: Integers
 ) -> tuple[Integers, Integers]:
@@ -191,9 +203,3 @@ def _counted(
                     together[step] += starts[i] < over[step]
                 i += 1
     return count, together
-
-
-@compiled
-def _least(steps: Steps, step: int, at_once: float) -> float:
-    """Return the time in a step from which on a transfer is not at once."""
-    return float(steps.starts[step] + at_once * (steps.ends[step] - steps.starts[step]))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import INT8S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels import transfers_by_nic
-from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import Small, Steps, Transfers
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Small, Steps, Transfers
 
 NEVER = np.iinfo(np.int64).max
 
@@ -102,7 +102,7 @@ def _bit(kind: int) -> int:
     return 1 << kind if kind >= 0 else 0
 
 
-@compiled
+@kernel(INT64S, INT64S, TRANSFERS, INT8S, STEPS)
 def _bursts(seen: Integers, seen_bounds: Integers, transfers: Transfers, kinds: Small, steps: Steps) -> Bursts:
     """Find the bursts of what endpoints send and receive.
 

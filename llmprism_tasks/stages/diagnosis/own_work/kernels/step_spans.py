@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Flags, Integers
 
 Small = npt.NDArray[np.int8]
@@ -37,6 +37,9 @@ class Transfers(NamedTuple):
     kinds: Small
 
 
+TRANSFERS = named_tuple(Transfers, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT8S)
+
+
 class Steps(NamedTuple):
     """The steps of endpoints, endpoint by endpoint in order of their ends.
 
@@ -53,6 +56,9 @@ class Steps(NamedTuple):
     bounds: Integers
 
 
+STEPS = named_tuple(Steps, INT64S, INT64S, INT64S, INT64S)
+
+
 def carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
     """Return the bytes that begin in each step, shape (steps,).
 
@@ -64,7 +70,7 @@ def carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers)
     return _carried(transfers, steps, chosen, owners)
 
 
-@compiled
+@subroutine
 def not_before(time: int, times: Integers, place: int, until: int) -> int:
     """Return the first place from one on of a time that is not before another, or `until`.
 
@@ -75,7 +81,7 @@ def not_before(time: int, times: Integers, place: int, until: int) -> int:
     return place
 
 
-@compiled
+@kernel(TRANSFERS, STEPS, BOOLEANS, INT64S)
 def _carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
     starts, total = transfers.starts, np.zeros(steps.starts.size, np.int64)
     for pair in range(owners.size):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmprism_tasks.numerics.grouped_sort import KEY_BITS
-from llmprism_tasks.numerics.jit import compiled
+from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 
 
@@ -65,7 +65,7 @@ def time_order(times: Integers, places: Integers) -> Integers:
     return keys
 
 
-@compiled
+@kernel(INT64S, INT64S, INT64S, BOOLEANS)
 def _looked_at(starts: Integers, offsets: Integers, since: Integers, wanted: npt.NDArray[np.bool_]) -> Integers:
     """Return the places of the transfers of wanted series that start at a time of each or later."""
     places, count = np.empty(starts.size, np.int64), 0
@@ -77,37 +77,7 @@ def _looked_at(starts: Integers, offsets: Integers, since: Integers, wanted: npt
     return places[:count].copy()
 
 
-@compiled
-def _dealt(
-    order: Integers,
-    series: npt.NDArray[np.int32],
-    senders: Integers,
-    receivers: Integers,
-    wanted: npt.NDArray[np.bool_],
-    starts: Integers,
-    ends: Integers,
-    all_series: npt.NDArray[np.int32],
-) -> tuple[Integers, Integers]:
-    counts = np.zeros(wanted.size + 1, np.int64)
-    for i in series:
-        counts[senders[i] + 1] += wanted[senders[i]]
-        counts[receivers[i] + 1] += wanted[receivers[i]]
-    bounds = np.cumsum(counts)
-    following = bounds.copy()
-    seen = np.empty(bounds[-1], np.int64)
-    for k in range(order.size):
-        sender, receiver = senders[series[k]], receivers[series[k]]
-        if wanted[sender]:
-            seen[following[sender]] = 2 * order[k]
-            following[sender] += 1
-        if wanted[receiver]:
-            seen[following[receiver]] = 2 * order[k] + 1
-            following[receiver] += 1
-    _put_right(seen, bounds, starts, ends, all_series, senders + receivers)
-    return seen, bounds
-
-
-@compiled
+@subroutine
 def _put_right(
     seen: Integers,
     bounds: Integers,
@@ -138,3 +108,33 @@ def _put_right(
                 seen[place] = seen[place - 1]
                 place -= 1
             seen[place] = moved
+
+
+@kernel(INT64S, INT32S, INT64S, INT64S, BOOLEANS, INT64S, INT64S, INT32S)
+def _dealt(
+    order: Integers,
+    series: npt.NDArray[np.int32],
+    senders: Integers,
+    receivers: Integers,
+    wanted: npt.NDArray[np.bool_],
+    starts: Integers,
+    ends: Integers,
+    all_series: npt.NDArray[np.int32],
+) -> tuple[Integers, Integers]:
+    counts = np.zeros(wanted.size + 1, np.int64)
+    for i in series:
+        counts[senders[i] + 1] += wanted[senders[i]]
+        counts[receivers[i] + 1] += wanted[receivers[i]]
+    bounds = np.cumsum(counts)
+    following = bounds.copy()
+    seen = np.empty(bounds[-1], np.int64)
+    for k in range(order.size):
+        sender, receiver = senders[series[k]], receivers[series[k]]
+        if wanted[sender]:
+            seen[following[sender]] = 2 * order[k]
+            following[sender] += 1
+        if wanted[receiver]:
+            seen[following[receiver]] = 2 * order[k] + 1
+            following[receiver] += 1
+    _put_right(seen, bounds, starts, ends, all_series, senders + receivers)
+    return seen, bounds

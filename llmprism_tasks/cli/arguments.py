@@ -1,0 +1,139 @@
+"""The arguments of each command of `llmprism`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime as dt
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from llmprism_tasks import __version__
+from llmprism_tasks.cli import commands
+from llmprism_tasks.cli.output import print_rows
+
+SIMULATION_START = "2026-01-01T00:00:00Z"
+"""Default start of simulated time: fixed, so that the same seed gives the same files."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(prog="llmprism", description="Diagnose LLM training from network flow records.")
+    top.add_argument("--version", action="version", version=f"llmprism {__version__}")
+    common = _common_options()
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
+    for add in (_add_analyze, _add_report, _add_evaluate, _add_sql, _add_settings, _add_simulate):
+        add(subparsers, common)
+    return top
+
+
+def _common_options() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--settings", metavar="FILE", type=Path, help="TOML file with one table per section")
+    common.add_argument(
+        "--set",
+        metavar="SECTION.NAME=VALUE",
+        type=_assignment,
+        action="append",
+        default=[],
+        help="one setting; `llmprism settings` lists them",
+    )
+    common.add_argument("-v", "--verbose", action="store_true", help="tell what is being done")
+    return common
+
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_analyze(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    analyze = subparsers.add_parser("analyze", parents=[common], help="run every window found in a set of flows")
+    analyze.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
+    analyze.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    analyze.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    analyze.set_defaults(command=commands.analyze)
+
+
+def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    report = subparsers.add_parser("report", parents=[common], help="show what was found")
+    report.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    report.add_argument("--format", choices=("text", "json"), default="text")
+    report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
+    report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
+    report.set_defaults(command=commands.report)
+
+
+def _add_evaluate(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    evaluate = subparsers.add_parser("evaluate", parents=[common], help="say how right it is, where the truth is known")
+    evaluate.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    evaluate.add_argument("--truth", metavar="FOLDER", required=True, help="such as `llmprism simulate` writes")
+    evaluate.add_argument("--format", choices=("text", "json"), default="text")
+    evaluate.set_defaults(command=commands.evaluate)
+
+
+def _add_sql(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    sql = subparsers.add_parser("sql", parents=[common], help="query the warehouse, waiting for its turn")
+    sql.add_argument("query", metavar="QUERY")
+    sql.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    sql.set_defaults(command=commands.sql)
+
+
+def _add_settings(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    settings = subparsers.add_parser("settings", parents=[common], help="show what would run, and where it comes from")
+    settings.add_argument("--check", action="store_true", help="say only whether they are right")
+    settings.add_argument("--format", choices=("table", "json"), default="table")
+    settings.set_defaults(command=commands.settings)
+
+
+def _add_simulate(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    simulate = subparsers.add_parser("simulate", parents=[common], help="write flows, topology and the truth")
+    simulate.add_argument("--out", metavar="DIR", type=Path, required=True)
+    simulate.add_argument("--scenario", metavar="NAME|FILE", default="demo", help="default: demo")
+    simulate.add_argument("--minutes", metavar="N", type=int, default=10, help="default: 10")
+    simulate.add_argument("--seed", metavar="N", type=int, default=0, help="default: 0")
+    simulate.add_argument(
+        "--start", metavar="TIME", type=_moment, default=SIMULATION_START, help=f"ISO 8601; default: {SIMULATION_START}"
+    )
+    simulate.add_argument("--keys", nargs=0, action=_Keys, help="say what a scenario's tables may hold, and exit")
+    simulate.set_defaults(command=commands.simulate)
+
+
+class _Keys(argparse.Action):
+    """Prints every key of a scenario's tables with its default, unit, range and reason."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from llmprism_tasks.simulate import Scenario
+
+        rows = [
+            (f"{name}.{one.name}", one.default, one.metadata["unit"], _range(one.metadata), one.metadata["reason"])
+            for name, part in typing.get_type_hints(Scenario).items()
+            for kind in (*typing.get_args(part), part)
+            if dataclasses.is_dataclass(kind)
+            for one in dataclasses.fields(kind)
+        ]
+        print_rows(("key", "default", "unit", "range", "reason"), rows)
+        parser.exit()
+
+
+def _range(limits: Mapping[str, Any]) -> str:
+    if "low" in limits:
+        return f"{limits['low']:g} to {limits['high']:g}"
+    return ", ".join(limits.get("choices") or ())
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or "." not in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form section.name=value")
+    return name, value
+
+
+def _moment(text: str) -> dt.datetime:
+    """Read a moment; one without a time zone is UTC."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as {SIMULATION_START}") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)

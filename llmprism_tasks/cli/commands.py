@@ -1,0 +1,147 @@
+"""What each command of `llmprism` does: settings are read, the product is called, the result is shown.
+
+A command imports what it needs when it runs, so that `llmprism --help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmprism_tasks.cli import output
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.settings.load import Origin, load_with_origins
+
+if TYPE_CHECKING:
+    from llmprism_tasks.warehouse.connect import Warehouse
+
+
+def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
+    """Read the settings at this edge, once: file, environment, --set, and the options that name places."""
+    places = {
+        f"places.{name}": value
+        for name in ("flows", "topology", "warehouse")
+        if (value := getattr(arguments, name, None)) is not None
+    }
+    overrides = dict(arguments.set) | places
+    return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
+
+
+def analyze(arguments: argparse.Namespace) -> None:
+    settings, _ = _load(arguments)
+    from llmprism_tasks.execution.pool import pool_for_files
+
+    with pool_for_files(settings) as pool, output.progress("landing") as on_window:
+        if pool is not None:  # whose workers have the other processors; Polars reads this when it is imported
+            os.environ.setdefault("POLARS_MAX_THREADS", "1")
+        from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready
+
+        windows = analyze(settings, pool=pool, on_window=on_window)
+    if not windows:
+        raise InputError(
+            found=f"no flow record in {settings.places.flows}",
+            expected="flow records of at least one window",
+            todo="Check places.flows (--flows), and the names of the files there.",
+        )
+    place = settings.places.warehouse
+    output.say(f"Windows done: {len(windows)}. Next: llmprism report --warehouse {place}")
+
+
+def report(arguments: argparse.Namespace) -> None:
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.reports import summary, terminal
+
+    found = summary.summarise(warehouse)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+    else:
+        console = output.terminal()
+        if not console.is_terminal:
+            console.width = terminal.WIDTH
+        console.print(terminal.render(found))
+        if arguments.evidence:
+            sys.stdout.write(f"\n{terminal.proofs(found)}\n")
+    if arguments.picture is not None:
+        from llmprism_tasks.reports import picture
+
+        picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.reports import evaluation, scores
+    from llmprism_tasks.sources.truth import read_truth
+    from llmprism_tasks.warehouse import store
+
+    truth = read_truth(arguments.truth)
+    tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
+    found = evaluation.all_figures(evaluation.evaluate(tables, truth))
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    else:
+        console = output.terminal()
+        console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
+        console.print(scores.render(found))
+
+
+def sql(arguments: argparse.Namespace) -> None:
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.warehouse import store
+
+    rows = store.query(warehouse, arguments.query)
+    if arguments.format == "json":
+        sys.stdout.write(rows.write_json() + "\n")
+    elif arguments.format == "csv":
+        output.write_csv(rows)
+    else:
+        output.print_rows(rows.columns, rows.rows())
+
+
+def settings(arguments: argparse.Namespace) -> None:
+    _, origins = _load(arguments)
+    if arguments.check:
+        output.say(f"All {len(origins)} settings are right.")
+    elif arguments.format == "json":
+        sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
+    else:
+        output.print_rows(
+            ("setting", "value", "unit", "source", "reason"),
+            [(f"{one.section}.{one.name}", one.value, one.unit, one.source, one.reason) for one in origins],
+        )
+
+
+def simulate(arguments: argparse.Namespace) -> None:
+    from llmprism_tasks import simulate
+    from llmprism_tasks.contract.windows import Window
+
+    with output.progress("simulating"):
+        written = simulate.write_scenario(
+            arguments.out,
+            scenario=arguments.scenario,
+            minutes=arguments.minutes,
+            seed=arguments.seed,
+            start_ns=Window.starting(arguments.start, 1).start_ns,
+        )
+    counts = ", ".join(f"{count} {what}" for what, count in written.items())
+    places = f"--flows {arguments.out / 'flows'} --topology {arguments.out / 'topology.csv'}"
+    output.say(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
+
+
+def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
+    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
+    settings, _ = _load(arguments)
+    location = settings.places.warehouse
+    if not location.startswith("ducklake:") and not Path(location).is_file():
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the DuckDB file of an earlier `llmprism analyze`",
+            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+        )
+    from llmprism_tasks.warehouse.connect import open_warehouse
+
+    return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)

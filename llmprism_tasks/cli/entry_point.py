@@ -1,0 +1,80 @@
+"""What the command `llmprism` does with a command line: the exit code, signals, messages on standard error.
+
+Exit codes: 0 done, 1 trying again cannot help, 2 wrong usage, 75 trying again later may help, 130 interrupted, 143
+terminated (SIGTERM). The last two leave neither a process nor temporary files behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
+
+from llmprism_tasks.cli.arguments import parser
+from llmprism_tasks.cli.output import say
+from llmprism_tasks.contract.errors import LlmprismError, TransientError
+
+PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """Somebody asked this process to end, as systemd and Kubernetes do."""
+
+
+def run() -> NoReturn:
+    """Run this process's command line, and end the process."""
+    signal.signal(signal.SIGTERM, _terminate)  # here alone: whoever imports this may have a handler of its own
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin for half a second of processor time, unused
+    sys.exit(main())
+
+
+def _terminate(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two, and what is tidied up is not to be disturbed
+    raise Terminated
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code, after saying on standard error what went wrong."""
+    try:
+        arguments = parser().parse_args(argv)
+        command: Callable[[argparse.Namespace], None] = arguments.command
+        with _logging_to_stderr(verbose=arguments.verbose):
+            command(arguments)
+        sys.stdout.flush()  # here, where a reader that has gone is noticed
+    except LlmprismError as error:
+        say(f"llmprism: {error}", stderr=True)
+        return TRY_LATER if isinstance(error, TransientError) else PERMANENT
+    except (KeyboardInterrupt, RuntimeError, ImportError) as error:  # DuckDB, at work or imported, raises one from it
+        why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
+        if not isinstance(why, KeyboardInterrupt):
+            raise
+        asked = isinstance(why, Terminated)
+        say(
+            f"llmprism: {'terminated' if asked else 'interrupted'}. What was written is complete; "
+            "run the same command to finish.",
+            stderr=True,
+        )
+        return TERMINATED if asked else INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+@contextlib.contextmanager
+def _logging_to_stderr(*, verbose: bool) -> Iterator[None]:
+    """Log to standard error, and leave the process's logging as it was."""
+    handler, own = logging.StreamHandler(), logging.getLogger("llmprism_tasks")
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    level = own.level
+    own.setLevel(logging.INFO if verbose else logging.WARNING)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        own.setLevel(level)

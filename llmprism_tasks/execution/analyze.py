@@ -1,0 +1,242 @@
+"""All windows of some flow files, one after another, in this process and its workers: what `llmprism analyze` does."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import polars as pl
+
+from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.contract.plan import STAGES
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution import stage_runner
+from llmprism_tasks.execution.partitioned import run_by_jobs, run_in_memory, tables_read_first
+from llmprism_tasks.execution.pool import Pool
+from llmprism_tasks.execution.window import (
+    finish,
+    open_configured,
+    open_for_landing,
+    read_inputs,
+    send_messages,
+    validate_landed,
+    validate_results,
+)
+from llmprism_tasks.execution.writer import TableWriter, Work, Writer, background_writer
+from llmprism_tasks.reports.missing_nics import unlisted_warning
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.landing import landing
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LandedFlows:
+    """Flows that this process has just landed, and still holds in memory.
+
+    Attributes
+    ----------
+    frames : rows of `flows` of windows, by the window's start
+    others : starts of the other windows that the warehouse holds
+    """
+
+    frames: Mapping[int, pl.DataFrame]
+    others: Set[int]
+
+    def of(self, span: Window) -> pl.DataFrame | None:
+        """Return the flows of a span's windows, with the columns that stages use; None if some are not in memory."""
+        if not self.frames or any(span.start_ns <= start_ns < span.end_ns for start_ns in self.others):
+            return None
+        starts = [start_ns for start_ns in sorted(self.frames) if span.start_ns <= start_ns < span.end_ns]
+        return pl.concat([self.frames[start_ns].select(landing.SEEN) for start_ns in starts], rechunk=len(starts) > 1)
+
+
+def analyze(
+    settings: Settings,
+    *,
+    pool: Pool | None = None,
+    on_window: Callable[[Window, int, int], None] | None = None,
+) -> list[Window]:
+    """Run every window found in the flows, oldest first; a window that is stopped does not hold up the others.
+
+    Parameters
+    ----------
+    pool : worker processes that take partitions of large windows
+    on_window : called before each window with the window, how many came before it, and how many there are
+
+    Returns
+    -------
+    the windows
+
+    Raises
+    ------
+    ContractError : windows were stopped; the others are done
+    """
+    with background_writer() as writer:
+        return _analyze(settings, pool, writer, on_window)
+
+
+def _analyze(
+    settings: Settings,
+    pool: Pool | None,
+    writer: Writer,
+    on_window: Callable[[Window, int, int], None] | None,
+) -> list[Window]:
+    warehouse, before = open_for_landing(settings)
+    if pool is None:  # else all processors are busy as it is
+        threading.Thread(target=preload, args=(settings.method.name,), daemon=True).start()
+    frames: dict[int, pl.DataFrame] = {}
+    windows = landing.land_all(
+        warehouse,
+        settings.places.flows,
+        length_ns=settings.window.length_ns,
+        lateness_ns=settings.window.allowed_lateness_ns,
+        held=frames,
+        submit=writer.submit,
+    )
+    landed = LandedFlows(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
+    stopped: list[ContractError] = []
+    for number, window in enumerate(windows):
+        if on_window is not None:
+            on_window(window, number, len(windows))
+        try:
+            run_landed(window, settings, warehouse=warehouse, landed=landed, pool=pool, writer=writer)
+        except ContractError as error:
+            logger.error("%s", error)
+            stopped.append(error)
+    _warn_of_missing_nics(warehouse, windows, settings)
+    if stopped:
+        first = stopped[0]
+        raise ContractError(
+            found=f"{len(stopped)} of {len(windows)} windows stopped, the first with: {first.found}",
+            expected=first.expected,
+            todo=first.todo,
+        )
+    return windows
+
+
+def run_landed(
+    window: Window,
+    settings: Settings,
+    *,
+    warehouse: Warehouse | None = None,
+    landed: LandedFlows | None = None,
+    pool: Pool | None = None,
+    writer: Writer | None = None,
+) -> None:
+    """Take a landed window to its end: validation, all stages, validation of the results, messages.
+
+    Parameters
+    ----------
+    warehouse, landed, pool, writer : as of `derive_tables`
+    """
+    warehouse = warehouse or open_configured(settings)
+    check = functools.partial(validate_landed, window, settings, warehouse=warehouse)
+    try:
+        derive_tables(window, settings, warehouse=warehouse, landed=landed, pool=pool, writer=writer, first=check)
+    finally:
+        if writer is not None:
+            writer.wait()  # an error in the flows is raised before an error in what stages made of them
+    validate_results(window, settings, warehouse=warehouse)
+    finish(window, settings, warehouse=warehouse)
+    send_messages(window, settings, now_ns=time.time_ns())
+
+
+def derive_tables(
+    window: Window,
+    settings: Settings,
+    *,
+    warehouse: Warehouse | None = None,
+    landed: LandedFlows | None = None,
+    pool: Pool | None = None,
+    writer: Writer | None = None,
+    first: Work | None = None,
+) -> None:
+    """Run all stages of the plan for a landed window; tables are written while stages are running.
+
+    Parameters
+    ----------
+    warehouse : if it is open already
+    landed : flows that need not be read
+    pool : worker processes that share the work
+    writer : the background thread that writes; without one, everything is written when this returns
+    first : called before anything is written, and before flows are read that are not in memory
+    """
+    warehouse = warehouse or open_configured(settings)
+    read = functools.partial(read_inputs, warehouse, window, settings)
+    with background_writer() if writer is None else nullcontext(writer) as thread:
+        if first is not None:
+            thread.submit(first)
+        with TableWriter(warehouse, window, thread) as tables:
+            flows = None if landed is None else landed.of(window.lookback(settings.window.lookback_windows))
+            if flows is None:
+                tables.wait()
+                inputs = read(tables_read_first(STAGES))
+            else:
+                inputs = {"flows": flows, "topology": read_topology(settings.places.topology)}
+            if not run_in_memory(STAGES, inputs, window, settings, pool, tables):
+                count = inputs["flows"].height
+                del inputs, flows
+                run_by_jobs(STAGES, _after_writing(tables, read), window, settings, tables, flows=count)
+            tables.end()
+
+
+def _after_writing(
+    tables: TableWriter, read: Callable[..., dict[str, pl.DataFrame]]
+) -> Callable[..., dict[str, pl.DataFrame]]:
+    """Return a function that reads what `read` does, once everything is written that was taken before."""
+
+    def read_written(wanted: Sequence[str], jobs: Sequence[str] | None = None) -> dict[str, pl.DataFrame]:
+        tables.wait()
+        return read(wanted, jobs)
+
+    return read_written
+
+
+def preload(method: str) -> None:
+    """Import what validation and the stages need, which takes a second, before it is needed.
+
+    No thread is started: a process that imports this may be forked afterwards, as Airflow's scheduler does.
+    """
+    from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations
+
+    validation.prepare()
+    stage_runner.stage_functions(method)
+
+
+def _warn_of_missing_nics(warehouse: Warehouse, windows: Sequence[Window], settings: Settings) -> None:
+    """Warn of jobs that train with NICs which the topology does not list, and when no job can be seen at all."""
+    if not windows:
+        return
+    span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
+    jobs = store.read(warehouse, "jobs", span, columns=["job_id", "unlisted"])
+    unlisted = jobs.drop_nulls("unlisted")
+    if unlisted.height:
+        logger.warning("%s", unlisted_warning(dict(unlisted.iter_rows())))
+    if jobs.is_empty():
+        _warn_if_topology_is_of_others(warehouse, span, settings)
+
+
+def _warn_if_topology_is_of_others(warehouse: Warehouse, span: Window, settings: Settings) -> None:
+    """Warn when not one NIC of the topology is in the flows: without this, an empty report would look healthy."""
+    nics = read_topology(settings.places.topology)["addr"]
+    if store.sees(warehouse, span, nics):
+        return
+    seen = store.addresses(warehouse, span)
+    if seen:
+        logger.warning(
+            "none of the %d NICs of %s is among the %d addresses of the flows, such as %s: no job can be seen. "
+            "Check that both write addresses alike.",
+            len(nics),
+            settings.places.topology,
+            len(seen),
+            min(seen),
+        )

@@ -1,0 +1,181 @@
+"""The steps of one window that are not stages: wait for flows, land them, validate, finish, send messages.
+
+Each function opens the warehouse for itself, computes while nothing is locked, and writes in one transaction. So it may
+be killed at any moment and run again, and the tables end the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import polars as pl
+
+from llmprism_tasks.contract.errors import TransientError
+from llmprism_tasks.contract.plan import DERIVED, LANDED
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.execution.handover import delete_handovers
+from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.landing import landing
+
+logger = logging.getLogger(__name__)
+
+
+def open_configured(settings: Settings) -> Warehouse:
+    """Open the warehouse that the settings name."""
+    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
+    """Open the warehouse; what would stop the window later stops it here, before any table is cleared.
+
+    Returns
+    -------
+    the warehouse, and the starts of the windows that it holds
+
+    Raises
+    ------
+    InputError : the topology cannot be read
+    SettingsError : the warehouse holds windows of another length
+    """
+    read_topology(settings.places.topology)
+    warehouse = open_configured(settings)
+    return warehouse, landing.landed_before(warehouse, settings.window.length_ns)
+
+
+def read_inputs(
+    warehouse: Warehouse,
+    window: Window,
+    settings: Settings,
+    tables: Sequence[str],
+    jobs: Sequence[str] | None = None,
+) -> dict[str, pl.DataFrame]:
+    """Read what the plan promises to stages: flows with the look-back, the topology whole, other tables of the window.
+
+    Parameters
+    ----------
+    jobs : read only their rows, and flows from or to their members
+    """
+    lookback = window.lookback(settings.window.lookback_windows)
+    spans = {table: lookback if table == "flows" else window for table in tables if table != "topology"}
+    found = store.read_each(warehouse, spans, jobs=jobs, columns={"flows": landing.SEEN})
+    return found | ({"topology": read_topology(settings.places.topology)} if "topology" in tables else {})
+
+
+def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
+    """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
+
+    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is a quarter of the time
+    since the window's end, a second at least: flows that come soon are noticed soon, and late ones cost little.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
+    """
+    left_ns = window.end_ns + settings.window.allowed_lateness_ns - now_ns
+    if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows):
+        return 0.0
+    pause_ns = max((now_ns - window.end_ns) // 4, NANOSECONDS_PER_SECOND)
+    logger.info(
+        "window %s: flows have not arrived; waiting up to %.0f s more", window, left_ns / NANOSECONDS_PER_SECOND
+    )
+    return min(pause_ns, left_ns) / NANOSECONDS_PER_SECOND
+
+
+def land_window(window: Window, settings: Settings) -> dict[str, int]:
+    """Land a window's flows, and those of its look-back that are not in the warehouse yet.
+
+    Returns
+    -------
+    how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
+    """
+    warehouse, _ = open_for_landing(settings)
+    lateness_ns = settings.window.allowed_lateness_ns
+    landing.land_lookback(
+        warehouse,
+        window,
+        settings.places.flows,
+        lookback_windows=settings.window.lookback_windows,
+        lateness_ns=lateness_ns,
+    )
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
+
+
+def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+    """Check what was landed, before anything that stages make of it is written.
+
+    Parameters
+    ----------
+    warehouse : if it is open already
+
+    Returns
+    -------
+    how many expectations were `checked`, and how many of them are `broken` and do not stop the window
+
+    Raises
+    ------
+    ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
+    """
+    return _validate(warehouse or open_configured(settings), window, (*LANDED, "windows"))
+
+
+def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+    """Check what the stages wrote; takes, returns and raises what `validate_landed` does.
+
+    Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
+    """
+    return _validate(warehouse or open_configured(settings), window, DERIVED, by_job=True)
+
+
+def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+    """Mark a window as done, and delete what its tasks left for each other.
+
+    Parameters
+    ----------
+    warehouse : if it is open already
+
+    Returns
+    -------
+    how many `diagnoses` it ended with
+    """
+    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    delete_handovers(settings.places.warehouse, window)
+    return {"diagnoses": diagnoses}
+
+
+def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
+    """Send messages about incidents that opened or closed, once a window is done; failures are logged, never raised.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
+
+    Returns
+    -------
+    how many messages were `sent`, and how many were `not_sent`
+    """
+    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
+    try:
+        return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
+    except TransientError as error:
+        logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
+        return {"sent": 0, "not_sent": 0}
+
+
+def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:
+    """Run the suites of some tables; stop the window when a critical expectation is broken, by more than some jobs."""
+    from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations, for this task only
+
+    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables)
+    stopping = validation.stopping_error(window, results)
+    if stopping is not None:
+        store.record_window(warehouse, window, status="stopped", reason=stopping.found)
+        raise stopping
+    warning = validation.set_aside_warning(window, results)
+    if warning is not None:
+        logger.warning("%s", warning)
+    return {"checked": results.height, "broken": results.filter(~pl.col("success")).height}

@@ -1,0 +1,1 @@
+"""From traffic to the flow records that a collector exports."""

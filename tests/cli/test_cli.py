@@ -1,0 +1,379 @@
+"""The command line: what each subcommand prints, where errors go, and which exit code says what."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from llmprism_tasks import __version__, cli
+from llmprism_tasks.simulate.scenario.collector import Collector
+from llmprism_tasks.simulate.scenario.faults import Fault
+from llmprism_tasks.simulate.scenario.training_job import Job
+from llmprism_tasks.warehouse.connect import open_warehouse
+
+REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
+ANALYZE = ["analyze", "--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty folder, with a screen of known width."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(scope="module")
+def analyzed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A warehouse with a capture of two minutes in it."""
+    place = str(tmp_path_factory.mktemp("analyzed") / "w.duckdb")
+    assert cli.main([*ANALYZE, "--warehouse", place]) == 0
+    return place
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from llmprism_tasks.cli import run; run()", *arguments]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"llmprism {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["sql"],
+        ["simulate"],
+        ["settings", "--set", "window.length_s"],
+        ["settings", "--set", "length_s=60"],
+        ["simulate", "--out", "x", "--start", "yesterday"],
+        ["report", "--format", "xml"],
+        ["evaluate", "--warehouse", "w.duckdb"],
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert left.value.code == 2
+    assert "usage: llmprism" in capsys.readouterr().err
+
+
+def test_help_does_not_wait_for_libraries() -> None:
+    heavy = "polars duckdb numpy rich great_expectations"
+    code = f"""
+import sys
+from llmprism_tasks import cli
+try:
+    cli.main(["--help"])
+finally:
+    print(set({heavy!r}.split()) & set(sys.modules))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.endswith("set()\n")
+
+
+def test_analyze_takes_every_window_to_its_end(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT status, count(*) FROM windows GROUP BY status"
+    assert cli.main(["sql", "--warehouse", analyzed, "--format", "csv", query]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["done,4"]
+
+
+def test_analyze_says_how_many_windows_were_done_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
+    pl.read_parquet(REAL / "flows_coarse.parquet").head(300).write_parquet("few.parquet")
+    arguments = ["--flows", "few.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    assert cli.main(["analyze", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert out == "Windows done: 2. Next: llmprism report --warehouse w.duckdb\n"
+    assert err == ""
+
+
+def test_flows_without_a_record_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty").mkdir()
+    arguments = ["--flows", "empty", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    assert cli.main(["analyze", *arguments]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.partition(";")[0]) == ("", "llmprism: no flow record in empty")
+
+
+def test_settings_show_value_unit_source_and_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLMPRISM_WINDOW__LENGTH_S", "30")
+    Path("s.toml").write_text("[window]\nlookback_windows = 7\n", encoding="utf-8")
+    assert cli.main(["settings", "--settings", "s.toml", "--set", "places.flows=f", "--format", "json"]) == 0
+    shown = {f"{one['section']}.{one['name']}": one for one in json.loads(capsys.readouterr().out)}
+    assert (shown["window.length_s"]["value"], shown["window.length_s"]["source"]) == (30, "LLMPRISM_WINDOW__LENGTH_S")
+    assert (shown["window.lookback_windows"]["value"], shown["window.lookback_windows"]["source"]) == (7, "s.toml")
+    assert (shown["places.flows"]["value"], shown["places.flows"]["source"]) == ("f", "--set places.flows")
+    assert cli.main(["settings"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["setting", "value", "unit", "source", "reason"]
+    assert "window.length_s" in table[2]
+    assert len({len(line) for line in table}) == 1  # the width of the whole table, not of a screen
+
+
+def test_settings_can_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["settings", "--check"]) == 0
+    assert "settings are right" in capsys.readouterr().out
+    assert cli.main(["settings", "--check", "--set", "window.length_s=0"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "llmprism: window.length_s = '0' from --set window.length_s; expected a number from 1 to 3600 s. "
+        "Choose a value in the range.\n"
+    )
+
+
+IN_A_PROCESS = """
+import gc, logging, os, signal, sys
+from llmprism_tasks import cli
+
+def state():
+    loggers = [logging.getLogger(), logging.getLogger("llmprism_tasks")]
+    logs = [(one.level, list(one.handlers)) for one in loggers]
+    signals = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    return dict(os.environ), list(sys.meta_path), gc.get_threshold(), gc.get_freeze_count(), logs, signals
+
+before = state()
+assert cli.main(["settings", "--check"]) == 0
+assert state() == before
+import pandas, sqlalchemy
+print(pandas.DataFrame({"a": [1]}).a.sum(), sqlalchemy.select(1))
+"""
+
+
+def test_a_process_that_calls_it_is_left_as_it_was() -> None:
+    ran = subprocess.run([sys.executable, "-c", IN_A_PROCESS], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "1 SELECT 1"
+
+
+QUERY = "SELECT 1 AS one, NULL AS none, ['a', 'b'] AS path, 'x,[bold]y' AS text"
+
+
+def test_sql_as_table_csv_and_json(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sql", "--warehouse", analyzed, QUERY]) == 0
+    head, _, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head == ["one", "none", "path", "text"]
+    assert row == ["1", "['a',", "'b']", "x,[bold]y"]
+    assert cli.main(["sql", "--warehouse", analyzed, "--format", "csv", QUERY]) == 0
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
+        ["one", "none", "path", "text"],
+        ["1", "", '["a", "b"]', "x,[bold]y"],
+    ]
+    assert cli.main(["sql", "--warehouse", analyzed, "--format", "json", QUERY]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"one": 1, "none": None, "path": ["a", "b"], "text": "x,[bold]y"}]
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(40, 3), (20, 5)])
+def test_rows_that_are_too_wide_for_the_screen_have_a_line_for_each_value(
+    analyzed: str, columns: int, lines: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a screen, to Rich
+    assert cli.main(["sql", "--warehouse", analyzed, QUERY]) == 0
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) == lines
+    assert "[bold]y" in shown
+    assert ("1 of 1" in shown) == (columns == 20)
+
+
+@pytest.mark.parametrize("query", ["SELEC 1", "SELECT * FROM weather", "DELETE FROM flows", "CREATE TABLE t (a INT)"])
+def test_sql_refuses_what_is_wrong_or_would_write(
+    analyzed: str, query: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["sql", "--warehouse", analyzed, query]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("llmprism: a query that DuckDB refuses")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", [["sql", "SELECT 1"], ["report"], ["evaluate", "--truth", "t"]])
+def test_a_warehouse_that_is_not_there_is_not_made(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*arguments, "--warehouse", "none.duckdb"]) == 1
+    assert "no warehouse none.duckdb" in capsys.readouterr().err
+    assert not Path("none.duckdb").exists()
+
+
+def test_report_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "--warehouse", analyzed]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^job-[0-9a-f]{8} ", out, re.MULTILINE), "no screen folds the name of a job"
+    assert cli.main(["report", "--warehouse", analyzed, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["windows"]["all"] == 4
+
+
+def test_evaluate_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "--warehouse", analyzed, "--truth", str(REAL / "truth")]
+    assert cli.main([*arguments, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["all"]["exact"], found["all"]["windows"]) == (3, 3)
+    assert list(found["jobs"]) == ["jobA"]
+    assert cli.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[:2] for line in lines if line.startswith(("jobA", "all"))] == [["jobA", "3/3"], ["all", "3/3"]]
+
+
+def test_a_truth_that_is_not_there_is_named(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["evaluate", "--warehouse", analyzed, "--truth", "nowhere"]) == 1
+    assert "nowhere/truth_jobs.parquet" in capsys.readouterr().err
+
+
+def test_a_topology_of_other_machines_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    pl.read_parquet(REAL / "flows_coarse.parquet").head(20).write_parquet("few.parquet")
+    Path("topology.csv").write_text("addr,host\n192.168.0.1,h\n", encoding="utf-8")
+    arguments = ["--flows", "few.parquet", "--topology", "topology.csv", "--warehouse", "w.duckdb"]
+    assert cli.main(["analyze", *arguments]) == 0
+    assert "none of the 1 NICs of topology.csv is among the" in caplog.text
+
+
+def test_simulate_says_what_a_scenario_may_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["simulate", "--keys"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    for name, kind in (("jobs", Job), ("faults", Fault), ("collector", Collector)):
+        for one in dataclasses.fields(kind):
+            assert f"{name}.{one.name} " in told
+            assert one.metadata["reason"] in told
+    assert re.search(r"jobs\.tp +8 +GPUs +1 to 64 ", told)
+    assert re.search(r"jobs\.algorithm +ring +text +ring, tree ", told)
+
+
+def test_simulate_writes_what_analyze_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", "--out", "s", "--scenario", "small", "--minutes", "1", "--start", "2026-05-01T04:12"]
+    assert cli.main(arguments) == 0
+    assert "Next: llmprism analyze --flows s/flows --topology s/topology.csv" in capsys.readouterr().out
+    (flows,) = Path("s/flows").iterdir()
+    assert flows.name == "20260501T0412.parquet"
+
+
+@pytest.mark.parametrize(
+    ("flows", "message"),
+    [("none.parquet", "no file or folder none.parquet"), ("bad.parquet", "bad.parquet")],
+)
+def test_bad_input_is_1_with_a_message_and_no_traceback(
+    flows: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.parquet").write_text("no parquet", encoding="utf-8")
+    arguments = ["analyze", "--flows", flows, "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    assert cli.main(arguments) == 1
+    err = capsys.readouterr().err
+    assert message in err
+    assert "expected" in err
+    assert "Traceback" not in err
+
+
+def test_sql_waits_its_turn_and_75_says_try_again(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_warehouse(analyzed, lock_wait_s=5).writing():
+        ran = subprocess.run(
+            command("sql", "--warehouse", analyzed, "--set", "warehouse.lock_wait_s=0.2", "SELECT 1"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == os.EX_TEMPFAIL == 75
+    assert f"held by process {os.getpid()}" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_interrupt_is_130_without_a_traceback(analyzed: str) -> None:
+    with (
+        open_warehouse(analyzed, lock_wait_s=5).writing(),
+        subprocess.Popen(command("sql", "--warehouse", analyzed, "SELECT 1"), stderr=subprocess.PIPE, text=True) as ran,
+    ):
+        time.sleep(1.5)  # it has started and waits for the lock
+        ran.send_signal(signal.SIGINT)
+        _, err = ran.communicate(timeout=20)
+    assert ran.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_query_is_given_up_when_it_is_asked_to(analyzed: str, asked: signal.Signals, code: int) -> None:
+    """DuckDB makes an error of its own of what comes while it works."""
+    os.mkfifo("rows.csv")
+    endless = "SELECT n FROM read_csv('rows.csv') UNION ALL SELECT n + 1 FROM numbers"
+    query = f"WITH RECURSIVE numbers AS ({endless}) SELECT count(*) FROM numbers"
+    with subprocess.Popen(command("sql", "--warehouse", analyzed, query), stderr=subprocess.PIPE, text=True) as ran:
+        with Path("rows.csv").open("w", encoding="utf-8") as rows:  # it is opened as soon as the query reads it
+            rows.write("n\n1\n")
+        ran.send_signal(asked)
+        try:
+            _, err = ran.communicate(timeout=20)
+        finally:
+            ran.kill()
+    assert ran.returncode == code
+    assert err.startswith("llmprism: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a worker is for a processor of its own")
+@pytest.mark.parametrize("whole_group", [False, True], ids=["as Kubernetes does", "as systemd does"])
+def test_asked_to_end_it_leaves_neither_a_process_nor_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_group: bool
+) -> None:
+    assert cli.main(["simulate", "--out", ".", "--minutes", "2"]) == 0
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = command("analyze", "--flows", "flows", "--topology", "topology.csv", "--warehouse", "w.duckdb")
+    words[2] = f"from llmprism_tasks.execution import pool; pool.MIN_BYTES_FOR_POOL = 0; {words[2]}"
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as ran:
+        worker = worker_at_work(ran)
+        (os.killpg if whole_group else os.kill)(ran.pid, signal.SIGTERM)
+        _, err = ran.communicate(timeout=60)
+    assert ran.returncode == 143
+    assert err == "llmprism: terminated. What was written is complete; run the same command to finish.\n"
+    assert not worker.exists()
+    assert list(tmp_path.glob("llmprism-*/*")) == []
+
+
+def worker_at_work(ran: subprocess.Popen[str]) -> Path:
+    """Wait until a command's worker looks at flows; returns the folder that is there as long as the worker is."""
+    while ran.poll() is None:
+        for child in Path(f"/proc/{ran.pid}/task/{ran.pid}/children").read_text(encoding="utf-8").split():
+            if "flows.arrow" in Path(f"/proc/{child}/maps").read_text(encoding="utf-8"):
+                return Path("/proc") / child
+    raise AssertionError(f"it ended before: {ran.communicate()}")
+
+
+def test_a_reader_that_has_enough_is_no_error(analyzed: str) -> None:
+    query = "SELECT * FROM flows"
+    with subprocess.Popen(
+        command("sql", "--warehouse", analyzed, "--format", "csv", query),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as ran:
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdout.readline()
+        ran.stdout.close()
+        assert ran.stderr.read() == b""
+    assert ran.returncode == 0
+
+
+def test_progress_is_for_a_person_watching(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["simulate", "--out", "s", "--scenario", "small", "--minutes", "1"]
+    assert cli.main(arguments) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert cli.main(arguments) == 0
+    assert "simulating" in capsys.readouterr().err

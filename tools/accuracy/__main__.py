@@ -1,0 +1,122 @@
+"""`python -m accuracy run`, `prices`, `wrong`, `page`, `diagnosis`, `tables`: measure, write pages, compare tables."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from accuracy.equality import equality
+from accuracy.equality.answers import ANSWERS
+from accuracy.families.registry import FAMILIES, TROUBLES
+from accuracy.pages.accuracy_page import write_page
+from accuracy.pages.diagnosis_page import write_diagnosis
+from accuracy.pages.mistakes import wrongs
+from accuracy.runs.fault_costs import PUBLISHED_SEEDS, prices
+from accuracy.runs.results import keep_prices, kept
+from accuracy.runs.runner import run_missing
+from accuracy.runs.sources import EVERY_FAMILY, METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources
+
+GROUPS = (*FAMILIES, "curves", "captures")
+"""What the page on accuracy is made of; troubles are run when they are named."""
+console = Console(highlight=False, soft_wrap=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code: 1 if a run failed."""
+    arguments = _parser().parse_args(argv)
+    failed: list[str] = []
+    if arguments.command == "prices":
+        for seed in arguments.seeds or PUBLISHED_SEEDS:
+            keep_prices(seed, list(prices(seed=seed)))
+    elif arguments.command == "run":
+        failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
+    elif arguments.command == "tables":
+        return 0 if _tables(arguments) else 1
+    elif arguments.command == "wrong":
+        for source in _sources(arguments):
+            for method in arguments.method or METHODS[:1]:
+                for job, words in _wrongs(source, method):
+                    _say(f"{source.group} {source.label}, {method}, {job}: {words}")
+    elif arguments.command == "diagnosis":
+        _say(f"Written: {write_diagnosis(arguments.out, arguments.seeds, arguments.folders)}")
+    else:
+        for file in write_page(arguments.out, arguments.seeds, arguments.folders):
+            _say(f"Written: {file}")
+    for line in failed:
+        _say(f"Failed: {line}")
+    return 1 if failed else 0
+
+
+def _tables(arguments: argparse.Namespace) -> bool:
+    return equality.run(
+        list(equality.inputs(arguments.rows, arguments.only)),
+        arguments.ways,
+        rows=arguments.rows,
+        write=arguments.write,
+        left_out=arguments.leave_out,
+        jobs=arguments.jobs,
+        say=_say,
+    )
+
+
+def _wrongs(source: Source, method: str) -> list[tuple[str, str]]:
+    result = kept(source, method)
+    return [("all", "not measured")] if result is None else list(wrongs(result))
+
+
+def _say(line: str) -> None:
+    console.print(line, markup=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m accuracy", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--seeds", type=int, nargs="+", help="of families and curves; default: the published ones")
+    common.add_argument("--folders", type=Path, nargs="+", help="with flows, topology.csv and truth/, besides captures")
+    for name in ("run", "wrong"):
+        chosen = commands.add_parser(name, parents=[common])
+        chosen.add_argument(
+            "--families", nargs="+", choices=(*GROUPS, *TROUBLES, "troubles"), default=GROUPS, metavar="NAME"
+        )
+        chosen.add_argument("--method", nargs="+", choices=METHODS)
+        chosen.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
+    page = commands.add_parser("page", parents=[common])
+    page.add_argument("--out", type=Path, default=PROJECT / "docs" / "accuracy.md")
+    commands.add_parser("prices", parents=[common])
+    diagnosis = commands.add_parser("diagnosis", parents=[common])
+    diagnosis.add_argument("--out", type=Path, default=PROJECT / "docs" / "diagnosis.md")
+    _add_tables(commands)
+    return parser
+
+
+def _add_tables(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tables = commands.add_parser("tables", help="hold every table against what an earlier version wrote")
+    doing = tables.add_mutually_exclusive_group(required=True)
+    doing.add_argument("--write", action="store_true", help="make what this version writes the reference")
+    doing.add_argument("--check", action="store_true", help="say what differs from the reference")
+    tables.add_argument("--only", nargs="+", default=(), metavar="NAME", help="such as demo or 'captures/*'")
+    tables.add_argument(
+        "--ways", nargs="+", choices=equality.WAYS, default=equality.WAYS, help="to check; default: all"
+    )
+    tables.add_argument("--leave-out", nargs="+", choices=ANSWERS, default=(), help="not compared; default: none")
+    tables.add_argument("--rows", type=Path, default=equality.ROWS, help="folder with the rows behind it")
+    tables.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
+
+
+def _sources(arguments: argparse.Namespace) -> Iterator[Source]:
+    named = [*arguments.families, *(TROUBLES if "troubles" in arguments.families else ())]
+    yield from family_sources([name for name in named if name in EVERY_FAMILY], arguments.seeds)
+    if "curves" in arguments.families:
+        yield from curve_sources(arguments.seeds)
+    if "captures" in arguments.families:
+        yield from capture_sources()
+    yield from capture_sources(arguments.folders or [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

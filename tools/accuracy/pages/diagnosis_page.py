@@ -1,0 +1,183 @@
+"""The page `docs/diagnosis.md`: what can be said of a trouble, and how often that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accuracy.families.registry import TROUBLES
+from accuracy.pages.markdown_tables import MISSED, shown, table
+from accuracy.pages.run_totals import LEAST_EFFECT, culprits, is_loud, missed
+from accuracy.runs.fault_costs import PUBLISHED_SEEDS, WITHIN
+from accuracy.runs.results import Result, kept, kept_prices, version
+from accuracy.runs.sources import Source, capture_sources, family_sources
+from llmprism_tasks.contract.fault_catalogue import KINDS
+
+FIGURES = ("faults", "above the floor", "detected", "first right", "kind right", "false", "per job-hour")
+
+HARDER = ("uneven_gpu", "exchanging_gpu", "exchanging_nic", "exchanging_stalls")
+"""Troubles beside which all work differs: by samples' lengths, or by waiting for others in every layer."""
+
+EXPLAINED = Path(__file__).with_name("diagnosis_explained.md")
+"""What no measurement changes: the split of a step, the kinds, how a culprit is found and priced."""
+
+
+def write_diagnosis(out: Path, seeds: Sequence[int] | None, folders: Sequence[Path] | None) -> Path:
+    """Write the page; returns its file."""
+    families = _measured(family_sources(TROUBLES, seeds))
+    captures = [(source, result) for source, result in _measured([*capture_sources(), *capture_sources(folders or [])])]
+    results = [result for _, result in families + captures]
+    sections = [
+        EXPLAINED.read_text(encoding="utf-8").rstrip(),
+        *_kinds(),
+        *_how(results),
+        *_families(families),
+        *_captures(captures),
+        *_prices(seeds),
+    ]
+    out.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+    return out
+
+
+def _kinds() -> Iterator[str]:
+    yield "## What to do next"
+    yield table(
+        ("kind", "the subject", "what to do"), ((f"`{name}`", one.words, one.next) for name, one in KINDS.items())
+    )
+
+
+def _measured(sources: Iterator[Source] | Sequence[Source]) -> list[tuple[Source, Result]]:
+    pairs = ((source, kept(source, "joint", of_any_version=True)) for source in sources)
+    return [(source, result) for source, result in pairs if result is not None]
+
+
+def _how(results: Sequence[Result]) -> Iterator[str]:
+    versions = sorted({str(result["version"]) for result in results})
+    minutes = sum(result["cpu_s"] + result.get("simulate_cpu_s", 0.0) for result in results) / 60
+    yield "## How right it is"
+    yield (
+        "Written by `make diagnosis`; no figure below is typed by hand. Scenarios are drawn by seeds that nothing was "
+        "built with (`tools/accuracy/families/fault_families.py`) and analysed with every setting at its default. "
+        f"{len(results)} runs, {minutes:.0f} CPU minutes. Code: {', '.join(versions) or 'none'}."
+    )
+    if versions not in ([], [version()]):
+        yield f"Some or all of it was measured by other code than the present {version()}."
+
+
+def _families(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
+    by_family: dict[str, list[Result]] = {name: [] for name in TROUBLES}
+    for source, result in measured:
+        by_family[source.group].append(result)
+    groups = {
+        "dense jobs of 64 to 2,048 GPUs": [name for name in TROUBLES if name not in HARDER and not _is_well(name)],
+        "ranks that exchange in every layer, or samples that differ by a fifth": HARDER,
+        "all is well": ("healthy", "healthy_platform"),
+        "all is well, and the collector loses records": ("healthy_damaged",),
+    }
+    yield table(
+        ("in short", *FIGURES),
+        (
+            [group, *_cells(names[0], [one for name in names for one in by_family[name]])]
+            for group, names in groups.items()
+        ),
+    )
+    yield table(
+        (
+            "trouble",
+            "what goes wrong",
+            *FIGURES,
+        ),
+        ([name, TROUBLES[name].breaks, *_cells(name, results)] for name, results in by_family.items()),
+    )
+    yield (
+        f"*Above the floor*: faults that make steps longer by {LEAST_EFFECT:.0%} on average, or leave none; of these "
+        "the rest is asked. *Detected*: named within two windows of the onset, by a subject that counts as right. "
+        "*First right*: nobody else was named before. *Kind right*: called what it is. *False*: diagnoses of no fault. "
+        f"{MISSED} marks what misses its bound (98 %, 95 %, 90 %, and 0.01 per job-hour where all is well)."
+    )
+    yield "What was wrong, faults below the floor left out:"
+    yield "\n".join(_wrongs(measured)) or "Nothing."
+
+
+def _is_well(name: str) -> bool:
+    return name.startswith("healthy")
+
+
+def _cells(name: str, results: Sequence[Result]) -> list[str]:
+    if not results:
+        return ["not measured", *[""] * 6]
+    tallied = culprits(results)
+    counts, short = tallied["counts"], {one.figure for one in missed(TROUBLES[name].bounds, tallied)}
+
+    def of(figure: str) -> str:
+        return f"{counts[figure]} of {counts['loud']}{_mark(figure, short)}" if counts["loud"] else "-"
+
+    return [
+        str(counts["faults"]),
+        str(counts["loud"]),
+        *(of(figure) for figure in ("detected", "first_right", "kind_right")),
+        f"{counts['false_diagnoses']} in {counts['job_hours']:.1f} h",
+        shown("false_per_job_hour", tallied["false_per_job_hour"]) + _mark("false_per_job_hour", short),
+    ]
+
+
+def _mark(figure: str, short: set[str]) -> str:
+    return f" {MISSED}" if figure in short else ""
+
+
+def _captures(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
+    yield "## Real captures"
+    rows = []
+    for source, result in measured:
+        faults = result["figures"]["faults"]
+        false = result["figures"]["all"]["false_diagnoses"]
+        told = "; ".join(_told(row) for row in faults) or "nothing is wrong"
+        rows.append((source.label, told, str(false) if false else "none"))
+    yield table(("capture", "what was wrong, and what was said", "false"), rows) if rows else "Not measured."
+
+
+def _prices(seeds: Sequence[int] | None) -> Iterator[str]:
+    every = {seed: kept_prices(seed) for seed in seeds or PUBLISHED_SEEDS}
+    rows = [row for _, of_seed in every.values() for row in of_seed]
+    yield "## What it costs"
+    yield (
+        "What the replay says a repair would give back, against what the fault truly cost: the same job and seed with "
+        "the fault and without it (`tools/accuracy/runs/fault_costs.py`, `python -m accuracy prices`). Replicas: 8 "
+        "GPUs; pipelines: 4 stages, 4 replicas; tensors: 8 GPUs a host, 2 stages, 2 replicas. Steps that are longer by "
+        f"less than {LEAST_EFFECT:.0%} are diagnosed by nobody, so that what they cost is never priced: "
+        "they are here to show what the replay does with next to nothing."
+    )
+    diagnosed = [row["error"] for row in rows if row["share"] >= LEAST_EFFECT]
+    if diagnosed:
+        within = sum(error is not None and abs(error) <= WITHIN for error in diagnosed)
+        yield f"Within {WITHIN:.0%} of the truth: {within} of {len(diagnosed)} that are diagnosed."
+    if others := [str(seed) for seed, (by, _) in every.items() if by not in (None, version())]:
+        yield f"Measured by other code than the present {version()}: seeds {', '.join(others)}."
+    heads = ("job", "fault", "steps are longer by", "true GPU-s", "by replay", "error")
+    yield table(heads, map(_price, rows)) if rows else "Not measured."
+
+
+def _price(row: Mapping[str, Any]) -> list[str]:
+    said, error = row["recoverable_gpu_s"], row["error"]
+    told = ["-", "not priced"] if said is None else [f"{said:,.1f}", "-" if error is None else f"{100 * error:+.1f} %"]
+    slower = f", {row['slower']:.1f} times" if row["slower"] else ""
+    what = [row["job"], row["fault"] + slower, f"{100 * row['share']:.1f} %"]
+    return [*what, f"{row['true_gpu_s']:,.1f}", *told]
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    if not row["named"]:
+        return f"{row['kind']} of {row['subject']}: not named" + (f", but {row['first']} was" if row["first"] else "")
+    after = f"after {row['delay']} windows" if row["delay"] else "at once"
+    return f"{row['kind']} of {row['subject']}: {row['first']} first, {after}, as {', '.join(row['kinds'])}"
+
+
+def _wrongs(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
+    for source, result in measured:
+        for row in result["figures"]["faults"]:
+            effect = "no steps" if row["effect"] is None else f"{row['effect']:+.0%}"
+            if is_loud(row) and not (row["named"] and row["first_right"] and row["kind_right"]):
+                yield f"- {source.group} {source.label} ({effect}): {_told(row)}"
+        for row in result["figures"]["false_diagnoses"]:
+            yield f"- {source.group} {source.label}: {row['kind']} of {row['subject_type']} {row['subject']} is false"

@@ -1,0 +1,1 @@
+"""Measurements in fresh processes and under Airflow, and the results that were kept."""

@@ -1,0 +1,1 @@
+"""The page `docs/performance.md`, written from the kept results."""

@@ -1,0 +1,1 @@
+"""The platforms that are analysed, and their minutes as files."""

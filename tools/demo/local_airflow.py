@@ -1,0 +1,254 @@
+"""One Airflow on this machine, with everything it writes in one folder: start it, ask it, stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+FLOWS_PATTERN = "flows/{window:%Y%m%dT%H%M}.parquet"
+STARTING_S = 180.0
+STOPPING_S = 20.0
+
+
+class LocalAirflowError(Exception):
+    """Airflow did not start, did not answer, or is already there; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class LocalAirflow:
+    """An Airflow whose home, flows and warehouse are in `folder`.
+
+    Attributes
+    ----------
+    folder : absolute path; made when missing
+    port : of the API server and the pages; the two after it serve logs
+    """
+
+    folder: Path
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "airflow.log"
+
+    @property
+    def passwords(self) -> Path:
+        return self.folder / "airflow" / "simple_auth_manager_passwords.json.generated"
+
+    def variables(self, *, scheduled: bool = True) -> dict[str, str]:
+        """Return the variables that make `airflow` and `llmprism` work in the folder.
+
+        `scheduled` says whether the minute's runs start by themselves, or only when asked for.
+        """
+        return {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "AIRFLOW_HOME": str(self.folder / "airflow"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__PARALLELISM": "4",  # two for each of two cores; each is a process
+            # SQLite has one writer at a time: let the others wait for it for a minute, not for five seconds
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder}/airflow/airflow.db?timeout=60",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",  # 1 s would be most of a run of small tasks
+            "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(scheduled),
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__BASE_URL": self.address,
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(self.port + 1),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(self.port + 2),
+            "LLMPRISM_PLACES__FLOWS": str(self.folder / FLOWS_PATTERN),
+            "LLMPRISM_PLACES__TOPOLOGY": str(self.folder / "topology.csv"),
+            "LLMPRISM_PLACES__WAREHOUSE": str(self.folder / "llmprism.duckdb"),
+            "LLMPRISM_DEMO_FOLDER": str(self.folder),
+            "GX_ANALYTICS_ENABLED": "false",
+        }
+
+    def command(self, *words: str, scheduled: bool = True, shown: bool = False) -> None:
+        """Run a command in the folder, with its variables; its output is shown if asked for, or if it fails.
+
+        Raises
+        ------
+        LocalAirflowError : it failed
+        """
+        result = subprocess.run(
+            words,
+            env=dict(os.environ) | self.variables(scheduled=scheduled),
+            cwd=self.folder,
+            stdout=None if shown else subprocess.PIPE,
+            stderr=None if shown else subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if result.returncode:
+            raise LocalAirflowError(f"{' '.join(words)} ended with {result.returncode}\n{result.stdout or ''}")
+
+    def prepare(self) -> None:
+        """Make the metadata database, and store the DAGs in it."""
+        (self.folder / "airflow").mkdir(parents=True, exist_ok=True)
+        self.command("airflow", "db", "migrate")
+        self.command("airflow", "dags", "reserialize")
+
+    def start(self, *, scheduled: bool) -> None:
+        """Start all of Airflow in a process group of its own; it outlives this process until `stop`."""
+        config = self.folder / "airflow" / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(__file__).parent / "config" / "airflow_local_settings.py", config)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                ["airflow", "standalone"],
+                env=dict(os.environ) | self.variables(scheduled=scheduled),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        _state(self.folder).write_text(json.dumps({"pid": process.pid, "port": self.port}), encoding="utf-8")
+
+    def wait_until_ready(self, *dags: str) -> None:
+        """Return when the scheduler is alive and knows the DAGs.
+
+        Raises
+        ------
+        LocalAirflowError : it ended, or took more than three minutes
+        """
+        deadline = time.monotonic() + STARTING_S
+        while time.monotonic() < deadline:
+            if running(self.folder) is None:
+                raise LocalAirflowError(f"Airflow ended while it started; {self.log} says why.")
+            with contextlib.suppress(LocalAirflowError, KeyError, FileNotFoundError):
+                if self.ask("monitor/health")["scheduler"]["status"] == "healthy":
+                    for dag in dags:
+                        self.ask(f"dags/{dag}")
+                    return
+            time.sleep(0.5)
+        raise LocalAirflowError(f"Airflow did not start within {STARTING_S:.0f} s; {self.log} says how far it came.")
+
+    def login(self) -> tuple[str, str]:
+        """Return the user and the password that Airflow made up at its first start."""
+        passwords: dict[str, str] = json.loads(self.passwords.read_text(encoding="utf-8"))
+        return next(iter(passwords.items()))
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """Return the answer of Airflow's public REST API to a GET of `/api/v2/<path>`."""
+        token = _token(self.address, *self.login())
+        return _fetch(f"{self.address}/api/v2/{path}", headers={"Authorization": f"Bearer {token}"})
+
+    def stop(self) -> None:
+        """Ask the first process to stop, as Ctrl-C would, and wait; what has not ended in time is killed.
+
+        The first process stops the others in order. Asked all at once, the triggerer waits for ever for its child.
+        """
+        pid = running(self.folder)
+        _state(self.folder).unlink(missing_ok=True)
+        if pid is None:
+            return
+        for ask, sent in ((os.kill, signal.SIGINT), (os.killpg, signal.SIGKILL)):
+            with contextlib.suppress(ProcessLookupError):
+                ask(pid, sent)
+            deadline = time.monotonic() + STOPPING_S
+            while time.monotonic() < deadline:
+                if not _group_lives(pid):
+                    return
+                time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def started(airflow: LocalAirflow, *, scheduled: bool) -> Iterator[None]:
+    """Run an Airflow for the length of a block."""
+    airflow.start(scheduled=scheduled)
+    try:
+        yield
+    finally:
+        airflow.stop()
+
+
+def attached(folder: Path) -> LocalAirflow:
+    """Return the Airflow that runs in the folder.
+
+    Raises
+    ------
+    LocalAirflowError : none does
+    """
+    if running(folder) is None:
+        raise LocalAirflowError("No Airflow of the demo is running. Start it with: make up")
+    return LocalAirflow(folder, json.loads(_state(folder).read_text(encoding="utf-8"))["port"])
+
+
+def running(folder: Path) -> int | None:
+    """Return the process group of the Airflow that runs in the folder, None if none does."""
+    try:
+        pid = int(json.loads(_state(folder).read_text(encoding="utf-8"))["pid"])
+    except FileNotFoundError:
+        return None
+    return pid if _group_lives(pid) else None
+
+
+def free_ports(first: int = 8080) -> int:
+    """Return the first port from `first` on that is free, as are the two after it."""
+    return next(port for port in range(first, 65_000, 10) if all(_is_free(port + offset) for offset in range(3)))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _group_lives(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # a child of ours that ended would count as alive until it is asked for
+    try:
+        os.killpg(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _state(folder: Path) -> Path:
+    return folder / "airflow.json"
+
+
+@functools.cache
+def _token(address: str, user: str, password: str) -> str:
+    token: str = _fetch(f"{address}/auth/token", body={"username": user, "password": password})["access_token"]
+    return token
+
+
+def _fetch(
+    url: str, *, body: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    request = urllib.request.Request(
+        url,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", **(headers or {})},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+        raise LocalAirflowError(f"{url} did not answer as it should: {error}. Is Airflow still starting?") from error
