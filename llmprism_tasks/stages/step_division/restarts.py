@@ -20,11 +20,7 @@ from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.step_division.kernels import long_silences
 from llmprism_tasks.stages.traffic import nic_pairs
-<<<<<<< HEAD
-=======
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
-from llmprism_tasks.stages.traffic.remembered import remembered, remembered_by
->>>>>>> once
 
 RESOLUTION = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
