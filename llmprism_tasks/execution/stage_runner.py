@@ -79,7 +79,7 @@ def _run(
     if other_starts is None:
         return stage_functions(settings.method.name)[stage.name](**tables, window=window, settings=settings)
     if stage.name == "diagnosis":
-        return diagnosis.of_part(**tables, elsewhere=other_starts, window=window, settings=settings)
+        return diagnosis.diagnose_partition(**tables, elsewhere=other_starts, window=window, settings=settings)
     others = {"elsewhere": other_starts} if stage.sees_others else {}
     return stage_functions(settings.method.name)[stage.name](**tables, **others, window=window, settings=settings)
 

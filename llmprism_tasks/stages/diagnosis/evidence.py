@@ -144,7 +144,7 @@ def gather(
         division, _ = division.by_run()
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
-        flows=_of_kinds(bulk, flows, pairs),
+        flows=_with_kinds(bulk, flows, pairs),
         steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
         history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
@@ -186,7 +186,7 @@ def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFr
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
-def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _with_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
     return nic_pairs.of_pairs(bulk, nic_pairs.numbered(flows)[1].join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
