@@ -22,9 +22,9 @@ $(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
 	@touch $@
 
 # All again when one file changes: Numba does not see when a subroutine in another file than the kernel's changes.
-$(COMPILED): $(INSTALLED) $(shell grep -rl 'numerics.jit import' llmprism_tasks --include='*.py')
+$(COMPILED): $(INSTALLED) llmprism_tasks/numerics/jit.py $(shell grep -rl 'numerics.jit import' llmprism_tasks --include='*.py')
 	@echo "Compiling kernels, about a minute"
-	@$(BIN)/python -m llmprism_tasks.compile_kernels
+	@$(BIN)/python -m llmprism_tasks.cli.compile_kernels
 	@touch $@
 
 demo: setup
@@ -45,11 +45,11 @@ latency: setup
 env: setup
 	@$(BIN)/python -m demo env
 
-test: setup
-	@$(MAKE) --no-print-directory checks
+test: $(INSTALLED)
+	@$(MAKE) --no-print-directory --jobs 2 checks setup
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-checks: setup
+checks: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

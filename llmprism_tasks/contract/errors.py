@@ -1,18 +1,18 @@
-"""What can go wrong: each error says what was found, what was expected and what to do."""
+"""Errors of llmprism: each message says what was found, what was expected and what to do."""
 
 from __future__ import annotations
 
 
 class LlmprismError(Exception):
-    """Base of all errors raised on purpose; its message has three parts.
+    """Base of all errors that llmprism raises itself; the message has three parts.
 
     Parameters
     ----------
-    found : what was met, and where (file, position, window, table or setting)
+    found : what was found, and where (file, position, window, table or setting)
     expected : what would have been right
     todo : what the reader can do about it
 
-    The parts stay readable as attributes, also after pickling (Airflow moves errors between processes).
+    The parts are kept as attributes, also after pickling (Airflow passes errors between processes).
     """
 
     def __init__(self, *, found: str, expected: str, todo: str) -> None:
@@ -48,4 +48,4 @@ class ContractError(PermanentError):
 
 
 class WarehouseBusy(TransientError):
-    """Another process held the warehouse for longer than the patience that was set."""
+    """Another process held the warehouse for longer than `warehouse.lock_wait_s`."""

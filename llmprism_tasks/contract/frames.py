@@ -1,4 +1,4 @@
-"""Polars frames of the contract's tables: empty ones, and rows brought to the table's columns, types and order."""
+"""Polars schemas of the contract's tables; empty frames, and conversion of rows to a table's columns and types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 BETWEEN_SWITCHES = "|"
-"""Joins the switches of a compact path."""
+"""Separator of switches in a compact path."""
 
 
 def schema(columns: Iterable[Column]) -> pl.Schema:
@@ -29,13 +29,13 @@ def schema(columns: Iterable[Column]) -> pl.Schema:
 
 
 def compact_schema(columns: Iterable[Column]) -> pl.Schema:
-    """Return the schema of columns in little memory: texts are categories, and so are lists of them, joined."""
+    """Return a schema that takes little memory: texts are categories, and so are lists of texts, joined into one."""
     texts = (pl.String, pl.List(pl.String))
     return pl.Schema({name: pl.Categorical() if kind in texts else kind for name, kind in schema(columns).items()})
 
 
 def paths(compact: pl.Series) -> pl.Series:
-    """Return switch paths as lists of their switches; those that are lists already as they are."""
+    """Return switch paths as lists of switches; columns that are lists already are returned unchanged."""
     if compact.dtype != pl.Categorical:
         return compact
     text = pl.col(compact.name).cast(pl.String)
@@ -44,29 +44,30 @@ def paths(compact: pl.Series) -> pl.Series:
 
 
 def plain(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return compact rows of a table with the contract's types."""
+    """Convert compact rows of a table to the contract's types."""
     texts = [name for name, kind in rows.schema.items() if kind == pl.Categorical and name != "switch_path"]
     with_paths = [paths(rows["switch_path"])] if "switch_path" in rows.columns else []
     return rows.with_columns(pl.col(texts).cast(pl.String), *with_paths)
 
 
 def empty(table: str) -> pl.DataFrame:
-    """Return a frame of a contract table (or `topology`) without rows."""
+    """Return an empty frame of a contract table, or of `topology`."""
     columns = TOPOLOGY_COLUMNS if table == "topology" else table_named(table).columns
     return pl.DataFrame(schema=schema(columns))
 
 
 def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False, compact: bool = False) -> pl.DataFrame:
-    """Bring rows to a contract table's columns, types and key order; optional columns they do not have are NULL.
+    """Convert rows to a contract table's columns, types and key order; missing optional columns become NULL.
 
     Parameters
     ----------
-    ordered : whether the rows are in the order of the key already
-    compact : whether texts that are categories stay so
+    ordered : whether the rows are sorted by the key already
+    compact : whether categories stay categories
 
     Raises
     ------
-    ContractError : a column is missing, or holds values that its type cannot
+    ContractError : a required column is missing
+    polars.exceptions.InvalidOperationError : a column holds values that its type cannot
     """
     wanted = table_named(table)
     unknown = [column.name for column in wanted.columns if column.optional and column.name not in frame.columns]
@@ -76,7 +77,7 @@ def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False, compact: 
         raise ContractError(
             found=f"rows for table {table} without column {', '.join(missing)}",
             expected=f"the columns {', '.join(wanted.column_names)}",
-            todo="This is a fault in the stage that made the rows; please report it.",
+            todo="This is a bug in the stage that made the rows; please report it.",
         )
     kept = frame.select(pl.col(pl.Categorical)).columns if compact else ()
     kinds = pl.Schema({name: kind for name, kind in schema(wanted.columns).items() if name not in kept})

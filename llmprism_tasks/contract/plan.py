@@ -1,6 +1,7 @@
-"""The plan: each stage's name, the tables it reads and writes. Scheduler, command line, docs and tests loop over it.
+"""Plan of the stages: their names and the tables they read and write. The DAG, the commands, docs and tests use it.
 
-Words: a *window* is a minute, a *step* a training iteration, a *stage* one of ours; a pipeline's is always `pp_stage`.
+A *window* is one minute. A *step* is a training iteration. A *stage* is a phase of llmprism; a stage of a pipeline is
+always called `pp_stage`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ class Stage:
 
     Attributes
     ----------
-    name : the phase's name, also its module in `stages/`, its settings' section and its task in the DAG
-    reads : tables handed to the function, in this order, as keyword arguments of these names.
-        `flows` come with the look-back before the window, `topology` whole, all others for the window alone.
-    writes : tables the function returns, in this order, for the window alone
-    per_job : whether the stage can be run for some of the window's jobs at a time
-    flow_columns : what it looks at of `flows`: the others are not read, for they take time and memory
-    sees_others : whether it asks what others send, if `flows` are those of a part of the platform
+    name : name of the phase, of its folder in `stages/`, of its section of the settings and of its task in the DAG
+    reads : tables passed to the function as keyword arguments of these names. `flows` include the look-back before the
+        window, `topology` is whole, all other tables have the rows of the window only
+    writes : tables that the function returns, in this order, for the window only
+    per_job : whether the stage can run for some of the window's jobs at a time
+    flow_columns : columns of `flows` that the stage needs; other columns are not read, to save time and memory
+    sees_others : whether the stage needs to know when other partitions send, if `flows` are those of one partition
+    takes : values of `stages.partition_values` that the joint method's function is passed in place of `flows`
     """
 
     name: str
@@ -31,10 +33,13 @@ class Stage:
     per_job: bool = False
     flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
     sees_others: bool = False
+    takes: tuple[str, ...] = ("job_traffic", "division")
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True),
+    Stage(
+        "recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True, takes=("traffic",)
+    ),
     Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
     Stage(
         "parallelism",
@@ -47,6 +52,7 @@ STAGES: tuple[Stage, ...] = (
         reads=("flows", "jobs", "job_members", "pairs"),
         writes=("steps", "timeline", "step_breakdown"),
         per_job=True,
+        takes=("job_traffic", "step_ends"),
     ),
     Stage(
         "diagnosis",
@@ -54,6 +60,7 @@ STAGES: tuple[Stage, ...] = (
         writes=("diagnoses",),
         flow_columns=(*ENDS_TIMES_AND_BYTES, "switch_path"),
         sees_others=True,
+        takes=("job_traffic", "step_ends"),
     ),
 )
 
@@ -67,7 +74,7 @@ def stage_named(name: str) -> Stage:
 
 
 def tables_after(name: str) -> tuple[str, ...]:
-    """Return the tables that only later stages write: what a rerun of this stage makes stale."""
+    """Return the tables that only later stages write, which a rerun of this stage makes stale."""
     names = [stage.name for stage in STAGES]
     position = names.index(name) + 1
     written = {table for stage in STAGES[:position] for table in stage.writes}

@@ -1,4 +1,4 @@
-"""Where the folders beside the package are, `sql/` and `expectations/`: in a checkout, or in an installed copy."""
+"""Location of `sql/` and `expectations/`, which lie beside the package: in a checkout, or in an installed copy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from llmprism_tasks.contract.errors import SettingsError
 
 
 def folder(name: str) -> Path:
-    """Return the folder of that name: beside the package in a checkout, under `share/llmprism` when installed.
+    """Return the folder of a name: beside the package in a checkout, under `share/llmprism` when installed.
 
     Raises
     ------
-    SettingsError : there is no such folder, so the installation is incomplete
+    SettingsError : there is no such folder, because the installation is incomplete
     """
     checkout = Path(__file__).resolve().parents[2]
     places = [checkout, Path(sysconfig.get_path("data")) / "share" / "llmprism"]

@@ -1,4 +1,4 @@
-"""Each table of the data contract: its columns, types, key and meaning; flows in IPFIX's words."""
+"""Tables of the data contract: their columns, types, keys and meanings, with the IPFIX names of flow fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its SQL type, what it means, and whether a row may leave it NULL."""
+    """A column: its SQL type, its meaning, and whether it may be NULL (`optional`)."""
 
     name: str
     type: str
@@ -18,7 +18,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its key is unique within it, and rows are stored and returned in the key's order."""
+    """A table. Its key is unique, and rows are stored and returned in the order of the key."""
 
     name: str
     meaning: str
@@ -49,10 +49,10 @@ FLOW_COLUMNS = (
 
 TOPOLOGY_COLUMNS = (
     Column("addr", "VARCHAR", "address of a GPU's NIC"),
-    Column("host", "VARCHAR", "the machine it is in"),
+    Column("host", "VARCHAR", "the NIC's host"),
     Column("gpu", "INTEGER", "index of the GPU in its host", optional=True),
-    Column("leaf_switch", "VARCHAR", "the switch it is cabled to", optional=True),
-    Column("pod", "VARCHAR", "the part of the fabric the leaf is in", optional=True),
+    Column("leaf_switch", "VARCHAR", "the switch that the NIC is cabled to", optional=True),
+    Column("pod", "VARCHAR", "the part of the fabric that the leaf switch is in", optional=True),
 )
 
 TABLES: tuple[Table, ...] = (
@@ -64,25 +64,25 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "flows_quarantine",
-        "every record that was not accepted, as it came",
+        "every refused record, as it was read",
         ("window_start_ns", "source_file", "source_position"),
         (
             WINDOW,
-            Column("reason", "VARCHAR", "why, from a closed list (sources/flows.py)"),
-            Column("source_file", "VARCHAR", "the file it came in"),
-            Column("source_position", "BIGINT", "its record number in that file, from 1"),
-            Column("record", "VARCHAR", "the record as it came, as JSON text"),
+            Column("reason", "VARCHAR", "why it was refused, one of the reasons in sources/flows.py"),
+            Column("source_file", "VARCHAR", "the file that the record is from"),
+            Column("source_position", "BIGINT", "the record's number in that file, from 1"),
+            Column("record", "VARCHAR", "the record as it was read, as JSON text"),
         ),
     ),
     Table(
         "windows",
-        "what was done for a window",
+        "how each window was processed",
         ("window_start_ns",),
         (
             WINDOW,
             Column("window_end_ns", "BIGINT", "the window's end, exclusive"),
             Column("status", "VARCHAR", "landed, running, done, or stopped (a critical expectation failed)"),
-            Column("reason", "VARCHAR", "why it was stopped, or what was odd", optional=True),
+            Column("reason", "VARCHAR", "why the window was stopped, or what was unusual", optional=True),
             Column("rows_read", "BIGINT", "records read for this window: landed and quarantined"),
             Column("rows_landed", "BIGINT", "records accepted to flows"),
             Column("rows_quarantined", "BIGINT", "records in flows_quarantine, duplicates among them"),
@@ -98,11 +98,16 @@ TABLES: tuple[Table, ...] = (
         (
             WINDOW,
             Column("expectation", "VARCHAR", "the table and the expectation's name in its suite, joined by a dot"),
-            Column("column", "VARCHAR", "the column it is about; empty when about whole rows or the table"),
-            Column("severity", "VARCHAR", "critical stops the window or sets jobs aside, warning is recorded"),
-            Column("success", "BOOLEAN", "whether it held"),
-            Column("observed", "VARCHAR", "what was observed, as JSON text", optional=True),
-            Column("unexpected_count", "BIGINT", "rows that break it; NULL when it is not about rows", optional=True),
+            Column("column", "VARCHAR", "the column that it checks; empty if it checks whole rows or the table"),
+            Column("severity", "VARCHAR", "critical: stops the window or sets jobs aside; warning: is only recorded"),
+            Column("success", "BOOLEAN", "whether the expectation held"),
+            Column("observed", "VARCHAR", "the observed value, as JSON text", optional=True),
+            Column(
+                "unexpected_count",
+                "BIGINT",
+                "rows that break the expectation; NULL if it is not about rows",
+                optional=True,
+            ),
         ),
     ),
     Table(
@@ -118,7 +123,7 @@ TABLES: tuple[Table, ...] = (
             Column("tp", "INTEGER", "tensor-parallel degree", optional=True),
             Column("pp", "INTEGER", "pipeline-parallel degree", optional=True),
             Column("dp", "INTEGER", "data-parallel degree", optional=True),
-            Column("confidence", "DOUBLE", "ratio, 0 to 1: how sure the row is"),
+            Column("confidence", "DOUBLE", "ratio, 0 to 1: confidence that the row is right"),
             Column("cp", "INTEGER", "context-parallel degree", optional=True),
             Column(
                 "ep", "INTEGER", "expert-parallel degree; experts live within the ranks of dp and cp", optional=True
@@ -127,17 +132,17 @@ TABLES: tuple[Table, ...] = (
             Column(
                 "micro_batches",
                 "INTEGER",
-                "pipeline messages of a pair in a step and direction; NULL without a pipeline",
+                "pipeline messages of a pair per step and direction; NULL without a pipeline",
                 optional=True,
             ),
             Column(
                 "gradient_bytes",
                 "BIGINT",
-                "gradients that a rank synchronises in a step, if by all-reduce",
+                "gradient bytes that a rank synchronises per step; NULL unless by all-reduce",
                 optional=True,
             ),
             Column("activation_bytes", "BIGINT", "bytes of one pipeline message", optional=True),
-            Column("period_ns", "BIGINT", "typical step", optional=True),
+            Column("period_ns", "BIGINT", "length of the job's typical step", optional=True),
             Column(
                 "jitter_ratio",
                 "DOUBLE",
@@ -147,21 +152,26 @@ TABLES: tuple[Table, ...] = (
             Column(
                 "explained_flows",
                 "DOUBLE",
-                "ratio: of the job's bulk flows, those in pairs of a known kind",
+                "ratio: share of the job's bulk flows that are in pairs of a known kind",
                 optional=True,
             ),
-            Column("explained_bytes", "DOUBLE", "ratio: of their bytes", optional=True),
-            Column("explained_nics", "DOUBLE", "ratio: of the job's NICs, those with a step", optional=True),
+            Column(
+                "explained_bytes",
+                "DOUBLE",
+                "ratio: share of the bulk flows' bytes that are in pairs of a known kind",
+                optional=True,
+            ),
+            Column("explained_nics", "DOUBLE", "ratio: share of the job's NICs that have a step", optional=True),
             Column(
                 "recognition_confidence",
                 "DOUBLE",
-                "ratio, 0 to 1: how sure members and kind are, whatever the layout",
+                "ratio, 0 to 1: confidence that members and kind are right, whatever the layout",
                 optional=True,
             ),
             Column(
                 "unlisted",
                 "VARCHAR[]",
-                "addresses that train with its members, though the topology lacks them; NULL for none",
+                "addresses that train with the job, though the topology lacks them; NULL for none",
                 optional=True,
             ),
         ),
@@ -178,13 +188,13 @@ TABLES: tuple[Table, ...] = (
             Column(
                 "pp_stage",
                 "INTEGER",
-                "pipeline stage, 0 the one that begins a step; 0 for all without a pipeline",
+                "pipeline stage, from 0, which begins a step; 0 for all members without a pipeline",
                 optional=True,
             ),
             Column(
                 "dp_group",
                 "INTEGER",
-                "number of the group whose members synchronise gradients with each other",
+                "number of the data-parallel group, whose members synchronise gradients",
                 optional=True,
             ),
         ),
@@ -208,7 +218,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "pairs",
-        "what each pair of NICs is to its job",
+        "the kind of traffic of each pair of NICs",
         ("window_start_ns", "job_id", "src_addr", "dst_addr"),
         (
             WINDOW,
@@ -218,8 +228,8 @@ TABLES: tuple[Table, ...] = (
             Column("kind", "VARCHAR", "dp, pp, ep, cp, tp or other"),
             Column("flows", "BIGINT", "flow records in the window"),
             Column("bytes", "BIGINT", "their bytes"),
-            Column("distinct_sizes", "INTEGER", "different record sizes in a step, most frequent count"),
-            Column("confidence", "DOUBLE", "ratio, 0 to 1: how sure the kind is"),
+            Column("distinct_sizes", "INTEGER", "most frequent number of different record sizes in a step"),
+            Column("confidence", "DOUBLE", "ratio, 0 to 1: confidence that the kind is right"),
         ),
     ),
     Table(
@@ -237,7 +247,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "timeline",
-        "what each NIC did, when",
+        "what each NIC did, and when",
         ("window_start_ns", "job_id", "addr", "start_ns", "phase", "peer"),
         (
             WINDOW,
@@ -253,7 +263,7 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "step_breakdown",
-        "what each NIC's time in a step went to; the parts add up to the step",
+        "how the time of each NIC's step is divided; the parts add up to the step",
         ("window_start_ns", "job_id", "addr", "step_index"),
         (
             WINDOW,
@@ -261,53 +271,57 @@ TABLES: tuple[Table, ...] = (
             Column("addr", "VARCHAR", "the NIC"),
             STEP,
             Column("step_ns", "BIGINT", "the step's length: the sum of the parts"),
-            Column("compute_ns", "BIGINT", "work of the GPU or its host, with nobody to wait for"),
-            Column("communication_ns", "BIGINT", "messages in flight, once all of their ends had come to them"),
-            Column("bubble_ns", "BIGINT", "waiting that all members of the pp_stage do in that place of the step"),
-            Column("waiting_ns", "BIGINT", "waiting beyond that, and for the last member of the gradient group"),
-            Column("waiting_for", "VARCHAR", "the NIC at the source of most of it; NULL if not known", optional=True),
-            Column("unexplained_ns", "BIGINT", "what no rule explains"),
+            Column("compute_ns", "BIGINT", "computing of the GPU or its host, without waiting for another NIC"),
+            Column("communication_ns", "BIGINT", "messages in flight, once both ends or all members had started"),
+            Column("bubble_ns", "BIGINT", "waiting that all members of the pp_stage have in that place of the step"),
+            Column("waiting_ns", "BIGINT", "waiting beyond bubble_ns, and for the last member of the gradient group"),
+            Column(
+                "waiting_for", "VARCHAR", "the NIC that caused most of waiting_ns; NULL if not known", optional=True
+            ),
+            Column("unexplained_ns", "BIGINT", "time that no rule explains"),
         ),
     ),
     Table(
         "diagnoses",
-        "what is wrong, and with whom",
+        "what is wrong, and where",
         ("window_start_ns", "job_id", "kind", "subject_type", "subject"),
         (
             WINDOW,
             JOB,
-            Column("kind", "VARCHAR", "what is wrong, such as slow_compute; docs/diagnosis.md has them all"),
+            Column("kind", "VARCHAR", "kind of fault, such as slow_compute; docs/diagnosis.md lists them"),
             Column("subject_type", "VARCHAR", "job, host, addr, switch, link, dp_group or pp_stage"),
-            Column("subject", "VARCHAR", "who"),
-            Column("start_ns", "BIGINT", "first step or flow it shows in"),
-            Column("end_ns", "BIGINT", "last step or flow it shows in"),
+            Column("subject", "VARCHAR", "name of the job, host, NIC, switch, link, group or stage"),
+            Column("start_ns", "BIGINT", "start of the first step or flow that shows the fault"),
+            Column("end_ns", "BIGINT", "end of the last step or flow that shows the fault"),
             Column("score", "DOUBLE", "robust deviations from the peers or the past; 0 is normal"),
             Column("severity", "DOUBLE", "ratio of time lost: 0.3 means steps take 1.3 times as long"),
-            Column("explanation", "VARCHAR", "one sentence with the numbers behind it"),
-            Column("confidence", "DOUBLE", "ratio, 0 to 1: how much of the loss this explains", optional=True),
-            Column("rank", "INTEGER", "place among the job's suspects, 1 first; NULL for an effect", optional=True),
+            Column("explanation", "VARCHAR", "one sentence with the measured numbers"),
+            Column("confidence", "DOUBLE", "ratio, 0 to 1: share of the loss that the subject explains", optional=True),
+            Column(
+                "rank", "INTEGER", "rank among the job's suspects, 1 is the worst; NULL for an effect", optional=True
+            ),
             Column("lost_gpu_s", "DOUBLE", "GPU-seconds the job lost in the interval", optional=True),
             Column("recoverable_gpu_s", "DOUBLE", "GPU-seconds a repair would give back, by replay", optional=True),
-            Column("peers", "VARCHAR[]", "who the subject is compared with; NULL for its own past", optional=True),
-            Column("evidence_sql", "VARCHAR", "a query that returns the flows behind it", optional=True),
+            Column("peers", "VARCHAR[]", "subjects that it is compared with; NULL for its own past", optional=True),
+            Column("evidence_sql", "VARCHAR", "a query that returns the flows behind the diagnosis", optional=True),
         ),
     ),
     Table(
         "notifications",
-        "what was told of an incident that opened or closed; it stays when the window is run again",
+        "messages about incidents that opened or closed; they stay when the window is run again",
         ("window_start_ns", "incident_id", "change", "told_ns"),
         (
             WINDOW,
-            Column("incident_id", "VARCHAR", "the incident, as it was called then"),
+            Column("incident_id", "VARCHAR", "the incident's id at that time"),
             Column("change", "VARCHAR", "opened or closed"),
-            Column("told_ns", "BIGINT", "when it was told; later messages have later times"),
+            Column("told_ns", "BIGINT", "time of the claim; later messages have later times"),
             Column("family", "VARCHAR", "the incident's family of kinds"),
             Column("place", "VARCHAR", "the incident's place"),
             Column("tenant", "VARCHAR", "the incident's job; empty for switches and links"),
-            Column("seen_window_start_ns", "BIGINT", "last window that showed the incident by then"),
+            Column("seen_window_start_ns", "BIGINT", "last window that showed the incident at that time"),
             Column("outcome", "VARCHAR", "claimed (being sent), sent, refused (will be tried again) or unknown"),
-            Column("detail", "VARCHAR", "why it was not sent", optional=True),
-            Column("message", "VARCHAR", "what was sent, as JSON text"),
+            Column("detail", "VARCHAR", "why the message was not sent", optional=True),
+            Column("message", "VARCHAR", "the message, as JSON text"),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Minute arithmetic: the window of a time, the windows before it, half-open intervals."""
+"""Windows: the minute that contains a time, the windows before it, and half-open intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NANOSECONDS_PER_SECOND = 1_000_000_000
 class Window:
     """A half-open interval `[start_ns, end_ns)`, in nanoseconds since the Unix epoch, UTC.
 
-    Windows tile time: each starts at a multiple of its length.
+    Windows tile time: each one starts at a multiple of its length.
     """
 
     start_ns: int
@@ -20,12 +20,12 @@ class Window:
 
     @classmethod
     def containing(cls, time_ns: int, length_ns: int) -> Window:
-        """Return the window in which a moment lies."""
+        """Return the window that contains a time."""
         return cls(time_ns - time_ns % length_ns, length_ns)
 
     @classmethod
     def starting(cls, moment: dt.datetime, length_ns: int) -> Window:
-        """Return the window that contains an aware datetime, such as a data interval's start."""
+        """Return the window that contains a timezone-aware datetime, such as the start of a data interval."""
         delta = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
         microseconds = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
         return cls.containing(microseconds * 1_000, length_ns)
@@ -35,7 +35,7 @@ class Window:
         return self.start_ns + self.length_ns
 
     def shifted(self, windows: int) -> Window:
-        """Return the window that many windows later (earlier if negative)."""
+        """Return the window `windows` later (earlier if negative)."""
         return Window(self.start_ns + windows * self.length_ns, self.length_ns)
 
     def lookback(self, windows: int) -> Window:

@@ -103,19 +103,6 @@ def collected_narrow(groups: Places, number: int) -> tuple[Places, Integers]:
     return _collected(groups, number)
 
 
-def in_time(groups: Integers, number: int, times: Integers) -> Integers:
-    """Return the places of members, group by group, each in order of time, of equal times the first place first.
-
-    Parameters
-    ----------
-    groups : shape (members,): the group of each, from 0 to `number` - 1
-    times : shape (members,), any unit
-    """
-    order = time_order(times)
-    places, _ = collected(groups[order], number)
-    return order[places]
-
-
 def ascending_times(groups: Integers, number: int, times: Integers) -> tuple[Integers, Integers]:
     """Return the times of each group's members, group by group, ascending; and offsets, as `collected` does.
 

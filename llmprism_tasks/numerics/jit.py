@@ -1,11 +1,12 @@
 """Numba as this package uses it: functions of arrays and numbers, compiled to machine code that is kept on disk.
 
-A *kernel* is called from Python, and compiled for the argument types that it states. Importing its module loads its
-machine code from Numba's cache, or compiles it and writes the cache: half a second each, and much more for some. A
-*subroutine* is called by kernels only. Its machine code becomes part of theirs, so nothing of its own is loaded.
+A *kernel* is called from Python and states its argument types. Importing its module loads its machine code from Numba's
+cache in some milliseconds, or compiles it in about a second and writes the cache. A *subroutine* is called by kernels
+only. Its machine code becomes part of theirs, so that nothing of its own has to be loaded. It must be defined before
+the kernels that call it.
 
-`python -m llmprism_tasks.compile_kernels` compiles all kernels. Numba compiles a kernel again when the file of the
-kernel changes, but not when a subroutine in another file does: run the command again then (`make setup` does).
+`python -m llmprism_tasks.cli.compile_kernels` compiles all kernels. Numba compiles a kernel again when its own file has
+changed, but not when a subroutine in another file has: run the command again then. `make setup` and `make test` do so.
 """
 
 from __future__ import annotations
@@ -54,21 +55,22 @@ def kernel(
     ----------
     arguments : the type of each argument
     also : types of the arguments for which the function is compiled as well
-    vectors : as for `subroutine`
+    vectors : as for `vector_subroutine`
 
-    Raises (the compiled function)
-    ------
-    TypeError : an argument is of another type
+    Returns
+    -------
+    a decorator. The compiled function takes arrays that lie in memory in any way, and copies those that are not
+    contiguous. It raises TypeError for an array of another type or number of dimensions than stated.
     """
 
     def compiled(function: Callable[P, R]) -> Callable[P, R]:
         machine_code = numba.njit([arguments, *also], cache=True, **_options(vectors=vectors))(function)
 
         @wraps(function)
-        def call(*given: P.args, **_: P.kwargs) -> R:
+        def call(*given: object) -> R:
             return cast(R, machine_code(*map(_read_only, given)))
 
-        return call
+        return cast(Callable[P, R], call)
 
     return compiled
 

@@ -1,6 +1,8 @@
-"""Many series of numbers laid end to end in one array: their offsets, their medians, their typical deviations.
+"""Medians, and standard deviations estimated from the median absolute deviation, which half of the values may spoil.
 
-Series `i` of `values` is `values[offsets[i]:offsets[i + 1]]`.
+For many series laid end to end in one array (series `i` of `values` is `values[offsets[i]:offsets[i + 1]]`), for a
+single array, and as Polars expressions: these run within `group_by` and `over`, where a Python function called for each
+group would take a hundred times as long.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from llmprism_tasks.contract.errors import ContractError
 from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
@@ -49,20 +52,42 @@ def medians(values: Floats, offsets: Integers) -> Floats:
 
 
 def sigmas(values: Floats, offsets: Integers, middles: Floats) -> Floats:
-    """Return each series' standard deviation as its median absolute deviation tells it; up to half may be outliers.
+    """Return the standard deviation of each series about its median, NaN left out.
 
     Parameters
     ----------
-    middles : shape (series,): their medians
+    middles : shape (series,): the medians
     """
     return SIGMA_PER_MAD * medians(np.abs(values - np.repeat(middles, np.diff(offsets))), offsets)
 
 
-def few(count: int, deviations: float) -> float:
-    """Return by how much a deviation must be multiplied that is estimated from few values.
+def sigma_of(values: Floats) -> float:
+    """Return the standard deviation of some values about their median; NaN of none."""
+    offsets = np.array([0, values.size])
+    return float(sigmas(values, offsets, medians(values, offsets))[0])
 
-    Then an excess of so many `deviations` is as rare as if the deviation were known: Student's t over the normal one,
-    in the approximation of Wallace (1959). 1 for many values; infinite for one, which has no deviation.
+
+def sigma(values: pl.Expr) -> pl.Expr:
+    """Return the standard deviation of a group's values about their median, NULL left out."""
+    return sigma_about_zero(values - values.median())
+
+
+def sigma_about_zero(deviations: pl.Expr) -> pl.Expr:
+    """Return the standard deviation of a group's values about 0, NULL left out."""
+    return SIGMA_PER_MAD * deviations.abs().median()
+
+
+def relative_sigma(values: pl.Expr) -> pl.Expr:
+    """Return the standard deviation of a group's values about their median, as a ratio of the median."""
+    return sigma(values) / values.median()
+
+
+def student_factor(count: int, deviations: float) -> float:
+    """Return the factor for a standard deviation that was estimated from few values.
+
+    An excess of `deviations` times the enlarged deviation is as rare as if the deviation were known: the quantile of
+    Student's t distribution over the normal one, in the approximation of Wallace (1959). 1 for many values; infinite
+    for one value, which has no deviation.
     """
     freedom = count - 1
     if freedom < 1:

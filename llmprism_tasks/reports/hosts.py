@@ -1,4 +1,4 @@
-"""Many host names on one line, written as Slurm writes them: node[0000-0015,0020]."""
+"""Host lists: many host names on one line, in Slurm's notation: node[0000-0015,0020]."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ NUMBERED = re.compile(r"(.*?)(\d+)$")
 
 
 def abbreviated(names: Iterable[str]) -> str:
-    """Join host names, those that differ in their last number only as ranges of it.
+    """Join host names; names that differ only in their last number are written as ranges.
 
-    Numbers of another width are kept apart, so that `node9` and `node09` stay two hosts. Empty for no names.
+    Numbers of different width are kept apart, so that `node9` and `node09` stay two hosts. Empty for no names.
     """
     found = {name: NUMBERED.fullmatch(name) for name in sorted(set(names))}
     written = [name for name, match in found.items() if match is None]

@@ -1,4 +1,4 @@
-"""What a warehouse holds, as one value: the incidents with the worst first, the jobs, and the windows' bookkeeping."""
+"""Summary: the content of a warehouse as one JSON value: incidents with the worst first, jobs, and windows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ Row = dict[str, Any]
 
 
 def summarise(warehouse: Warehouse) -> Row:
-    """Read what was found and return it as a value that can be written as JSON.
+    """Read the incidents, jobs and windows of a warehouse into a value that can be written as JSON.
 
     Returns
     -------
     `span` : `start` and `end` of all windows, ISO 8601 UTC, and the same as `start_ns`, `end_ns`; None without windows
-    `windows` : how many there are in `all`, by `status`, and `looked_at` (done, with landed records); records `read`,
+    `windows` : number of windows (`all`), by `status`, and `looked_at` (done, with landed records); records `read`,
         `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, median
-        and longest run time in s, when those begin that are `without_records`, and what was `stopped`
-    `set_aside` : each job that some windows tell nothing of, for its rows broke `expectations`: in how many `windows`,
-        and the `last_window`
-    `jobs` : each job with its latest layout, its hosts, its steps' median and 95th percentile in s, whether it was
-        `seen_last` (in the latest window that was finished), and `unlisted`, who trains with it outside the topology
-    `incidents` : what is or was wrong, the open ones first, of those the dearest, and the worst; `also` holds what the
-        job suffers only because of it. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long.
-        `went_on` says whether steps have ended since a silence
+        and longest run time in s, starts of windows that are `without_records`, and the windows that were `stopped`
+    `set_aside` : each job whose rows were withheld in some windows because they broke `expectations`, the number of
+        these `windows`, and the `last_window`
+    `jobs` : each job with its latest layout, its hosts, median and 95th percentile of its steps in s, whether it was
+        `seen_last` (in the latest finished window), and `unlisted`, the addresses outside the topology that train with
+        it
+    `incidents` : open incidents first, of those the most expensive first; `also` holds effects of the incident on its
+        job. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long. `went_on` says whether steps
+        have ended since a silence
     """
     span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
     windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
@@ -122,7 +123,7 @@ def _advice(row: Row) -> str | None:
 
 
 def _folded(incidents: list[Row]) -> list[Row]:
-    """Put what a job suffers under what it suffers from, and the worst first."""
+    """Put effects on a job under the incident that causes them, and sort the worst first."""
     ordered = sorted(incidents, key=_worst_first)
     causes = {incident["incident_id"]: incident for incident in ordered if incident["effect_of"] is None}
     for incident in ordered:
@@ -138,7 +139,7 @@ def _worst_first(incident: Row) -> tuple[Any, ...]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number that JSON can hold; None for what is none."""
+    """Return a number that JSON can hold; None for NULL, infinity and NaN."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 

@@ -1,9 +1,9 @@
-"""Files of flow records: which there are, what their names promise, how they are written, and why a record is refused.
+"""Files of flow records: find them, the time span that their names give, their format, and why a record is refused.
 
-A source of flows is a file, a folder with everything below it, a glob, or a pattern with the window's start in it, such
-as `flows/{window:%Y%m%dT%H%M}*.parquet`. A pattern's file promises a span of time: its window, or the hour or day its
-name tells. Files are read inside DuckDB (`warehouse/landing.py`); here they are found and,
-when compressed, proven whole.
+A source of flows is a file, a folder with everything below it, a glob, or a pattern that contains the window's start,
+such as `flows/{window:%Y%m%dT%H%M}*.parquet`. The name of a pattern's file gives a time span: a window, an hour or a
+day. DuckDB reads the files (`warehouse/landing/`); this module finds them and checks that compressed files are
+complete.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ ENDINGS = (*FORMATS, *(f"{form}{packed}" for form in FORMATS if form != ".parque
 CHUNK_BYTES = 1 << 20
 
 REASONS = {
-    "malformed_record": "a line with more or fewer fields than its header, or that is no JSON object",
+    "malformed_record": "a line with more or fewer fields than the header, or a line that is no JSON object",
     "missing_field": "a required field is missing or empty",
-    "not_a_number": "a number that is no whole number, or too large for its column",
+    "not_a_number": "a number that is not whole, or too large for its column",
     "not_a_path": "a switch path that is no list",
     "not_a_time": "a time before 2000 (another unit than nanoseconds?) or after 2199",
     "not_an_address": "an address that looks neither like IPv4 nor like IPv6",
     "end_before_start": "the flow ends before it starts",
-    "no_bytes": "no bytes, or fewer",
-    "source_is_destination": "source and destination are the same",
-    "outside_window": "it starts outside what its file's name promises, by more than the allowed lateness",
-    "duplicate": "equal to another record in all columns; one of them is kept",
+    "no_bytes": "the number of bytes is 0 or negative",
+    "source_is_destination": "source and destination are equal",
+    "outside_window": "it starts outside the interval of its file's name by more than the allowed lateness",
+    "duplicate": "equal to another record in all columns; one of the two is kept",
 }
 
 
@@ -44,9 +44,9 @@ class FlowFile:
 
     Attributes
     ----------
-    path : as it was found, and as `source_file` tells it
+    path : as found, and as stored in `source_file`
     format : `parquet`, `csv` or `jsonl`
-    span : the interval that its name promises; None when it promises none
+    span : interval that the file's name gives; None if it gives none
     """
 
     path: str
@@ -61,16 +61,16 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
     ----------
     flows : a file, a folder, a glob or a pattern
     length_ns : length of a window
-    within : of a pattern, only files that may hold records of this interval; None for all
-    lateness_ns : how far outside of what its name promises a file's record may start
+    within : for a pattern, only files that may hold records of this interval; None for all
+    lateness_ns : how far outside the interval of its file's name a record may start
 
     Returns
     -------
-    empty when nothing matches a pattern or glob, or the folder is empty: that is time without flows, no fault
+    empty if no file matches a pattern or glob, or the folder is empty: that is time without flows, and no error
 
     Raises
     ------
-    InputError : a plain file or folder does not exist, or is of no known format; a pattern that names no time
+    InputError : a plain file or folder does not exist or has no known format, or a pattern contains no time
     """
     if Pattern.is_one(flows):
         pattern = Pattern.parse(flows)
@@ -104,7 +104,7 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
 
 
 def arrived(window: Window, flows: str) -> bool | None:
-    """Tell whether a pattern's own files for a window are there; None when only the records themselves can tell."""
+    """Return whether a pattern has files for a window; None if only the records can show whether flows arrived."""
     if not Pattern.is_one(flows):
         return None
     files = find(flows, length_ns=window.length_ns, within=window)
@@ -112,7 +112,7 @@ def arrived(window: Window, flows: str) -> bool | None:
 
 
 def check_whole(path: str) -> None:
-    """Read a compressed file to its end: DuckDB takes a truncated one for a short one.
+    """Read a compressed file to its end, because DuckDB takes a truncated file for a short one.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def check_whole(path: str) -> None:
     compression = COMPRESSIONS.get(Path(path).suffix.lower())
     if compression is None:
         return
-    import pyarrow as pa  # noqa: PLC0415 - a worker is begun before it is there
+    import pyarrow as pa  # noqa: PLC0415 - keeps the start of commands short; only compressed files need it
 
     good_bytes = 0
     try:
@@ -135,16 +135,16 @@ def check_whole(path: str) -> None:
 
 
 def unreadable(path: str, position: str, reason: str, expected: str) -> InputError:
-    """Return the error that names a file that cannot be read, the position in it and the reason."""
+    """Return the error for a file that cannot be read, with the position in it and the reason."""
     return InputError(
         found=f"{path}, {position}: {reason}",
         expected=expected,
-        todo="Export the file again, or take it away. Nothing was written.",
+        todo="Export the file again, or remove it. Nothing was written.",
     )
 
 
 def _format(path: str) -> str:
-    """Return the format that a file's name tells; empty for none."""
+    """Return the format that a file's name gives; empty if it gives none."""
     name = Path(path.lower())
     if name.suffix in COMPRESSIONS:
         name = name.with_suffix("")

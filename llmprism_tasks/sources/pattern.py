@@ -1,4 +1,4 @@
-"""A pattern of file names with the window's start in it, such as `flows/{window:%Y%m%dT%H%M}*.parquet`."""
+"""Patterns of file names that contain the window's start, such as `flows/{window:%Y%m%dT%H%M}*.parquet`."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ DIGITS = {
     "H": 2,
     "M": 2,
     "S": 2,
-}  # what a name may tell of a time, and in how many digits
+}  # parts of a time that a name may contain, and their number of digits
 UNITS_S = {"S": 1, "M": 60, "H": 3600, "d": 86_400, "j": 86_400}  # finest first
-MARK = "\ue000"  # stands for a piece of time in a name while the rest is turned from glob to regular expression
+MARK = "\ue000"  # stands for a part of the time in a name while the name is converted from glob to regular expression
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a pattern's names look like.
+    """File names that match a pattern.
 
     Attributes
     ----------
-    text : as the user wrote it
-    unit_ns : what the finest part of the time in a name tells apart, in nanoseconds
+    text : the pattern as the user wrote it
+    unit_ns : resolution of the time in a name, ns
     wildcard : a glob that matches the names of all times
-    expression : matches a name and gives the digits of its time, one group for each of `directives`
+    expression : matches a name and returns the digits of its time, one group for each of `directives`
+    directives : parts of the time, such as `H`, in the order of the name
     """
 
     text: str
@@ -48,16 +49,16 @@ class Pattern:
 
     @staticmethod
     def is_one(flows: str) -> bool:
-        """Tell whether a source of flows is a pattern."""
+        """Return whether a source of flows is a pattern."""
         return "{" + FIELD in flows
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Read a pattern.
+        """Parse a pattern.
 
         Raises
         ------
-        InputError : it does not tell a time to the day or finer, in numbers
+        InputError : the pattern contains no time to the day or finer, in digits
         """
         literal, directives = "", []
         try:
@@ -86,11 +87,11 @@ class Pattern:
         return cls(text, unit_s * NANOSECONDS_PER_SECOND, wildcard, re.compile(expression), tuple(directives))
 
     def everywhere(self, length_ns: int) -> dict[str, Window]:
-        """Return all files whose names fit, and the span that each name promises."""
+        """Return all files whose names match, with the span that each name gives."""
         return self._spans(matching(self.wildcard), length_ns)
 
     def near(self, interval: Window, length_ns: int, lateness_ns: int) -> dict[str, Window]:
-        """Return the files that may hold records of an interval: their span, with the lateness around it, meets it."""
+        """Return the files that may hold records of an interval: their span, widened by the lateness, overlaps it."""
         reach = lateness_ns + max(length_ns, self.unit_ns)
         first = (interval.start_ns - reach) // self.unit_ns * self.unit_ns
         names = {
@@ -108,7 +109,7 @@ class Pattern:
         return {path: span for path, span in spans.items() if span is not None}
 
     def _span(self, path: str, length_ns: int) -> Window | None:
-        """Return what a name promises: the window of its time or, when it tells no more, the whole hour or day."""
+        """Return the span of a name: the window of its time or, if that is coarser, the whole hour or day."""
         match = self.expression.match(path)
         if match is None:
             return None
@@ -129,7 +130,7 @@ class Pattern:
 
 
 def matching(wildcard: str) -> list[str]:
-    """Return the paths that a glob matches, absolute or not; `**` stands for any depth, as it does in a shell."""
+    """Return the paths that match a glob, absolute or relative; `**` matches any depth, as in a shell."""
     return glob.glob(wildcard, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 

@@ -1,4 +1,4 @@
-"""The NIC table: which address is a GPU's NIC, in which host, on which leaf switch."""
+"""Topology: read the table of GPU NICs, with each NIC's address, host, GPU index, leaf switch and pod."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def read_topology(path: str) -> pl.DataFrame:
     Returns
     -------
     `addr`, `host`, `gpu`, `leaf_switch`, `pod`, one row per NIC, sorted by `addr`; optional columns that the file lacks
-    are NULL, columns that the contract does not know are left out
+    are NULL, unknown columns are dropped
 
     Raises
     ------
-    InputError : there is no such file, it cannot be read, lacks a required column or value, names an address twice, or
-        gives a GPU an index that is no whole number. All of it is refused: a wrong NIC table makes wrong jobs.
+    InputError : the file does not exist or cannot be read, lacks a required column or value, has an address twice, or a
+        GPU index that is no whole number. The whole file is refused, because a wrong NIC table gives wrong jobs.
     """
     raw = _raw(path)
     missing = [name for name in REQUIRED if name not in raw.columns]
@@ -61,7 +61,7 @@ def _raw(path: str) -> pl.DataFrame:
 
 
 def _refuse(path: str, rows: pl.DataFrame, wrong: pl.Expr, expected: str) -> None:
-    """Raise for the first wrong row; rows are counted from 1, after the header."""
+    """Raise an error for the first wrong row; rows are counted from 1, after the header."""
     bad = rows.with_row_index("row", offset=1).filter(wrong)
     if bad.height:
         values = ", ".join(f"{name}={bad[0, name] or ''}" for name in NAMES)

@@ -1,4 +1,4 @@
-"""A truth folder: what a simulator, or the ranks of a real run, told about a run."""
+"""Truth folder: read what a simulator, or the ranks of a real run, recorded about jobs, steps, pairs and faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUIRED = {
     "truth_steps": ("job", "step", "start_ns", "end_ns"),
     "truth_pairs": ("job", "src_addr", "dst_addr", "kind"),
 }
-"""Tables that must be there, and their columns that must."""
+"""Required tables, and their required columns."""
 
 COLUMNS = REQUIRED | {
     "truth_faults": ("kind", "job", "subject_type", "subject", "start_ns", "end_ns"),
@@ -24,13 +24,14 @@ COLUMNS = REQUIRED | {
 
 
 def read_truth(folder: str) -> dict[str, pl.DataFrame]:
-    """Read the tables of a truth folder, each under its file's name: `truth_*.parquet` and `layouts.csv`.
+    """Read the tables of a truth folder by file name: `truth_*.parquet` and `layouts.csv`.
 
-    Where `truth_ranks` are not told, they are read off `layouts` and `truth_jobs`, whose rows then are in rank order.
+    Without `truth_ranks`, pipeline stages are computed from `layouts` and `truth_jobs`, whose rows are then in the
+    order of the ranks.
 
     Raises
     ------
-    InputError : there is no such folder, or a table is missing, cannot be read or lacks a column
+    InputError : the folder does not exist, or a table is missing, cannot be read or lacks a column
     """
     place = Path(folder)
     files = [place / f"{table}.{'csv' if table == 'layouts' else 'parquet'}" for table in COLUMNS]
@@ -57,15 +58,15 @@ def _error(found: str, columns: tuple[str, ...]) -> InputError:
     return InputError(
         found=found,
         expected=f"a table with the columns {', '.join(columns)}",
-        todo="Name a truth folder with --truth, such as `llmprism simulate` writes beside the flows.",
+        todo="Pass a truth folder with --truth; `llmprism simulate` writes one beside the flows.",
     )
 
 
 def megatron_stages(tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return the pipeline stage of each member, by Megatron's rank order: tp, cp, dp, pp, the last being slowest.
+    """Return the pipeline stage of each member in Megatron's rank order: tp, cp, dp, pp, with pp the slowest index.
 
-    Rows are told only for jobs of one layout, whose members are as many as their ranks, and whose `pp` pairs all link
-    neighbouring stages (or, interleaved, the last and the first): otherwise the order of the rows is no rank order.
+    Only jobs of one layout are returned whose members are as many as their ranks, and whose `pp` pairs all link
+    neighbouring stages (or, interleaved, the last and the first). For other jobs the order of rows is no rank order.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Open a warehouse, a DuckDB file or a DuckLake, late and briefly, waiting for other processes with patience.
+"""Open a warehouse, a DuckDB file or a DuckLake, for a short time, and wait for other processes that hold it.
 
-A DuckDB file admits one writing process or several reading ones. So a connection is opened when there is something to
-read or write and closed right after; who finds the file taken tries again until its patience ends.
+A DuckDB file admits one writing process or several reading ones. So a connection is opened only when there is something
+to read or write, and closed right after. A process that finds the file locked tries again until its wait time is over.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from llmprism_tasks.warehouse.sql_files import quoted
 Result = TypeVar("Result")
 
 LAKE = "ducklake:"
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read ends in milliseconds, a window's write in some tenths
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
-WRITING_THREADS = 1  # two took half as much processor time again for a minute of flows, and longer on the clock
-CONFLICT_RETRIES = 5  # a DuckLake's commit may meet a writer on another host, whom no lock file keeps out
+WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
+CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """Where the tables are, and how long to wait for them.
+    """Location of the tables, and how long to wait for them.
 
     Attributes
     ----------
     location : path of a DuckDB file, or `ducklake:` and the path of a DuckLake's catalog
-    lock_wait_s : patience with other processes, in seconds
+    lock_wait_s : longest wait for other processes, seconds
     """
 
     location: str
@@ -49,23 +49,23 @@ class Warehouse:
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lend a read-only connection; keep it for no longer than the query takes.
+        """Provide a read-only connection; keep it only as long as the query takes.
 
         Raises
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
-        InputError : there is no warehouse, or the file is none
+        InputError : there is no warehouse, or the file is no DuckDB file
         """
         connection = _patiently(self, lambda: _connect(self.location, read_only=True))
         try:
             yield connection
         finally:
-            connection.interrupt()  # else to close it would wait for a query that was given up to end by itself
+            connection.interrupt()  # closing would otherwise wait for an abandoned query to end
             connection.close()
 
     @contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lend a connection within one transaction: committed at the end, rolled back on any exception.
+        """Provide a connection within one transaction: committed at the end, rolled back on any exception.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Warehouse:
                 connection.close()
 
     def write(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result:
-        """Do `work` within one transaction, and all of it again when another writer's commit came in between."""
+        """Run `work` within one transaction; run it again if another writer's commit came in between."""
         for attempt in range(CONFLICT_RETRIES):
             try:
                 with self.writing() as connection:
@@ -99,7 +99,7 @@ class Warehouse:
 
     @contextmanager
     def _only_writer(self) -> Iterator[None]:
-        """Keep other writers of a DuckLake out: a commit that deletes makes every other commit to the table fail."""
+        """Keep other writers of a DuckLake out: a commit that deletes rows makes other commits to the table fail."""
         if not self.location.startswith(LAKE):
             yield
             return
@@ -110,21 +110,22 @@ class Warehouse:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
-            yield  # closing the file frees the lock, and so does the end of the process
+            yield  # closing the file releases the lock, and so does the end of the process
 
 
 class _LockTakenError(Exception):
-    """Another process holds the lock file; its text names the process."""
+    """Another process holds the lock file; the message names the process."""
 
 
 def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
-    """Open a warehouse, create it if there is none, and bring its tables and views up to date.
+    """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
     Parameters
     ----------
-    location : path of a DuckDB file, or `ducklake:` and the path of a catalog file, whose data go to a folder of the
-        same name ending in `.files`
-    lock_wait_s : patience with other processes, in seconds
+    location : path of a DuckDB file, or `ducklake:` and the path of a catalog file; a DuckLake's data are in a folder
+    of
+        the same name with the ending `.files`
+    lock_wait_s : longest wait for other processes, seconds
 
     Raises
     ------
@@ -166,19 +167,19 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Draw no bars into what a command prints."""
+    """Switch DuckDB's progress bars off, which would appear in the output of commands."""
     connection.execute("SET enable_progress_bar = false")
     return connection
 
 
 def _ducklake_extension() -> Path:
-    """Return the extension that its wheel carries, so that nothing is downloaded."""
+    """Return the path of the DuckLake extension in its installed wheel, so that nothing is downloaded."""
     found = importlib.util.find_spec("duckdb_extension_ducklake")
     if found is None or found.origin is None:
         raise InputError(
             found="no package duckdb_extension_ducklake",
             expected="the DuckLake extension, to open a ducklake: warehouse",
-            todo="Install duckdb-extension-ducklake in the version of duckdb, or use a DuckDB file.",
+            todo="Install duckdb-extension-ducklake in the same version as duckdb, or use a DuckDB file.",
         )
     return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
 
@@ -192,7 +193,7 @@ def _lock(descriptor: int, lock: Path) -> None:
 
 
 def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
-    """Try until it works or patience ends; pauses grow and are random, or those who wait would march in step."""
+    """Try until it works or the wait time is over; pauses grow and are random, so that waiting processes spread."""
     began, pause = time.monotonic(), FIRST_PAUSE_S
     while True:
         try:
@@ -227,6 +228,6 @@ def _busy(warehouse: Warehouse, waited: float, error: Exception) -> WarehouseBus
 def _unreadable(warehouse: Warehouse, error: Exception) -> InputError:
     return InputError(
         found=f"warehouse {warehouse.location} that cannot be opened ({str(error).splitlines()[0]})",
-        expected="a DuckDB file, a DuckLake's catalog, or a path where one can be made",
-        todo="Check the path and its permissions; `llmprism analyze` makes a new warehouse.",
+        expected="a DuckDB file, a DuckLake's catalog, or a path where one can be created",
+        todo="Check the path and its permissions; `llmprism analyze` creates a new warehouse.",
     )

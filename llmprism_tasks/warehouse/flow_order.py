@@ -1,7 +1,7 @@
-"""The order in which a window's flows are stored: by their start, then by whatever else tells two of them apart.
+"""Flow order: the order in which a window's flows are stored, by start and then by all other columns.
 
-Collectors write files that are in order of starts, or nearly so. To sort a large platform's minute by all columns would
-cost more than to read it, and not fit into memory. So where starts ascend, only flows that start together are sorted.
+Collectors write files sorted by start, or nearly so. Sorting the minute of a large platform by all columns would take
+longer than reading it, and would not fit into memory. So where starts ascend, only flows with equal starts are sorted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ ENDS = ("src_addr", "dst_addr", "src_port", "dst_port")
 FLOW_ORDER = ("window_start_ns", "flow_start_ns", *ENDS, "bytes", "flow_end_ns", "protocol", "packets", "switch_path")
 
 MOST_TIED = 1_000_000
-"""Rows that are sorted at a time, or somewhat more: collectors that tell time in milliseconds have ties all over."""
+"""Rows sorted at a time, or somewhat more: collectors with millisecond clocks have many equal starts."""
 
 Starts = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 ORDER_BY = "ORDER BY " + ", ".join(f"{name} NULLS FIRST" for name in FLOW_ORDER)
-"""The same in SQL."""
+"""The same order in SQL."""
 
 
 def in_order(flows: pl.DataFrame) -> pl.DataFrame:
@@ -37,14 +37,14 @@ def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
     Parameters
     ----------
-    batches : rows of `flows` of one window; starts ascend within each and from one to the next
+    batches : rows of `flows` of one window; starts ascend within each batch and from batch to batch
     """
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
         rows = pa.Table.from_batches(held)
         starts = rows["flow_start_ns"].to_numpy()
-        last = int(np.searchsorted(starts, starts[-1:]).max(initial=0))  # more that start then may follow
+        last = int(np.searchsorted(starts, starts[-1:]).max(initial=0))  # the next batch may have more of this start
         yield from _ties_sorted(rows.slice(0, last), starts[:last])
         held = rows.slice(last).to_batches()
     if held:
@@ -53,15 +53,16 @@ def ties_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def moves(starts: Starts, flows: Callable[[Starts], pl.DataFrame]) -> tuple[Starts, Starts] | None:
-    """Return how rows of `flows`, whose starts ascend, come in order; None if two rows are equal.
+    """Return how to bring rows of `flows`, whose starts ascend, into order; None if two rows are equal.
 
     Parameters
     ----------
-    flows : returns some of the rows, compact
+    starts : `flow_start_ns` of the rows, ascending
+    flows : function that returns some of the rows, compact
 
     Returns
     -------
-    the rows that are to move, and the places they move to; as in `in_order`, but that windows follow each other
+    the rows that move, and the places they move to; the order is that of `in_order`, with windows one after another
     """
     places = _tied(starts)
     order, at = places.copy(), 0
@@ -88,7 +89,7 @@ def _ties_sorted(rows: pa.Table, starts: Starts) -> Iterator[pa.RecordBatch]:
 
 
 def _tied(starts: Starts) -> Starts:
-    """Return the places of ascending starts that are there more than once."""
+    """Return the places of ascending starts that occur more than once."""
     tied = np.zeros(starts.shape, np.bool_)
     np.equal(starts[1:], starts[:-1], out=tied[1:])
     tied[:-1] |= tied[1:]

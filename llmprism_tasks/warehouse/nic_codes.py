@@ -1,8 +1,8 @@
-"""Flows and the timeline, most of what is written, are stored with numbers for their texts, in half of the time.
+"""Integer codes for addresses, switch paths, NICs and phases, so that flows and timeline take half the time to write.
 
-An address or a path is in `stored.names` or `stored.paths` once, whatever flows there are of it; so are a NIC of a job
-in `stored.nics`, and what it does with whom in `stored.acts`. Views give the texts back, in any order of rows: joins
-keep none. Whoever can do without texts asks the stored tables.
+Each address and each path is stored once, in `stored.names` and `stored.paths`; each NIC of a job in `stored.nics`;
+each pair of phase and peer in `stored.acts`. Views join the texts back; joins do not keep the order of rows. Code that
+needs no texts reads the stored tables.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ NUMBERED: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     },
     "timeline": {"nic": ("nics", ("job_id", "addr")), "act": ("acts", ("phase", "peer"))},
 }
-"""Tables to their columns that are numbers: where what they stand for is, and which of the table's columns that are."""
+"""For each table, its coded columns, with the table of their values and the contract's columns that they replace."""
 
 NOTHING = np.uint32(2**32 - 1)
-"""Stands for a text that is NULL among codes of categories."""
+"""Category code of a NULL text."""
 
 
 def stored(table: str) -> str:
-    """Return where rows of a table are written to and deleted from."""
+    """Return the name of the table to which rows of a contract table are written, and from which they are deleted."""
     return f'stored."{table}"' if table in NUMBERED else f'"{table}"'
 
 
 def of_jobs(table: str, condition: str) -> str:
-    """Return a condition on `job_id` as one on rows of a table as they are stored."""
+    """Return a condition on `job_id` as a condition on the stored rows of a table."""
     if "nic" not in NUMBERED.get(table, ()):
         return condition
     return f"nic IN (SELECT number FROM (SELECT number, value.job_id AS job_id FROM stored.nics) WHERE {condition})"
 
 
 def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows as they are stored; texts that have no number yet get one, within the caller's transaction.
+    """Return rows with codes in place of texts; new texts get a code within the caller's transaction.
 
     Parameters
     ----------
-    rows : of a table in `NUMBERED`; texts may be categories, and paths those of their switches, joined
+    rows : rows of a table in `NUMBERED`; texts may be categories, and paths the joined names of their switches
     """
     numbers = [
         _numbered(connection, rows.select(columns), place).alias(name)
@@ -58,14 +58,14 @@ def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFra
 
 
 def texts(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return stored rows, or some columns of them, each of whose numbers stands for one text, with these."""
+    """Return stored rows, or some of their columns, with each code replaced by its text."""
     columns = {name: place for name, (place, _) in NUMBERED[table].items() if name in rows.columns}
     values = {place: _values(connection, place) for place in columns.values()}
     return rows.with_columns(values[place].gather(rows[name]).alias(name) for name, place in columns.items())
 
 
 def _values(connection: duckdb.DuckDBPyConnection, place: str) -> pl.Series:
-    """Return what each number stands for, in their order."""
+    """Return the value of each code, in the order of codes."""
     return pl.Series(
         pl.from_arrow(connection.execute(f"FROM stored.{place} ORDER BY number").to_arrow_table()["value"])
     )
@@ -82,8 +82,8 @@ def _numbered(connection: duckdb.DuckDBPyConnection, columns: pl.DataFrame, plac
 
 
 def _of_words(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: str) -> pl.Series:
-    """Return the numbers of categories, of texts or of lists of switches."""
-    from llmprism_tasks.numerics import encoding  # noqa: PLC0415 - brings numba, for which who only reads has no use
+    """Return the codes of a categorical column: of addresses, or of paths as joined names of switches."""
+    from llmprism_tasks.numerics import encoding  # noqa: PLC0415 - imports numba, which reading does not need
 
     codes = column.to_physical()
     met = encoding.codes_met(codes.drop_nulls().to_numpy())
@@ -95,8 +95,8 @@ def _of_words(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: s
 
 
 def _at(numbers: pl.Series, places: pl.Series) -> pl.Series:
-    """Return the numbers at places, all of which there are: Polars would look whether they are."""
-    from llmprism_tasks.numerics import grouped_sort  # noqa: PLC0415 - as above
+    """Return `numbers[places]`, without Polars' bounds check: all places exist."""
+    from llmprism_tasks.numerics import grouped_sort  # noqa: PLC0415 - imports numba, which reading does not need
 
     if places.has_nulls():
         return numbers.gather(places)
@@ -104,8 +104,8 @@ def _at(numbers: pl.Series, places: pl.Series) -> pl.Series:
 
 
 def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-    """Return the distinct pairs of two texts, each a struct of both, and which of them each row has."""
-    from llmprism_tasks.numerics import encoding  # noqa: PLC0415 - brings numba, for which who only reads has no use
+    """Return the distinct pairs of two texts as structs, and the index of each row's pair."""
+    from llmprism_tasks.numerics import encoding  # noqa: PLC0415 - imports numba, which reading does not need
 
     codes = (column.cast(pl.Categorical).to_physical().fill_null(NOTHING).to_numpy() for column in columns)
     which, rows = encoding.numbered(*codes)
@@ -113,7 +113,7 @@ def _together(columns: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
 
 
 def _lists(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return the distinct lists, and which of them each row has."""
+    """Return the distinct lists, and the index of each row's list."""
     rows = column.to_frame("value").with_row_index("row")
     groups = rows.drop_nulls("value").group_by("value", maintain_order=True).agg("row").with_row_index("which")
     which = rows.join(groups.select("which", "row").explode("row"), on="row", how="left", maintain_order="left")
@@ -121,7 +121,7 @@ def _lists(column: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _numbers(connection: duckdb.DuckDBPyConnection, values: pl.Series, place: str) -> pl.Series:
-    """Return the numbers of distinct values; those that have none get the next ones, in order."""
+    """Return the codes of distinct values; new values get the next codes, in order."""
     rows = values.alias("value").to_frame().with_row_index("row")
     connection.register("incoming_values", rows.to_arrow(compat_level=pl.CompatLevel.newest()))
     known = statement("numbers_of_values").replace("/* place */", place)

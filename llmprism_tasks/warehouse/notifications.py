@@ -1,4 +1,4 @@
-"""Claims: a message is written down before it is sent, in one transaction, so that nobody else sends it as well."""
+"""Claims on notifications: a message is recorded before it is sent, so that no other process sends it as well."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def claim(
     now_ns: int,
     message: Callable[[Row], str],
 ) -> list[Row]:
-    """Claim each change of an incident's state that nobody was told of yet.
+    """Claim the changes of incidents' states for which no message was claimed before.
 
     Parameters
     ----------
-    window : the one that just ended; the rows are its own
-    kinds : of incidents that may open a message; empty for all
-    least_severity : ratio of time lost, below which an incident opens none
-    message : from a row of the view `incidents`, with `change` (opened or closed), to what is to be said
+    window : the window that just ended, to which the rows belong
+    kinds : kinds of incidents for which a message is sent; empty for all
+    least_severity : ratio of time lost; incidents below it send no message when they open
+    message : function from a row of the view `incidents`, with `change` (opened or closed), to the message
 
     Returns
     -------
-    rows of `notifications`, which no other caller will get
+    rows of `notifications`; no other caller gets the same changes
     """
     values = {"kinds": list(kinds), "least_severity": least_severity, "slack_ns": 2 * window.length_ns}
 
@@ -48,7 +48,7 @@ def claim(
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
         last = connection.execute("SELECT max(told_ns) FROM notifications").fetchone()
-        first_ns = max(now_ns, (last[0] or 0) + 1 if last else 0)  # in the order of claims, whatever clocks say
+        first_ns = max(now_ns, (last[0] or 0) + 1 if last else 0)  # ascending by claim, whatever the clock says
         names = ("incident_id", "change", "family", "place", "tenant")
         rows = [
             {name: one[name] for name in names}
@@ -62,13 +62,13 @@ def claim(
             )
         return rows
 
-    with warehouse.reading() as connection:  # mostly nothing has changed, and readers hold up nobody
+    with warehouse.reading() as connection:  # usually nothing has changed, and reading does not block other readers
         if not due(connection):
             return []
     return warehouse.write(work)
 
 
 def settle(warehouse: Warehouse, row: Mapping[str, Any], *, outcome: str, detail: str | None) -> None:
-    """Write down what became of a claimed message."""
+    """Record the outcome of a claimed message."""
     values = {name: row[name] for name in KEY} | {"outcome": outcome, "detail": detail}
     warehouse.write(lambda connection: connection.execute(statement("settle_notification"), values))

@@ -1,9 +1,10 @@
-"""Bring a warehouse's tables and views up to date: what the texts of `sql/` say.
+"""Schema: create a warehouse's tables and views from the texts in `sql/`, and migrate older warehouses.
 
-`sql/stored` has tables for some of the contract's, which are views of these; `sql/migrations` what changed since.
+`sql/stored` has the tables behind those contract tables that are views; `sql/migrations` has the changes since version
+0.
 
-A warehouse knows the number of the last migration it has seen. Version 0 had no such number: tables without it are of
-that version. Views hold no rows, so they are simply made anew when their text differs from when they were last made.
+A warehouse records the number of its last migration. Version 0 did not, so tables without a number are of version 0.
+Views hold no rows, so they are created again whenever their texts have changed.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from llmprism_tasks.warehouse.sql_files import quoted, texts
 
 
 def current() -> tuple[int, str]:
-    """Return the schema's version, which is the last migration's number, and the digest of tables' and views' texts."""
+    """Return the schema's version (number of the last migration), and a digest of the texts of tables and views."""
     digest = hashlib.sha256("\0".join((*texts("tables").values(), *texts("views").values())).encode()).hexdigest()
     return max(int(name.partition("_")[0]) for name in texts("migrations")), digest
 
 
 def is_current(connection: duckdb.DuckDBPyConnection, location: str) -> bool:
-    """Tell whether nothing is to be done.
+    """Return whether the warehouse needs no change.
 
     Raises
     ------
-    ContractError : the warehouse is of a later version than this software knows
+    ContractError : the warehouse was written by a later version of llmprism
     """
     found = _found(connection)
     known, _ = current()
@@ -41,13 +42,13 @@ def is_current(connection: duckdb.DuckDBPyConnection, location: str) -> bool:
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> None:
-    """Create what is missing, run the migrations the warehouse has not seen, and renew its views.
+    """Create missing tables, run the migrations that the warehouse has not had, and renew its views.
 
-    Runs within the caller's transaction, so a warehouse is of one version or another, never between two.
+    All of it runs in the caller's transaction, so a warehouse is never between two versions.
 
     Raises
     ------
-    ContractError : the warehouse is of a later version than this software knows
+    ContractError : the warehouse was written by a later version of llmprism
     """
     if is_current(connection, location):  # another process was faster
         return
@@ -61,12 +62,12 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> No
         connection.execute(text)
     connection.execute("DELETE FROM schema_version")
     version, views = current()
-    # Not bound: of the first value that it binds, DuckDB asks whether it is one of pandas, and imports that for it.
+    # Not bound: for the first bound value, DuckDB checks for pandas types, and imports pandas to do so.
     connection.execute(f"INSERT INTO schema_version (version, views) VALUES ({version}, {quoted(views)})")
 
 
 def _found(connection: duckdb.DuckDBPyConnection) -> tuple[int, str] | None:
-    """Return the warehouse's version and views' digest; None when it has no tables at all."""
+    """Return the warehouse's version and the digest of its views; None if it has no tables at all."""
     tables = {str(row[0]) for row in connection.execute("SHOW TABLES").fetchall()}
     if "schema_version" in tables:
         row = connection.execute("SELECT version, views FROM schema_version").fetchone()

@@ -1,4 +1,4 @@
-"""Read a window's rows; replace a window's rows in one transaction. Every read and write of a table passes here."""
+"""Store: read a window's rows, and replace a window's rows in one transaction; the only access to the tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from llmprism_tasks.warehouse.sql_files import identifier, statement
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
-BATCHES_AT_A_TIME = 8  # of Arrow streams: a million rows, for DuckDB logs what does not fill its row groups twice
+BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
 def read(
@@ -33,7 +33,7 @@ def read(
     jobs: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> pl.DataFrame:
-    """Return a table's rows whose window starts within `span`, as `rows` does, in a connection of its own."""
+    """Return a table's rows whose window starts within `span`, as `rows` does, with a connection of its own."""
     with warehouse.reading() as connection:
         return rows(connection, table, span, jobs=jobs, columns=columns)
 
@@ -45,11 +45,11 @@ def read_each(
     jobs: Sequence[str] | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Return the rows of several tables, each of its own span, as they are at one moment.
+    """Return the rows of several tables, each of its own span, as of one moment.
 
     Parameters
     ----------
-    columns : of some of the tables, those to be read
+    columns : for some of the tables, the columns to read
     """
     if not tables:
         return {}
@@ -73,13 +73,13 @@ def rows(
     Parameters
     ----------
     span : one window, or several as one long one (`Window.lookback`)
-    jobs : only the rows of these jobs; for `flows`, which know no job, those from or to a member that one of these
-        jobs has in the last window of `span`. Tables that know neither are returned whole.
-    columns : only these, in this order; None for all
+    jobs : only rows of these jobs. Flows have no job: of `flows`, those from or to a NIC that is a member of one of the
+        jobs in the last window of `span`. Tables without jobs and members are returned whole
+    columns : only these columns, in this order; None for all
 
     Returns
     -------
-    in the order of the key; `flows` by window, then start, addresses, ports and whatever else tells two flows apart
+    sorted by the key; `flows` by window, start, addresses, ports and further columns (`flow_order.FLOW_ORDER`)
     """
     wanted = table_named(table)
     conditions, values = [IN_SPAN], {"start_ns": span.start_ns, "end_ns": span.end_ns, "jobs": list(jobs or ())}
@@ -104,7 +104,7 @@ def rows(
 def _flows(
     connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, object], columns: Sequence[str]
 ) -> pl.DataFrame:
-    """Return flows in the order in which each window's are stored; mostly there is nothing to sort."""
+    """Return flows in the order in which each window's are stored; usually nothing needs sorting."""
     names = ", ".join(map(identifier, dict.fromkeys((*columns, "flow_start_ns"))))
     found = nic_codes.texts(connection, "flows", frame(connection.execute(f"SELECT {names} {query}", values)))
     if not found["flow_start_ns"].is_sorted():  # a window was landed after a later one
@@ -132,7 +132,7 @@ def landed_flows(warehouse: Warehouse, span: Window) -> LandedFlows:
 
 
 def addresses(warehouse: Warehouse, span: Window) -> set[str]:
-    """Return the addresses that flows of a span come from or go to."""
+    """Return the source and destination addresses of a span's flows."""
     ends = " UNION ".join(f"SELECT {end}_addr FROM stored.flows WHERE {IN_SPAN}" for end in ("src", "dst"))
     named = f"SELECT value FROM stored.names WHERE number IN ({ends})"
     with warehouse.reading() as connection:
@@ -141,7 +141,7 @@ def addresses(warehouse: Warehouse, span: Window) -> set[str]:
 
 
 def sees(warehouse: Warehouse, span: Window, addrs: pl.Series) -> bool:
-    """Tell whether any flow of a span comes from or goes to one of some addresses."""
+    """Return whether a flow of a span comes from or goes to one of some addresses."""
     known = "SELECT number FROM stored.names WHERE value IN (SELECT addr FROM incoming_addrs)"
     ends = (f"EXISTS (FROM stored.flows WHERE {IN_SPAN} AND {end}_addr IN ({known}))" for end in ("src", "dst"))
     with warehouse.reading() as connection:
@@ -151,7 +151,7 @@ def sees(warehouse: Warehouse, span: Window, addrs: pl.Series) -> bool:
 
 
 class Change(NamedTuple):
-    """What is to become of a window's rows in several tables; `replace` says more."""
+    """New rows of a window for several tables; `replace` explains the fields."""
 
     frames: Mapping[str, pl.DataFrame]
     streams: Mapping[str, Callable[[], Any]] = MappingProxyType({})
@@ -162,7 +162,7 @@ class Change(NamedTuple):
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """Tables that lose rows."""
+        """Tables from which rows are deleted."""
         return tuple(dict.fromkeys((*self.frames, *self.streams, *self.clears)))
 
 
@@ -182,23 +182,24 @@ def replace(
 
     Parameters
     ----------
-    frames : table to the window's new rows; a frame without rows leaves the window without rows
-    streams : table to a function that returns the window's new rows, as an Arrow stream, checked and in order; for
-        tables that are too large to be held as a frame
-    clears : further tables that lose the window's rows
-    jobs : delete only rows of these jobs, in all of these tables
-    stage_ns : what stages took whose results these are; the window is recorded to be running
-    unless_landed : do nothing when the warehouse has a row for the window in `windows` already
-    ordered : whether the rows of frames are in the order of their tables' keys already, as those of stages are
+    frames : the window's new rows by table; a frame without rows leaves the window without rows
+    streams : by table, a function that returns the window's new rows as an Arrow stream, checked and in order; for
+    tables
+        too large for a frame
+    clears : further tables from which the window's rows are deleted
+    jobs : delete only the rows of these jobs, in all of these tables
+    stage_ns : run times of the stages that made the rows, ns; the window's status becomes `running`
+    unless_landed : do nothing if `windows` has a row for the window already
+    ordered : whether the rows of `frames` are sorted by their tables' keys already, as the stages' results are
 
     Returns
     -------
-    whether the rows were replaced; False only with `unless_landed`
+    whether the rows were replaced; False is possible only with `unless_landed`
 
     Raises
     ------
-    ContractError : rows of another window, rows that the table's columns cannot hold, or `jobs` for a table without
-    WarehouseBusy : another process held the warehouse for longer than its patience
+    ContractError : rows of another window, rows that the columns cannot hold, or `jobs` for a table without `job_id`
+    WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     change = _checked(Change(frames, streams or {}, clears, jobs, ordered, stage_ns or {}), window)
 
@@ -212,17 +213,17 @@ def replace(
 
 
 def replace_each(warehouse: Warehouse, window: Window, changes: Iterable[Change]) -> None:
-    """Replace a window's rows change by change, as they come, all in one transaction; it is open meanwhile.
+    """Replace a window's rows change by change, as the changes come, in one transaction that stays open meanwhile.
 
     Raises
     ------
-    what `replace` raises
+    the errors of `replace`
     """
     came: list[Change] = []
     coming = iter(changes)
 
     def work(connection: duckdb.DuckDBPyConnection) -> None:
-        for change in came:  # for this may be done again
+        for change in came:  # the transaction may be run again
             _make(connection, change, window)
         for change in coming:
             came.append(_checked(change, window))
@@ -232,7 +233,7 @@ def replace_each(warehouse: Warehouse, window: Window, changes: Iterable[Change]
 
 
 def _checked(change: Change, window: Window) -> Change:
-    """Return a change with its rows as they are stored, but for their texts.
+    """Check a change's rows, and bring them to the form in which they are stored, except for codes of texts.
 
     Raises
     ------
@@ -263,7 +264,7 @@ def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window)
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
-    """Count the rows that a query returns by their `job_id`; None if not all have one, or it cannot be run."""
+    """Count the rows of a query by `job_id`; None if a row has none, or the query has no such column."""
     try:
         counted = connection.execute(f"SELECT job_id, count(*) FROM ({rows}) GROUP BY job_id ORDER BY job_id")
     except duckdb.BinderException:  # rows have no such column
@@ -281,18 +282,19 @@ def set_aside(
     results: pl.DataFrame,
     reason: str | None,
 ) -> None:
-    """Take some jobs' rows of a window out of tables, and say so, all in one transaction.
+    """Delete the rows of some jobs in a window, and record it, in one transaction.
 
     Parameters
     ----------
-    jobs : may be none
+    jobs : `job_id` of the jobs; may be empty
+    tables : tables from which the jobs' rows are deleted
     results : all rows of `validation_results` that the window is to have
-    reason : what the window's `reason` is to be; it forgets why it was stopped, if it was
+    reason : new `reason` of the window; the reason for which it was stopped is dropped
 
     Raises
     ------
     ContractError : one of the tables has no `job_id`
-    WarehouseBusy : another process held the warehouse for longer than its patience
+    WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     incoming = conform(results, "validation_results")
     _check("validation_results", incoming, window)
@@ -309,35 +311,35 @@ def set_aside(
 
 
 LEAVING = ("COPY", "COPY_DATABASE", "EXPORT", "ATTACH", "DETACH", "LOAD")
-"""Types of statements with which a query would write to, or open, what is not the warehouse."""
+"""Types of statements that write to files, or open other files than the warehouse."""
 
 
 def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
-    """Return what a user's own query finds, with the types DuckDB gives it; nothing can be written.
+    """Return the rows of a user's query, with DuckDB's types; the query cannot write.
 
     Raises
     ------
-    InputError : the query is wrong, or would write
+    InputError : the query is invalid, or would write
     """
     try:
         with warehouse.reading() as connection:
             for statement_ in connection.extract_statements(sql):
                 if statement_.type.name in LEAVING:
                     raise duckdb.NotImplementedException(f"{statement_.type.name} is no query")
-            # An empty text is a statement to DuckDB, and one that has no result at all.
+            # DuckDB takes an empty text for a statement without a result.
             return frame(connection.execute(sql if sql.strip() else "SELECT"))
     except duckdb.Error as error:
         raise InputError(
             found=f"a query that DuckDB refuses ({error})",
             expected="one SELECT over the tables and views of the warehouse",
-            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists what there is.",
+            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
         ) from error
 
 
 def record_window(
     warehouse: Warehouse, window: Window, *, status: str | None = None, reason: str | None = None
 ) -> None:
-    """Update a window's bookkeeping row; what is None stays as it is.
+    """Update a window's row in `windows`; values that are None stay as they are.
 
     Raises
     ------
@@ -347,7 +349,7 @@ def record_window(
 
 
 def record_done(warehouse: Warehouse, window: Window) -> int:
-    """Record that a window is done; returns how many diagnoses it ended with.
+    """Record that a window is done, and return its number of diagnoses.
 
     Raises
     ------
@@ -370,11 +372,11 @@ def _record(
     stage: str | None = None,
     elapsed_ns: int | None = None,
 ) -> None:
-    """Update a window's bookkeeping row; a stage's run time replaces an earlier one."""
+    """Update a window's row in `windows`; a stage's run time replaces an earlier one."""
     if not _has_rows(connection, "windows", window, None):
         raise ContractError(
             found=f"no row in windows for window {window}",
-            expected="a window that was landed before it is worked on",
+            expected="a window that was landed before stages run",
             todo="Land the window first.",
         )
     values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
@@ -390,7 +392,7 @@ def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
         raise ContractError(
             found=f"{strangers} rows of other windows" if strangers else f"NULL in {', '.join(empty)}",
             expected=f"rows of table {table} for window {window} only, with all required columns filled",
-            todo="This is a fault in the stage that made the rows; please report it.",
+            todo="This is a bug in the stage that made the rows; please report it.",
         )
 
 
@@ -418,31 +420,31 @@ def _has_rows(connection: duckdb.DuckDBPyConnection, table: str, window: Window,
 
 
 def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, jobs: Sequence[str] | None) -> None:
-    """Delete only where there are rows: in a DuckLake a delete, even of nothing new, costs others their commits."""
+    """Delete rows only if there are any: in a DuckLake even an empty delete makes other writers' commits fail."""
     if (jobs is None or jobs) and _has_rows(connection, table, window, jobs):
         connection.execute(f"DELETE FROM {stored(table)} WHERE {_where(table, jobs)}", _values(window, jobs))
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
-    """Add rows, a frame or an Arrow stream, to a table within the caller's transaction."""
+    """Insert rows, a frame or an Arrow stream, into a table within the caller's transaction."""
     for part in [rows] if isinstance(rows, pl.DataFrame) else _parts(rows):
         if part.is_empty():
             continue
         incoming = nic_codes.numbered(connection, table, part) if table in NUMBERED else part
-        # views of texts, which need not be copied
+        # Arrow's newest format has string views, which need no copy
         connection.register("incoming_rows", incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
         connection.execute(f"INSERT INTO {stored(table)} BY NAME SELECT * FROM incoming_rows")
         connection.unregister("incoming_rows")
 
 
 def _parts(rows: Any) -> Iterator[pl.DataFrame]:
-    """Yield an Arrow stream's rows, some batches at a time."""
+    """Yield the rows of an Arrow stream, several batches at a time."""
     stream = pa.RecordBatchReader.from_stream(rows)
     while batches := list(itertools.islice(stream, BATCHES_AT_A_TIME)):
         yield pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches)))
 
 
 def frame(result: duckdb.DuckDBPyConnection) -> pl.DataFrame:
-    """Return a result's rows, with the types DuckDB gives them."""
+    """Return a result's rows, with the types that DuckDB gives them."""
     rows = pl.from_arrow(result.to_arrow_table())
     return rows if isinstance(rows, pl.DataFrame) else rows.to_frame()

@@ -1,8 +1,9 @@
--- Incidents whose state is not what was last told of them, with the change to tell.
--- What was told belongs to the nearest incident of the same trouble: its first window may have come later, by a backfill,
--- and its id with it. What a receiver refused was not told. Only what opened can close; what opened while the receiver
--- refused to hear of it is told once it has closed, by that one message. What was told to have closed stays so, though
--- it seems open while the windows after it are run again: what comes back later is another incident.
+-- Incidents whose state differs from the last message about them, with the change to notify.
+-- A message belongs to the nearest incident of the same family, place and tenant: a backfill may have added an earlier
+-- first window, and thereby changed the incident's id. A refused message does not count. An incident can close only
+-- after an opening message; if the receiver refused that one until the incident was over, a single message reports
+-- both. After a closing message an incident stays closed, even if it seems open while later windows are run again: if
+-- the fault comes back later, that is another incident.
 WITH matched AS (
     SELECT
         incidents.incident_id,

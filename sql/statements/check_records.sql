@@ -1,6 +1,6 @@
--- Check the records that a reader gives, place each in its window, and stage those placed in [$low_ns, $high_ns).
--- A record's reason is the first that applies. $span_start_ns and $span_end_ns are what the file's name promises, NULL
--- when it promises nothing: then a record without a usable start has no window yet (NULL) and is staged too.
+-- Check the records of a reader, place each in its window, and stage the records placed in [$low_ns, $high_ns).
+-- A record's reason is the first that applies. $span_start_ns and $span_end_ns are the interval that the file's name
+-- gives, NULL if it gives none; a record without a usable start then has no window yet (NULL), and is staged too.
 INSERT INTO staged BY NAME
 WITH records AS NOT MATERIALIZED (/* records */),
 

@@ -1,5 +1,5 @@
--- A condition on stored.flows: from or to an address that one of $jobs has in the span's last window that has any of them.
--- The jobs asked for are those of the span's last window, so earlier windows' results have no say in it.
+-- Condition on stored.flows: from or to a NIC that is a member of one of $jobs in the last window of the span with
+-- members of any of them. The requested jobs are those of the span's last window, so earlier windows do not matter.
 (
     src_addr IN (
         SELECT number FROM job_members INNER JOIN stored.names ON addr = value

@@ -1,6 +1,6 @@
--- Give every copy but the first of records that are equal in all columns the reason `duplicate`.
--- Suspects start when another record starts, then have its hash: the exact comparison is dear, and most landings have no
--- duplicate at all. Sorting starts is cheap, for most files are nearly in their order.
+-- Give the reason `duplicate` to all but the first of several records that are equal in all columns.
+-- Candidates have the start of another record, and then its hash: the exact comparison is expensive, and most landings
+-- have no duplicate at all. Sorting starts is cheap, because most files are nearly sorted by start.
 WITH suspect_starts AS MATERIALIZED (
     SELECT DISTINCT flow_start_ns
     FROM (SELECT flow_start_ns, lag(flow_start_ns) OVER (ORDER BY flow_start_ns) AS before FROM staged WHERE reason IS NULL)

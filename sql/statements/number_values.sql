@@ -1,4 +1,4 @@
--- Give the incoming values that have no number yet the next ones, in their order.
+-- Give the next numbers to the incoming values that have none yet, in their order.
 INSERT INTO stored./* place */
 WITH incoming AS MATERIALIZED (SELECT value FROM incoming_values)
 

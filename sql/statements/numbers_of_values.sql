@@ -1,5 +1,5 @@
--- The number of each incoming value, in order; NULL for those that have none.
--- Values are taken in before they are joined: what DuckDB would have Arrow leave out of them, Arrow cannot for every type.
+-- The number of each incoming value, in order; NULL for values without one.
+-- The values are copied before they are joined, because Arrow cannot apply DuckDB's join filter to every type.
 WITH incoming AS MATERIALIZED (SELECT row, value FROM incoming_values)
 
 SELECT place.number

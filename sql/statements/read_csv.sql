@@ -1,6 +1,6 @@
--- The records of a CSV file: the lines after its header, whose column names are $header; fields by name, as text. The record
--- is a list of fields until `name_fields` gives the refused ones their names: a map of every record would cost more than
--- all the rest.
+-- The records of a CSV file: the lines after its header, whose column names are $header; fields by name, as text. A
+-- record is a list of fields; `name_fields` names the fields of refused records only, because a map for every record
+-- would cost more than the whole reading.
 WITH split AS NOT MATERIALIZED (
     SELECT
         line_number - 1 AS source_position,
@@ -10,7 +10,7 @@ WITH split AS NOT MATERIALIZED (
     WHERE line_number > 1
 ),
 
-fitting AS NOT MATERIALIZED (  -- a line with more or fewer fields than the header has no fields to speak of
+fitting AS NOT MATERIALIZED (  -- a line with more or fewer fields than the header counts as one without fields
     SELECT
         source_position,
         source_line,

@@ -1,5 +1,5 @@
--- The lines of the text file $file_name that are not blank, numbered from 1; compressed or not, by its name.
--- The delimiter is one that no text has, so that each line is one field.
+-- The non-blank lines of the text file $file_name, numbered from 1; its name says whether it is compressed.
+-- The delimiter is a character that no text contains, so that each line is one field.
 SELECT
     row_number() OVER () AS line_number,
     line

@@ -1,6 +1,6 @@
--- The records of the Parquet file $file_name that start in [$from_ns, $to_ns), and those whose start is of no use.
--- The conditions are on the bare column, so row groups that hold no such record are not read.
--- The row without types gives each column of the contract a name, should the file lack it.
+-- The records of the Parquet file $file_name that start in [$from_ns, $to_ns), and those with an unusable start.
+-- The conditions are on the plain column, so that row groups without such a record are not read.
+-- The row without types gives each column of the contract a name if the file lacks it.
 SELECT
     NULL AS flow_start_ns,
     NULL AS flow_end_ns,

@@ -1,5 +1,5 @@
--- Write down what is odd in the window that starts at $start_ns, which is no longer stopped if it was; what says the same
--- already is not written anew, which in a DuckLake would cost others their commits.
+-- Record the reason of the window that starts at $start_ns, which is no longer stopped if it was. An equal reason is
+-- not written again, because in a DuckLake that would make other writers' commits fail.
 UPDATE windows SET
     status = CASE status WHEN 'stopped' THEN 'running' ELSE status END,
     reason = $reason

@@ -1,5 +1,5 @@
--- Update the bookkeeping row of the window that starts at $start_ns; what is NULL stays as it is, but a window that is
--- taken up again forgets why it was stopped.
+-- Update the row of the window that starts at $start_ns; parameters that are NULL change nothing. A window that is
+-- resumed loses the reason for which it was stopped.
 UPDATE windows SET
     status = coalesce($status, status),
     reason = CASE WHEN status = 'stopped' AND $status IS NOT NULL THEN $reason ELSE coalesce($reason, reason) END,

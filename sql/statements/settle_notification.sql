@@ -1,4 +1,4 @@
--- Write down what became of a message.
+-- Record the outcome of a message.
 UPDATE notifications SET outcome = $outcome, detail = $detail
 WHERE
     window_start_ns = $window_start_ns

@@ -1,4 +1,4 @@
--- Whether no accepted record of a window starts before the one that was read before it.
+-- Whether the accepted records of a window were read in ascending order of start.
 SELECT count(*) FILTER (WHERE flow_start_ns < before) = 0
 FROM (
     SELECT flow_start_ns, lag(flow_start_ns) OVER () AS before

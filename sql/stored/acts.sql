@@ -1,6 +1,6 @@
--- One row per thing that a NIC does, and with whom, that the timeline names by its number.
--- Grain: number; and value, which no other row has.  From: timeline.
--- Row 0 is touched by whoever adds rows: of two that do so at once, one has to start over.
+-- One row per distinct phase and peer of the timeline, with the number that stands for them.
+-- Grain: number; value is unique, too.  From: timeline.
+-- Writers update row 0 before they add rows: of two that do so at once, one conflicts and starts over.
 CREATE TABLE IF NOT EXISTS stored.acts (
     number INTEGER NOT NULL,
     value STRUCT(phase VARCHAR, peer VARCHAR) NOT NULL

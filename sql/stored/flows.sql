@@ -1,5 +1,5 @@
--- One row per valid flow record, its texts as numbers; sorted by flow_start_ns within a window.
--- Grain: one flow record.  From: what the view flows is to have.
+-- One row per valid flow record, with numbers for its texts; sorted by flow_start_ns within a window.
+-- Grain: one flow record.  From: the rows of view flows.
 CREATE TABLE IF NOT EXISTS stored.flows (
     window_start_ns BIGINT NOT NULL,
     flow_start_ns BIGINT NOT NULL,

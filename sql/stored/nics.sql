@@ -1,6 +1,6 @@
--- One row per NIC of a job that rows of other tables name by its number.
--- Grain: number; and value, which no other row has.  From: timeline.
--- Row 0 is touched by whoever adds rows: of two that do so at once, one has to start over.
+-- One row per NIC of a job, with the number that stands for it in other tables.
+-- Grain: number; value is unique, too.  From: timeline.
+-- Writers update row 0 before they add rows: of two that do so at once, one conflicts and starts over.
 CREATE TABLE IF NOT EXISTS stored.nics (
     number INTEGER NOT NULL,
     value STRUCT(job_id VARCHAR, addr VARCHAR) NOT NULL

@@ -1,6 +1,6 @@
--- One row per path of switches that flows name by its number.
--- Grain: number; and value, which no other row has.  From: flows.
--- Row 0 is touched by whoever adds rows: of two that do so at once, one has to start over.
+-- One row per distinct switch path, with the number that stands for it in flows.
+-- Grain: number; value is unique, too.  From: flows.
+-- Writers update row 0 before they add rows: of two that do so at once, one conflicts and starts over.
 CREATE TABLE IF NOT EXISTS stored.paths (
     number INTEGER NOT NULL,
     value VARCHAR[] NOT NULL

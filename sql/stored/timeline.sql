@@ -1,5 +1,5 @@
--- One row per phase of a NIC, its texts as numbers; sorted by start_ns within a NIC.
--- Grain: window_start_ns, nic, start_ns, act.  From: what the view timeline is to have.
+-- One row per phase of a NIC, with numbers for its texts; sorted by start_ns within a NIC.
+-- Grain: window_start_ns, nic, start_ns, act.  From: the rows of view timeline.
 CREATE TABLE IF NOT EXISTS stored.timeline (
     window_start_ns BIGINT NOT NULL,
     nic INTEGER NOT NULL,        -- of stored.nics

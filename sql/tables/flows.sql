@@ -1,4 +1,4 @@
--- One row per valid flow record, as landed; stored by flow_start_ns within a window, its texts as numbers.
+-- One row per valid flow record, as landed; stored by flow_start_ns within a window, with numbers for its texts.
 -- Grain: one flow record; exact duplicates are kept once.  From: the files of flow records, checked.
 CREATE OR REPLACE VIEW flows AS (
     SELECT

@@ -1,9 +1,9 @@
--- One row per record that was not accepted, as it came, with why and where it was.
+-- One row per refused record, as it was read, with the reason and its place in its file.
 -- Grain: window_start_ns, source_file, source_position.  From: the files of flow records.
 CREATE TABLE IF NOT EXISTS flows_quarantine (
     window_start_ns BIGINT NOT NULL,  -- the window the row belongs to
-    reason VARCHAR NOT NULL,          -- why, from a closed list (sources/flows.py)
-    source_file VARCHAR NOT NULL,     -- the file it came in
-    source_position BIGINT NOT NULL,  -- its record number in that file, from 1
-    record VARCHAR NOT NULL           -- the record as it came, as JSON text
+    reason VARCHAR NOT NULL,          -- why it was refused, one of the reasons in sources/flows.py
+    source_file VARCHAR NOT NULL,     -- the file that the record is from
+    source_position BIGINT NOT NULL,  -- the record's number in that file, from 1
+    record VARCHAR NOT NULL           -- the record as it was read, as JSON text
 );

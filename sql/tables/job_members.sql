@@ -5,6 +5,6 @@ CREATE TABLE IF NOT EXISTS job_members (
     job_id VARCHAR NOT NULL,          -- the job, the same from window to window while half of its members stay
     addr VARCHAR NOT NULL,            -- the NIC
     host VARCHAR NOT NULL,            -- its host
-    pp_stage INTEGER,                 -- pipeline stage, 0 the one that begins a step; 0 for all without a pipeline
-    dp_group INTEGER                  -- number of the group whose members synchronise gradients with each other
+    pp_stage INTEGER,                 -- pipeline stage, from 0, which begins a step; 0 for all members without a pipeline
+    dp_group INTEGER                  -- number of the data-parallel group, whose members synchronise gradients
 );

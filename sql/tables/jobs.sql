@@ -9,18 +9,18 @@ CREATE TABLE IF NOT EXISTS jobs (
     tp INTEGER,                       -- tensor-parallel degree
     pp INTEGER,                       -- pipeline-parallel degree
     dp INTEGER,                       -- data-parallel degree
-    confidence DOUBLE NOT NULL,       -- ratio, 0 to 1: how sure the row is
+    confidence DOUBLE NOT NULL,       -- ratio, 0 to 1: confidence that the row is right
     cp INTEGER,                       -- context-parallel degree
     ep INTEGER,                       -- expert-parallel degree; experts live within the ranks of dp and cp
     sharded BOOLEAN,                  -- whether parameters are fully sharded (FSDP, ZeRO-3)
-    micro_batches INTEGER,            -- pipeline messages of a pair in a step and direction; NULL without a pipeline
-    gradient_bytes BIGINT,            -- gradients that a rank synchronises in a step, if by all-reduce
+    micro_batches INTEGER,            -- pipeline messages of a pair per step and direction; NULL without a pipeline
+    gradient_bytes BIGINT,            -- gradient bytes that a rank synchronises per step; NULL unless by all-reduce
     activation_bytes BIGINT,          -- bytes of one pipeline message
-    period_ns BIGINT,                 -- typical step
+    period_ns BIGINT,                 -- length of the job's typical step
     jitter_ratio DOUBLE,              -- ratio: robust deviation of the job's step durations over their median
-    explained_flows DOUBLE,           -- ratio: of the job's bulk flows, those in pairs of a known kind
-    explained_bytes DOUBLE,           -- ratio: of their bytes
-    explained_nics DOUBLE,            -- ratio: of the job's NICs, those with a step
-    recognition_confidence DOUBLE,    -- ratio, 0 to 1: how sure members and kind are, whatever the layout
-    unlisted VARCHAR[]                -- addresses that train with its members, though the topology lacks them; NULL for none
+    explained_flows DOUBLE,           -- ratio: share of the job's bulk flows that are in pairs of a known kind
+    explained_bytes DOUBLE,           -- ratio: share of the bulk flows' bytes that are in pairs of a known kind
+    explained_nics DOUBLE,            -- ratio: share of the job's NICs that have a step
+    recognition_confidence DOUBLE,    -- ratio, 0 to 1: confidence that members and kind are right, whatever the layout
+    unlisted VARCHAR[]                -- addresses that train with the job, though the topology lacks them; NULL for none
 );

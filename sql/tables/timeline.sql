@@ -1,4 +1,4 @@
--- One row per phase of a NIC: what it did, when; its texts are stored as numbers.
+-- One row per phase of a NIC: what it did, and when; stored with numbers for its texts.
 -- Grain: window_start_ns, job_id, addr, start_ns, phase, peer.  From: flows, pairs, steps.
 CREATE OR REPLACE VIEW timeline AS (
     SELECT

@@ -1,4 +1,4 @@
--- One row per window and job that was set aside in it: its rows broke expectations, so the window tells nothing of it.
+-- One row per window and job that was set aside: its rows broke critical expectations and were withheld.
 -- Grain: window_start_ns, job_id.  From: validation_results.
 CREATE OR REPLACE VIEW aside_jobs AS
 WITH refused AS (

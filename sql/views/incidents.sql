@@ -1,18 +1,17 @@
--- One row per incident: the diagnoses of one trouble, window after window, as one thing with a beginning and an end.
--- Two finished windows in a row that do not show it end it, and so does the stop of its job: one alone may only have had
--- nothing to judge. Windows without records and windows that were not run say nothing, and nor do, of a job, those in
--- which it was set aside.
--- A NIC and its host are one place, and so is a switch or link whatever job suffers from it. A slow device whose cause
--- is found later, or not in each minute, is one trouble, and so is a hang that ends in a restart; another
--- host because of which the job is silent again after that is another trouble. A host that is slow
--- while it, or for no known cause while its job, is known to stand still is one trouble with that. What a job suffers
--- while something else is to blame is an effect of that, unless it goes on for two finished windows more.
--- A silence is judged by the flows around its start, and each of its rows tells of all of it until then: what they cover
--- together is what it costs, whichever windows show it, and who was named first had the most flows to go by.
--- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps, aside_jobs.  Severity as ratio of time lost, costs in
--- GPU-seconds.
+-- One row per incident: the diagnoses of one fault in successive windows, as one thing with a beginning and an end.
+-- An incident ends after two finished windows in a row without a diagnosis of it (one window alone may have had nothing
+-- to judge), or when its job stops. Windows without records, windows that were not run and, for a job, windows in which
+-- it was set aside do not count. A NIC and its host are one place. A switch or link is one place, whatever job suffers
+-- from it. Diagnoses belong to one incident if they are: a slow device whose cause is found later or only in some
+-- minutes; a hang that ends in a restart; or a slow host, or a slow job without a known cause, while that host or job
+-- is known to stall. After a restart, silence because of another host is another incident. A job's slowness while
+-- something else is at fault is an effect of that incident, unless it goes on for two finished windows more. A silence
+-- is judged by the flows around its start, and each of its rows covers all of the silence so far. Its cost is the time
+-- that the rows cover together, whichever windows have them; the subject named first had the most flows behind it.
+-- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps, aside_jobs.  Severity as ratio of time lost,
+-- costs in GPU-seconds.
 CREATE OR REPLACE VIEW incidents AS
-WITH clock AS (  -- how many windows were finished so far
+WITH clock AS (  -- number of finished windows so far
     SELECT
         window_start_ns,
         (status = 'done' AND rows_landed > 0)::INTEGER AS finished,
@@ -20,7 +19,7 @@ WITH clock AS (  -- how many windows were finished so far
     FROM windows
 ),
 
-untold AS (  -- finished windows that say nothing of a job
+untold AS (  -- finished windows in which a job was set aside
     SELECT
         aside_jobs.job_id,
         aside_jobs.window_start_ns
@@ -45,7 +44,7 @@ located AS (
             AND diagnoses.subject = job_members.addr
 ),
 
-standing AS (  -- who is known to stand still in a window beside, or whose job is
+standing AS (  -- subjects that, or whose jobs, are known to stall in a neighbouring window
     SELECT
         located.*,
         EXISTS (
@@ -91,7 +90,7 @@ placed AS (
     FROM standing
 ),
 
-timed AS (  -- how many finished windows have told of the tenant so far
+timed AS (  -- number of finished windows with results of the tenant so far
     SELECT
         placed.*,
         clock.finished,
@@ -135,7 +134,7 @@ numbered AS (
     FROM begun
 ),
 
-named AS (  -- since when the incident has had this subject
+named AS (  -- first window in which the incident had this subject
     SELECT
         *,
         min(window_start_ns) OVER (
@@ -144,9 +143,9 @@ named AS (  -- since when the incident has had this subject
     FROM numbered
 ),
 
--- Tells of the incident: a known cause tells more than an unknown one, and that more than an effect; of a silence, which
--- is as bad in each window and longer in each, the surest, such as who was replaced once it ended, and then who was
--- named first of those that hang.
+-- The diagnosis that describes the incident: a known cause before an unknown one, and that before an effect. All
+-- windows of a silence are equally bad, so for a silence it is the diagnosis with the highest confidence (such as a NIC
+-- that was replaced afterwards), and then the hanging subject that was named first.
 worst AS (
     SELECT
         family,
@@ -181,7 +180,7 @@ worst AS (
     ) = 1
 ),
 
-costs AS (  -- what several subjects cost a job in one window is the same loss
+costs AS (  -- several subjects of a job in one window share one loss
     SELECT
         family,
         place,
@@ -196,7 +195,7 @@ costs AS (  -- what several subjects cost a job in one window is the same loss
     GROUP BY ALL
 ),
 
-covered AS (  -- up to when the rows before this one cover a silence, of those that cost something
+covered AS (  -- end of the time that earlier rows of a silence cover, for rows with a cost
     SELECT
         numbered.*,
         jobs.endpoints,
@@ -335,9 +334,9 @@ SELECT
     told.confidence,
     told.lost_gpu_s,
     told.recoverable_gpu_s,
-    told.explanation,  -- of the worst window, as are job, kind, subject, confidence and evidence
+    told.explanation,  -- like job, kind, subject, confidence and evidence, of the describing diagnosis
     told.evidence_sql,
-    blamed.effect_of,  -- the incident that a slow job is only an effect of
+    blamed.effect_of,  -- the incident that causes this slow job
     told.kinds,
     told.jobs,
     told.family,
@@ -349,6 +348,6 @@ SELECT
     told.first_window_start_ns,
     told.last_window_start_ns,
     told.worst_window_start_ns,
-    told.went_on  -- whether steps have ended since, of a job that was silent
+    told.went_on  -- whether a silent job has ended steps since
 FROM told
 LEFT JOIN blamed USING (incident_id);

@@ -1,7 +1,7 @@
--- One row per job and window: how long its steps took, and the worst that was found.
+-- One row per job and window: how long its steps took, and its worst diagnosis.
 -- Grain: window_start_ns, job_id.  From: jobs, steps, diagnoses.  Durations in s, severity as ratio of time lost, costs in GPU-seconds.
 CREATE OR REPLACE VIEW job_health_by_minute AS
-WITH job_steps AS (  -- a job's own steps have no addr; a step's duration is the time since the previous one's end
+WITH job_steps AS (  -- a job's own steps have no addr; a step begins at the end of the previous one
     SELECT
         window_start_ns,
         job_id,
@@ -13,7 +13,7 @@ WITH job_steps AS (  -- a job's own steps have no addr; a step's duration is the
     GROUP BY window_start_ns, job_id
 ),
 
-job_troubles AS (  -- the first suspect tells more than what the job suffers
+job_troubles AS (  -- the first suspect says more than the effect on the job
     SELECT
         window_start_ns,
         job_id,

@@ -20,7 +20,7 @@ host_names AS (
     GROUP BY window_start_ns, job_id
 ),
 
-strangers AS (  -- addresses that train with it, though the topology lacks them
+strangers AS (  -- addresses that train with the job, though the topology lacks them
     SELECT
         job_id,
         list_sort(list_distinct(flatten(list(unlisted)))) AS unlisted

@@ -1,4 +1,4 @@
--- One row per subject that was ever diagnosed in a job: how often, how badly, at what cost, since when; the worst first.
+-- One row per subject that was ever diagnosed in a job: how often, how severely, at what cost, since when; worst first.
 -- Grain: job_id, subject_type, subject.  From: diagnoses.  Severity as ratio of time lost, costs in GPU-seconds.
 CREATE OR REPLACE VIEW slowest_subjects AS
 WITH by_window AS (  -- several kinds in one window share one loss

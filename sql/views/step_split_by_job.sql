@@ -1,4 +1,4 @@
--- One row per job and window: what the time of its NICs went to in the steps that ended in it, and who was waited for.
+-- One row per job and window: how the time of its NICs' steps is divided, and which NIC the others waited for most.
 -- Grain: window_start_ns, job_id.  From: step_breakdown.  Seconds are means per NIC and step, ratios 0 to 1.
 CREATE OR REPLACE VIEW step_split_by_job AS
 WITH sums AS (
@@ -52,7 +52,7 @@ SELECT
     sums.waiting_s / sums.step_s AS waiting_ratio,
     sums.unexplained_s / sums.step_s AS unexplained_ratio,
     longest.most_waited_for,        -- the NIC at the source of most of the waiting
-    longest.most_waited_for_ratio,  -- of all waiting, that of members who waited for it longest
+    longest.most_waited_for_ratio,  -- share of all waiting that falls on members that waited for this NIC longest
     sums.window_start_ns
 FROM sums
 LEFT JOIN longest

@@ -1,4 +1,4 @@
--- One row per step of a job: how long it took, and whose part of it ended last.
+-- One row per step of a job: how long it took, and which NIC ended it last.
 -- Grain: window_start_ns, job_id, step_index.  From: steps.  Durations in s.
 CREATE OR REPLACE VIEW step_times_by_job AS
 WITH last_members AS (

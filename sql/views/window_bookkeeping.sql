@@ -1,4 +1,4 @@
--- One row per window: what was read, what became of it, how long its stages took, and whether the rows add up.
+-- One row per window: records read, accepted and refused, how long its stages took, and whether the records add up.
 -- Grain: window_start_ns.  From: windows, validation_results.  Durations in s.
 CREATE OR REPLACE VIEW window_bookkeeping AS
 WITH broken_expectations AS (

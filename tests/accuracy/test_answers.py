@@ -7,11 +7,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from llmprism_tasks.tables import TABLES
 
 from accuracy.equality import reference
 from accuracy.equality.answers import ANSWERS, SHOWN, differing_rows, digest_of_files, digests_of, keep_rows
 from accuracy.equality.reference import INPUTS, WHOLE
+from llmprism_tasks.contract.tables import TABLES
 
 FIRST, SECOND = 60, 120
 Made = Callable[..., Path]

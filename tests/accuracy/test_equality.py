@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from accuracy import equality, reference
-from accuracy.equality import CAPTURES, Input
+from accuracy.equality import equality, reference
+from accuracy.equality.equality import CAPTURES, Input
 
 
 def test_every_scenario_and_both_forms_of_a_capture_are_inputs_and_can_be_chosen() -> None:

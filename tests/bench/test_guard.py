@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from guard import analysis, cheapest_s, fixed_work, platform
 
-from llmprism_tasks import deriving
+from llmprism_tasks.execution import stage_runner
 
 JOBS = 2
 MOST_TIMES_FIXED_WORK = 8.0
@@ -39,18 +39,17 @@ def test_the_guard_notices_stages_that_are_slower(
     works: tuple[Callable[[], None], Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five stages that each cost the fixed work twice more."""
-    found = deriving.function_of
+    functions = stage_runner.stage_functions("joint")
 
-    def slow(*args: Any) -> Callable[..., Any]:
-        function = found(*args)
-
-        def slowly(**kwargs: Any) -> Any:
+    def slowly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(**kwargs: Any) -> Any:
             fixed_work()
             fixed_work()
             return function(**kwargs)
 
-        return slowly
+        return call
 
-    monkeypatch.setattr(deriving, "function_of", slow)
+    slow = {name: slowly(function) for name, function in functions.items()}
+    monkeypatch.setattr(stage_runner, "stage_functions", lambda _: slow)
     fixed, analysed = cheapest_s(fixed_work, works[0], repeats=1)
     assert analysed / fixed > MOST_TIMES_FIXED_WORK

@@ -40,16 +40,6 @@ def test_members_are_collected_in_the_order_in_which_they_come(groups: list[int]
     assert found == [[i for i, group in enumerate(groups) if group == wanted] for wanted in range(5)]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), max_size=30), st.sampled_from([1, 2**57, 2**58, 2**59])
-)
-def test_members_of_groups_come_in_order_of_time_however_far_apart(members: list[tuple[int, int]], unit: int) -> None:
-    """Up to 2^63 / 31 apart, times and places fit into one number."""
-    groups, times = np.array(members, np.int64).reshape(-1, 2).T
-    places = grouped_sort.in_time(np.ascontiguousarray(groups), 5, times * unit)
-    assert places.tolist() == sorted(range(len(members)), key=lambda i: (*members[i], i))
-
-
 @given(st.lists(st.integers(0, 3), max_size=5), st.lists(st.integers(0, 4), max_size=5))
 def test_the_members_of_chosen_series_lie_end_to_end(counts: list[int], chosen: list[int]) -> None:
     offsets, wanted = np.cumsum([0, *counts]), [series for series in chosen if series < len(counts)]

@@ -1,6 +1,6 @@
-"""How right the results are: the warehouse's tables compared with the truth about a run.
+"""Evaluation: compare a warehouse's tables with the truth about a run.
 
-Everything is counted by window, since each window's answer is used on its own.
+Everything is counted by window, because each window's result is used on its own.
 """
 
 from llmprism_tasks.reports.evaluation.headline import all_figures

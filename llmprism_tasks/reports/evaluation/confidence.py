@@ -1,4 +1,4 @@
-"""Whether confidence means something: how often rows were right, by how sure they were said to be."""
+"""Calibration: how often rows of `jobs` and `pairs` are right, by the confidence that they state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from llmprism_tasks.reports.evaluation.jobs import WINDOW_JOB
 from llmprism_tasks.reports.evaluation.layouts import Verdicts
 
 UNSURE = 0.75
-"""Confidence below which a row says that it may well be wrong: three times in four is where a reader stops relying."""
+"""Confidence below which a row states that it may be wrong: readers stop relying on three times in four."""
 
 BANDS = (0.5, UNSURE, 0.9, 0.99)
-"""Bounds between bands of confidence: half below the threshold, and finer where nearly all rows should be."""
+"""Bounds between bands of confidence: 0.5 below the threshold, and finer above it, where nearly all rows should be."""
 
 LABELS = ("0 to 0.5", "0.5 to 0.75", "0.75 to 0.9", "0.9 to 0.99", "0.99 to 1")
 
@@ -20,8 +20,8 @@ def bands(jobs: pl.DataFrame, degrees: Verdicts, asked: pl.DataFrame) -> pl.Data
     """Count right and wrong rows by their confidence.
 
     A row of `jobs` is right if its members are exactly the true ones, it is called training, and no degree that it
-    gives is wrong; NULL claims nothing. A pair is right if its kind is. Rows that were not found have no confidence
-    and are not counted.
+    gives is wrong; NULL claims nothing. A pair is right if its kind is. Rows that were not found have no confidence and
+    are not counted.
 
     Parameters
     ----------

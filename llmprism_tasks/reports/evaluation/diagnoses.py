@@ -1,4 +1,4 @@
-"""Diagnoses against the faults that were there: who was named, how soon, and what was said of nobody's fault."""
+"""Diagnoses compared with the true faults: which fault was named, how soon, and which diagnoses name no fault."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import polars as pl
 from llmprism_tasks.reports.evaluation.jobs import FOUND_JOB, Tables
 
 DEVICES = ("addr", "host", "link", "switch")
-"""Subjects that can be at fault; jobs, data-parallel groups and pipeline stages only show what a device does, unless
-the fault is the job's or the stage's own."""
+"""Types of subjects that can be at fault. Jobs, data-parallel groups and pipeline stages only show a device's effect,
+unless the fault is the job's or the stage's own."""
 
 KINDS = {
     "slow_gpu": ["slow_compute"],
@@ -28,24 +28,24 @@ KINDS = {
     "killed_rank": ["stopped", "hang"],
     "crash": ["stopped"],
 }
-"""What a diagnosis of each kind of fault should be called; a fault of a kind that is not here accepts any."""
+"""Kinds of diagnosis that are right for each kind of fault; for a kind of fault that is missing here, any kind is."""
 
 
 def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
-    """Put each diagnosis beside the faults of its time.
+    """Assign each diagnosis to a fault of its time.
 
     Parameters
     ----------
     found : `diagnoses`
     truth : `truth_faults`, with `accept`: the subjects that count as right, each as `type:subject`. A fault without a
-        job (a switch's) may be met by any
+        job (a switch's) may be found in any job
     owned : as `owners` returns
 
     Returns
     -------
     `diagnoses` with `fault` (its row in `truth_faults`; NULL for none), `job` (the true one) and `verdict`: `named` (a
-    subject that counts as right), `symptom` (what a fault does to its job: of subject type job, dp_group or pp_stage)
-    or `false`. A diagnosis of the time of several faults is the one's that it names.
+    subject that counts as right), `symptom` (a fault's effect on its job: subject type job, dp_group or pp_stage) or
+    `false`. At times of several faults, a diagnosis belongs to the fault that it names.
     """
     diagnoses = found["diagnoses"].with_row_index("diagnosis").join(owned.select(*FOUND_JOB, "job"), FOUND_JOB, "left")
     faults = _faults(truth)
@@ -71,7 +71,7 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
 
 
 def _said(job: str) -> pl.Expr:
-    """Return a diagnosis' subject as the truth writes it, which knows a job by its own name."""
+    """Return a diagnosis's subject as the truth writes it, which has its own names for jobs."""
     subject = pl.when(pl.col("subject_type") == "job").then(job).otherwise("subject")
     return pl.concat_str("subject_type", pl.lit(":"), subject)
 
@@ -89,20 +89,20 @@ def _faults(truth: Tables) -> pl.DataFrame:
 
 
 def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Say for each fault whether, when and as what it was named.
+    """Return for each fault whether it was named, when, and by which kind.
 
     Parameters
     ----------
-    found : `windows`; a fault in none of them is not asked for
+    found : `windows`; faults outside all of them are left out
     verdicts : as `judged` returns
 
     Returns
     -------
-    `fault`, `kind`, `job`, `subject`, `named` (whether any subject that counts as right was), `first` (the device that
-    was named first, as `type:subject`; of those first named in one window the worst; devices that are another fault's
-    do not count), `first_right`, `kinds` (of the diagnoses that name it), `kind_right` (of the first of them), `delay`
-    (windows from the one in which it begins to the first that names it: 0 is at once), `effect` (ratio by which the
-    steps of the job it slows most are longer on average than those of no fault's time; NULL where there are none)
+    `fault`, `kind`, `job`, `subject`, `named` (whether any subject that counts as right was named), `first` (the device
+    that was named first, as `type:subject`; the worst of several in one window; devices of another fault do not count),
+    `first_right`, `kinds` (of the diagnoses that name it), `kind_right` (of the first of them), `delay` (windows from
+    the one in which the fault begins to the first that names it; 0 is at once), `effect` (ratio by which steps of the
+    job that it slows most are longer on average than steps at times without a fault; NULL without such steps)
     """
     faults = _faults(truth)
     windows = found["windows"].select("window_start_ns", "window_end_ns")
@@ -151,7 +151,7 @@ def fault_scores(found: Tables, truth: Tables, verdicts: pl.DataFrame) -> pl.Dat
 
 
 def _effects(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return `fault`, `effect`: how much longer a step is that begins in a fault's time than one of no fault's time."""
+    """Return `fault`, `effect`: ratio by which steps that begin in a fault are longer than those without."""
     lengths = steps.select("job", begins_ns=pl.col("end_ns").shift().over("job", order_by="end_ns"), ends_ns="end_ns")
     lengths = lengths.drop_nulls().with_columns(length_ns=pl.col("ends_ns") - pl.col("begins_ns"))
     felt = lengths.join(faults, how="cross").filter(
@@ -175,7 +175,7 @@ def _effects(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first_named(faults: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return who is blamed first in the time of each fault, effects apart: `fault`, `first`."""
+    """Return `fault`, `first`: the device that is named first during each fault; effects do not count."""
     blamed = verdicts.filter(pl.col("subject_type").is_in(DEVICES) | (pl.col("verdict") == "named")).select(
         "window_start_ns",
         "severity",

@@ -1,4 +1,4 @@
-"""The figures by which a run is judged, from the rows that were counted."""
+"""Headline: the figures by which a run is judged, computed from the counted rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmprism_tasks.reports.evaluation.confidence import UNSURE
 from llmprism_tasks.reports.evaluation.scores import Scores
 
 KINDS = ("dp", "pp", "ep", "cp")
-"""Kinds whose precision and recall are the run's: what is neither is no part of a layout."""
+"""Kinds of pairs in a run's precision and recall; other kinds are no part of a layout."""
 
 
 def headline(scores: Scores) -> dict[str, Any]:
@@ -19,19 +19,21 @@ def headline(scores: Scores) -> dict[str, Any]:
 
     Returns
     -------
-    `windows`, `exact`, `exact_ratio`, `not_done`, `called_other` : windows of true jobs, those whose members are
-        exactly right, those that were not run to their end, and those in which the job is called other than training
-    `invented` : windows of found jobs called training of which no member trains
-    `precision`, `recall` : of the pairs called dp, pp, ep or cp, and of those that are; None without any
+    `windows`, `exact`, `exact_ratio`, `not_done`, `called_other` : windows of true jobs; those with exactly the right
+        members; those that were not run to their end; those in which the job is not called training
+    `invented` : windows of found jobs that are called training and have no training member
+    `precision`, `recall` : share of pairs called dp, pp, ep or cp that are right, and of true ones that are found; None
+        without any
     `degrees` : settled windows `right`, `wrong`, `unknown` by degree; `layouts`, `layouts_right` : settled windows of
         jobs, and those with `tp`, `pp` and `dp` all right
     `steps`, `steps_found`, `steps_extra`, `step_recall`, `step_precision`
-    `duration_error` : ratio of the true one, `median`, `p95`, `max`; `end_error_ns` : the same in ns
-    `changed_ids` : how often a job's id changed though half of its members stayed; `reused_ids` : ids that stand for
-        several true jobs
+    `duration_error` : `median`, `p95`, `max` of the error, as ratio of the true duration; `end_error_ns` : the same of
+        ends, ns
+    `changed_ids` : how often a job's id changed though at least half of its members stayed; `reused_ids` : ids that
+        stand for several true jobs
     `faults`, `faults_named`, `faults_first_right`, `faults_kind_right`, `delay` (longest, in windows),
         `false_diagnoses`, `job_hours`, `false_per_job_hour`
-    `unsure`, `unsure_ratio` : windows of jobs that were found with a confidence below 0.75
+    `unsure`, `unsure_ratio` : windows of found jobs with a confidence below 0.75
     """
     return {
         **_jobs(scores),

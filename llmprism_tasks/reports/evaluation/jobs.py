@@ -1,4 +1,4 @@
-"""Job sets: which job was found for each true one, with exactly its NICs or not, and which were invented."""
+"""Jobs compared with the truth: the found job of each true one, whether its NICs are exact, and invented jobs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ FOUND_JOB = ["window_start_ns", "job_id"]
 
 
 def job_scores(found: Tables, truth: Tables) -> pl.DataFrame:
-    """Say for each window and true job which job was found, and whether its members are exactly the true ones.
+    """Return for each window and true job the found job, and whether its members are exactly the true ones.
 
-    Windows count in which a step of the job is under way. In one in which its members change each set counts.
+    Windows count in which a step of the job is under way. If the members change within a window, each of the sets is
+    right.
 
     Parameters
     ----------
     found : `windows`, `jobs`, `job_members`
-    truth : as `normal` returns; only training that leaves flows is asked for
+    truth : as `normal` returns; only training that leaves flows counts
 
     Returns
     -------
-    `window_start_ns`, `job`, `members` (how many there are), `changes` (whether they change in the window), `steps`
-    (that ended before the window's end with these members), `hours` (the window's length), `job_id` (the job that
-    shares most members; NULL if none does), `exact`, `done` (whether the window was run to its end), and of the found
-    job `kind` and `confidence`
+    `window_start_ns`, `job`, `members` (number of true members), `changes` (whether they change in the window), `steps`
+    (that ended before the window's end with these members), `hours` (the window's length), `job_id` (the found job with
+    most of the members; NULL if none has any), `exact`, `done` (whether the window was run to its end), and the found
+    job's `kind` and `confidence`
     """
     windows, members = found["windows"], visible(truth)
     working = presence.at_work(truth["truth_steps"].join(members, on="job", how="semi"), windows)
@@ -61,7 +62,7 @@ def visible(truth: Tables) -> pl.DataFrame:
 
 
 def _best(found: Tables, present: pl.DataFrame) -> pl.DataFrame:
-    """Return each window's true jobs with the found one that shares most members; of several the smallest."""
+    """Return the found job with most members of each window's true jobs; of several the smallest."""
     members = found["job_members"].select(*FOUND_JOB, "addr")
     sizes = members.group_by(FOUND_JOB).agg(size=pl.len(), sum=presence.mark().sum())
     shared = members.join(present, on=["window_start_ns", "addr"]).group_by(*FOUND_JOB, "job").len()
@@ -75,12 +76,12 @@ def _best(found: Tables, present: pl.DataFrame) -> pl.DataFrame:
 
 
 def owners(found: Tables, truth: Tables) -> pl.DataFrame:
-    """Say for each found job whose it is: the true job with most of its members, then or, if none is there, ever.
+    """Return the true job of each found job: the one with most of its members in the window or, without any, ever.
 
     Returns
     -------
-    `window_start_ns`, `job_id`, `kind`, `job` (NULL for a job of nobody that trains), `present` (whether that job has
-    any of these members in this window)
+    `window_start_ns`, `job_id`, `kind`, `job` (NULL if no member ever trains), `present` (whether the true job has any
+    of these members in this window)
     """
     members = found["job_members"].select(*FOUND_JOB, "addr")
     trained = visible(truth)
@@ -105,7 +106,7 @@ def owners(found: Tables, truth: Tables) -> pl.DataFrame:
 
 
 def invented_jobs(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs called training of which no member trains.
+    """Return the found jobs that are called training and have no training member.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def invented_jobs(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataF
 
     Returns
     -------
-    `window_start_ns`, `job_id`, `job` (NULL unless it is over, or has not begun), `who`: `another tenant` (of kind
+    `window_start_ns`, `job_id`, `job` (NULL unless the job is over, or has not begun), `who`: `another tenant` (of kind
     `other`), `an invisible job` (training inside its hosts), `a job that is over` or `nobody`
     """
     called = owned.filter((pl.col("kind") == "training") & ~pl.col("present"))
@@ -136,7 +137,7 @@ def invented_jobs(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataF
 
 
 def identities(scores: pl.DataFrame, truth: Tables, windows: pl.DataFrame) -> pl.DataFrame:
-    """Say where a true job that was found before has another `job_id`, though half of its members stayed.
+    """Return where a true job that was found before has another `job_id`, though half of its members stayed.
 
     Parameters
     ----------
@@ -144,8 +145,8 @@ def identities(scores: pl.DataFrame, truth: Tables, windows: pl.DataFrame) -> pl
 
     Returns
     -------
-    a row for each job and window but its first: `window_start_ns`, `job`, `before` and `job_id`, `stayed` (ratio of
-    the members in the window where it was last found), `changed` (another `job_id` though at least half stayed)
+    one row for each job and window except its first: `window_start_ns`, `job`, `before` and `job_id`, `stayed` (ratio
+    of the members in the window where it was last found), `changed` (another `job_id` though at least half stayed)
     """
     seen = (
         scores.drop_nulls("job_id")

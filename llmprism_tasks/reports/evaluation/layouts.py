@@ -1,4 +1,4 @@
-"""The layout: degrees of each kind of parallelism, and the order of pipeline stages."""
+"""Layouts compared with the truth: the degree of each kind of parallelism, and the order of pipeline stages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ DEGREES = ("tp", "pp", "dp", "cp", "ep", "sharded")
 STAGES = "pp_stage"
 
 RANKS = ("tp", "pp", "dp", "cp")
-"""Degrees whose product is the number of ranks; experts live within those of `dp` and `cp`."""
+"""Degrees whose product is the number of ranks; experts are distributed over the ranks of `dp` and `cp`."""
 
 Verdicts = pl.DataFrame
 
 
 def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdicts:
-    """Judge each degree of each job in the windows in which it is settled.
+    """Judge each degree of each job, in windows in which the job is settled.
 
     Parameters
     ----------
-    found : `jobs`; a degree without a column is not asked for
-    truth : `layouts`; a degree that is not told is not asked for. Where a job has several layouts, or its members
-        change, the one counts whose ranks are as many as its members, at its time if that is told
+    found : `jobs`; degrees without a column are left out
+    truth : `layouts`; degrees that it lacks are left out. If a job has several layouts, or its members change, the
+    layout
+        counts whose ranks are as many as the members, at its time if that is recorded
     jobs : as `job_scores` returns
 
     Returns
@@ -64,7 +65,7 @@ def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdict
 
 
 def _of_their_time(layouts: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the layouts that a job has in the window, where their times are told; one if there are two the same."""
+    """Keep the layouts that a job has in the window, if their times are recorded; one of two equal ones."""
     if "start_ns" in layouts.columns:
         spans = layouts.join(windows.select("window_start_ns", "window_end_ns"), on="window_start_ns")
         layouts = spans.filter(
@@ -74,18 +75,18 @@ def _of_their_time(layouts: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame
 
 
 def stage_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdicts:
-    """Judge the order of pipeline stages, of jobs with more than one, in the windows in which they are settled.
+    """Judge the order of pipeline stages of jobs with several stages, in windows in which the job is settled.
 
     Parameters
     ----------
-    found : `job_members`, asked only if it has `pp_stage`
-    truth : `truth_ranks`, asked only of jobs it has: `job`, `addr`, `pp_index`
+    found : `job_members`; nothing is judged if it lacks `pp_stage`
+    truth : `truth_ranks` (`job`, `addr`, `pp_index`); other jobs are left out
     jobs : as `job_scores` returns
 
     Returns
     -------
-    as `degree_verdicts`, with `degree` = `pp_stage`, `true` the number of members with a stage and `found` how many of
-    them have the right one. `right` if all have; `unknown` if none has any
+    as `degree_verdicts`, with `degree` = `pp_stage`, `true` the number of members with a stage and `found` the number
+    of those with the right stage. `right` if all are right; `unknown` if no member has a stage
     """
     ranks, members = truth["truth_ranks"], found["job_members"]
     empty = STAGES not in members.columns

@@ -1,4 +1,4 @@
-"""Kinds of pairs: how many of each kind were found, and what was taken for what."""
+"""Pairs compared with the truth: how many of each kind were found, and which kinds were confused."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from llmprism_tasks.reports.evaluation import presence
 from llmprism_tasks.reports.evaluation.jobs import Tables, visible
 
 SETTLED = 5
-"""Steps that must have ended before a kind or a degree is asked for: four are the fewest that show a period, and a
-window's last may still be under way."""
+"""Steps that must have ended before kinds and degrees are judged: four are the fewest that show a period, and the last
+one of a window may still be under way."""
 
 ENDS = ["src_addr", "dst_addr"]
 PAIR = ["window_start_ns", "job", *ENDS]
 
 
 def settled() -> pl.Expr:
-    """Return whether a row of `job_scores` has shown enough to be asked for more than its members."""
+    """Return whether a row of `job_scores` has shown enough steps to judge more than its members."""
     return (pl.col("steps") >= SETTLED) & ~pl.col("changes")
 
 
 def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Put each pair's true kinds beside the found one, for the windows in which its job is settled.
+    """Return each pair's true kinds and its found kind, for windows in which its job is settled.
 
     Parameters
     ----------
     found : `windows`, `pairs`
-    truth : `truth_pairs`; a pair may have several true kinds, and any of them is right. Pairs that are not there
-        (start-up, control messages) are `other`. Only pairs of NICs that are the job's in the window are asked for, and
-        only at their time, `start_ns` to `end_ns`. Where that is not told, a ring that members have joined since still
-        has its old pairs in the truth: of such a job, those that carry nothing are not asked for
+    truth : `truth_pairs`; a pair may have several true kinds, and each of them is right. Pairs that it lacks (start-up,
+        control messages) are `other`. Only pairs whose NICs are both the job's in the window are judged, and only at
+        their time, `start_ns` to `end_ns`. If the times are not recorded, the truth of a ring that members have joined
+        still contains its old pairs; for such a job, pairs that carry nothing are left out
     jobs : as `job_scores` returns
 
     Returns
     -------
     `window_start_ns`, `job`, `src_addr`, `dst_addr`, `kinds`, `kind` (`other` for a pair that was not found), `right`,
-    `absent` (true, but not found at all), `confidence`
+    `absent` (a true pair that was not found at all), `confidence`
     """
     asked = jobs.filter(settled()).select("window_start_ns", "job", "job_id")
     named = asked.join(found["pairs"], on=["window_start_ns", "job_id"]).select(*PAIR, "kind", "confidence")
@@ -65,7 +65,7 @@ def asked_pairs(found: Tables, truth: Tables, jobs: pl.DataFrame) -> pl.DataFram
 
 
 def _present_pairs(found: Tables, truth: Tables, asked: pl.DataFrame) -> pl.DataFrame:
-    """Return the true pairs of the windows: `kinds` of each whose two ends are the job's then."""
+    """Return the true pairs of each window whose two ends are the job's then, with their `kinds`."""
     windows = found["windows"].select("window_start_ns", "window_end_ns")
     pairs = asked.join(truth["truth_pairs"], on="job")
     if "start_ns" in pairs.columns:
@@ -76,7 +76,7 @@ def _present_pairs(found: Tables, truth: Tables, asked: pl.DataFrame) -> pl.Data
 
 
 def _of_members(found: Tables, truth: Tables, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Keep the pairs whose two ends are the job's in the window."""
+    """Keep the pairs whose two ends are members of the job in the window."""
     windows = found["windows"].select("window_start_ns", "window_end_ns")
     members = presence.members_by_window(visible(truth), windows)
     for end in ENDS:
@@ -85,7 +85,7 @@ def _of_members(found: Tables, truth: Tables, pairs: pl.DataFrame) -> pl.DataFra
 
 
 def _of_followers(found: Tables, truth: Tables, present: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return what pairs of a job's NICs are to the other jobs that are found as the same one: PAIR, `theirs`."""
+    """Return the kinds that pairs of a job's NICs have in other true jobs found as the same job: PAIR, `theirs`."""
     called = jobs.drop_nulls("job_id").select("window_start_ns", "job", "job_id")
     others = present.join(called, on=["window_start_ns", "job"]).rename({"job": "other"})
     met = called.join(others, on=["window_start_ns", "job_id"]).filter(pl.col("job") != pl.col("other"))
@@ -105,8 +105,8 @@ def kind_counts(asked: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    `job`, `kind`, `found` (called so), `right` (of these), `true` (that are so), `met` (of these whose found kind is
-    one of theirs), `absent` (of the true ones, those not found at all)
+    `job`, `kind`, `found` (called this kind), `right` (of these, correct), `true` (truly of this kind), `met` (of
+    these, found with one of their kinds), `absent` (of these, not found at all)
     """
     by_found = asked.group_by("job", "kind").agg(found=pl.len(), right=pl.col("right").sum())
     by_truth = (
@@ -124,7 +124,7 @@ def kind_counts(asked: pl.DataFrame) -> pl.DataFrame:
 def precision_recall(counts: pl.DataFrame) -> pl.DataFrame:
     """Return each kind's `found`, `right`, `true`, `met`, `absent`, `precision` and `recall`, over all jobs.
 
-    Precision is NULL where nothing was called so, recall where nothing is.
+    Precision is NULL if no pair was called this kind, recall if no pair is.
     """
     return (
         counts.group_by("kind")
@@ -139,7 +139,7 @@ def _ratio(part: str, whole: str) -> pl.Expr:
 
 
 def confusions(asked: pl.DataFrame) -> pl.DataFrame:
-    """Count what was taken for what: `job`, `true` (kinds, joined by +), `kind` (the wrong one), `pairs`."""
+    """Count confused kinds: `job`, `true` (kinds, joined by +), `kind` (the wrong one), `pairs`."""
     return (
         asked.filter(~pl.col("right"))
         .group_by("job", "kind", true=pl.col("kinds").list.join("+"))

@@ -1,20 +1,20 @@
-"""When, and with which NICs, each true job trains: what may be asked about a window."""
+"""Presence: in which windows, and with which NICs, each true job trains, so that windows can be judged."""
 
 from __future__ import annotations
 
 import polars as pl
 
 MARKS = 1 << 48
-"""Range of the numbers that stand for addresses: sums of 32,768 of them fit 64 bits, and two different sets of one size
+"""Range of the numbers that represent addresses. Sums of 32,768 of them fit 64 bits, and two different sets of one size
 have the same sum once in 2.8e14."""
 
 FORWARD = 1 / 3
-"""Ratio of a step that its forward pass takes, as the backward pass is twice the work: data parallelism sends nothing
+"""Share of a step that is its forward pass, because the backward pass is twice the work. Data parallelism sends nothing
 in it, so a job that begins at a window's very end cannot be seen there."""
 
 
 def members_by_window(members: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return each job's NICs in each window: those that are its own at some time in it.
+    """Return each job's NICs in each window: those that belong to it at some time in the window.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def members_by_window(members: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFr
 
     Returns
     -------
-    `window_start_ns`, `job`, `addr`, each once
+    `window_start_ns`, `job`, `addr`, without duplicates
     """
     return (
         windows.select("window_start_ns", "window_end_ns")
@@ -38,12 +38,12 @@ def members_by_window(members: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFr
 
 
 def mark() -> pl.Expr:
-    """Return the number that stands for an address: sets of NICs are the same if their sizes and sums are."""
+    """Return the number that represents an address: sets of NICs are equal if their sizes and sums are."""
     return (pl.col("addr").hash(seed=0) % MARKS).cast(pl.Int64)
 
 
 def member_sets(members: pl.DataFrame) -> pl.DataFrame:
-    """Return the sets of NICs that each job has one after the other.
+    """Return the successive sets of NICs that each job has.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def member_sets(members: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    `job`, `since_ns`, `until_ns`, `members` (how many), `sum` (of their marks); no rows for times without members
+    `job`, `since_ns`, `until_ns`, `members` (number), `sum` (of the addresses' numbers); no rows for times without
+    members
     """
     own = members.select("job", "addr", "start_ns", "end_ns").unique().with_columns(sum=mark())
     comes = own.select("job", "sum", since_ns="start_ns", members=pl.lit(1))
@@ -68,8 +69,9 @@ def member_sets(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_work(steps: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return the windows in which each job has a step under way, past its forward pass: from its first to its last,
-    without its silences.
+    """Return the windows in which each job has a step under way that is past its forward pass.
+
+    These are the windows from its first to its last step, without its silences.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ def at_work(steps: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
 
     Returns
     -------
-    `window_start_ns`, `window_end_ns`, `job`, `period_ns` (what its steps typically take)
+    `window_start_ns`, `window_end_ns`, `job`, `period_ns` (length of a typical step)
     """
     lasts = pl.col("end_ns") - pl.col("start_ns")
     periods = steps.group_by("job").agg(period_ns=lasts.median().cast(pl.Int64))
@@ -97,10 +99,10 @@ def at_work(steps: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
 
 
 def sets_by_window(working: pl.DataFrame, sets: pl.DataFrame) -> pl.DataFrame:
-    """Return the sets of NICs that a job has in a window; any of them is the right answer for it.
+    """Return the sets of NICs that a job has in a window; each of them is a right answer.
 
-    Ranks leave one after the other when a job ends, and what is left meanwhile is nobody's idea of the job: a set must
-    last for a step to count, unless the window has none that does.
+    When a job ends, its ranks leave one after the other, and the sets in between are meaningless. So a set must last
+    for a step to count, unless the window has no such set.
 
     Parameters
     ----------
@@ -122,11 +124,11 @@ def sets_by_window(working: pl.DataFrame, sets: pl.DataFrame) -> pl.DataFrame:
 
 
 def steps_ended(working: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Count the steps that a job has ended with its present members, by the end of each window.
+    """Count the steps that a job has ended with its present members by the end of each window.
 
     Parameters
     ----------
-    working : `window_start_ns`, `window_end_ns`, `job`, `since_ns` (since when it has these members)
+    working : `window_start_ns`, `window_end_ns`, `job`, `since_ns` (start of the time with these members)
     steps : `job`, `end_ns`
 
     Returns

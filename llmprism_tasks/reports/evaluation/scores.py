@@ -1,4 +1,4 @@
-"""All scores of a warehouse as one value, for a run or for several together."""
+"""Scores: all comparisons of a warehouse with the truth as one value, for one run or several."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ TABLES = ("windows", "jobs", "job_members", "pairs", "steps", "diagnoses")
 
 @dataclass(frozen=True)
 class Scores:
-    """What was right and what was wrong, in rows that can be counted by job or over all; `job` is the true one's name.
+    """Right and wrong results, as rows that can be counted by job or in total; `job` is the true job's name.
 
     Attributes
     ----------
-    jobs : windows of true jobs, see `jobs.job_scores`
-    owned : found jobs, see `jobs.owners`
-    invented : see `jobs.invented_jobs`
-    identities : see `jobs.identities`
-    pairs : counts by job and kind, see `pairs.kind_counts`
-    confusions : see `pairs.confusions`
-    degrees : see `layouts.degree_verdicts` and `layouts.stage_verdicts`
-    steps : true and found ones matched, see `steps.matched_steps`
-    faults : see `diagnoses.fault_scores`
-    diagnoses : with a verdict each, see `diagnoses.judged`
-    bands : see `confidence.bands`
+    jobs : windows of true jobs, as `jobs.job_scores` returns
+    owned : found jobs, as `jobs.owners` returns
+    invented : as `jobs.invented_jobs` returns
+    identities : as `jobs.identities` returns
+    pairs : counts by job and kind, as `pairs.kind_counts` returns
+    confusions : as `pairs.confusions` returns
+    degrees : as `layouts.degree_verdicts` and `layouts.stage_verdicts` return
+    steps : true steps matched with found ones, as `steps.matched_steps` returns
+    faults : as `diagnoses.fault_scores` returns
+    diagnoses : diagnoses with a verdict, as `diagnoses.judged` returns
+    bands : as `confidence.bands` returns
     """
 
     jobs: pl.DataFrame
@@ -47,24 +47,23 @@ class Scores:
     bands: pl.DataFrame
 
     def of_job(self, job: str) -> Scores:
-        """Return the scores of one true job alone."""
+        """Return the scores of one true job."""
         frames = ((one.name, getattr(self, one.name)) for one in fields(self))
         return Scores(**{name: rows.filter(pl.col("job") == job) for name, rows in frames})
 
     def names(self) -> list[str]:
-        """Return the names of the true jobs that were asked for, sorted."""
+        """Return the names of the judged true jobs, sorted."""
         return self.jobs["job"].unique().sort().to_list()
 
 
 def evaluate(warehouse_tables: Tables, truth: Tables) -> Scores:
-    """Compare what a warehouse holds with the truth about the run.
+    """Compare a warehouse with the truth about the run.
 
     Parameters
     ----------
-    warehouse_tables : the tables of `TABLES`, whole
-    truth : the tables of a truth folder by their files' names, as written by `llmprism simulate` or logged by real
-        ranks: `truth_jobs`, `truth_steps`, `truth_pairs`, and where there are any `truth_faults`, `truth_ranks`,
-        `layouts`
+    warehouse_tables : the tables of `TABLES`, with all windows
+    truth : the tables of a truth folder by file name, as written by `llmprism simulate` or logged by real ranks:
+        `truth_jobs`, `truth_steps`, `truth_pairs` and, if they exist, `truth_faults`, `truth_ranks`, `layouts`
     """
     found, true = warehouse_tables, normal(truth)
     scored = jobs.job_scores(found, true)
@@ -88,7 +87,7 @@ def evaluate(warehouse_tables: Tables, truth: Tables) -> Scores:
 
 
 def together(runs: Mapping[str, Scores]) -> Scores:
-    """Put the scores of several runs together; their jobs are called `run/job`, true ones and found ones."""
+    """Combine the scores of several runs; true and found jobs are renamed to `run/job`."""
     return Scores(
         **{
             one.name: pl.concat(

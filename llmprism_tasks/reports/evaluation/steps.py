@@ -1,4 +1,4 @@
-"""Steps: which were found, which were invented, and how far their ends and durations are from the true ones."""
+"""Steps compared with the truth: found, missing and extra steps, and the errors of their ends and durations."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import polars as pl
 from llmprism_tasks.reports.evaluation.jobs import FOUND_JOB, Tables
 
 NEAR = 0.3
-"""Ratio of the period within which an end that was found is the end of that step."""
+"""Ratio of the period within which a found end is matched with a true one."""
 
 END = [*FOUND_JOB, "found_ns"]
-"""What a found step is known by."""
+"""Columns that identify a found step."""
 
 
 def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.DataFrame) -> pl.DataFrame:
-    """Find each true step's end among the ends of the job's own steps, once their typical distance is taken off.
+    """Match each true step with an end of a found step of the same job, after removing their typical offset.
 
     Parameters
     ----------
-    found : `windows`, `steps`; steps that end in none of the windows are not asked for
+    found : `windows`, `steps`; steps that end outside all windows are left out
     truth : `truth_steps`
     jobs : as `job_scores` returns
-    owned : as `owners` returns; steps of a found job that is nobody's best match are its owner's, so that what is
-        found twice or in silence is extra
+    owned : as `owners` returns. Steps of a found job that is no true job's best match count for its owner, so that
+    steps
+        found twice or in silence are extra
 
     Returns
     -------
-    every true step and every found one: `job` (NULL for steps of nobody), `step` (NULL for a found end near no true
-    one), `true_ns`, `found_ns` (NULL for a step that was not found). Of several ends near one step the nearest is its,
-    the others are near none. Where several true jobs were found as one (they follow each other on the same NICs), a
-    step near that of any of them is not the others' to explain, and one near none is the first one's. What ended before
-    or after all windows, but for the offset, is in no truth.
+    all true and all found steps: `job` (NULL for steps of no true job), `step` (NULL for a found end near no true one),
+    `true_ns`, `found_ns` (NULL for a step that was not found). Of several ends near a step, the nearest is matched and
+    the others are extra. If several true jobs were found as one, because they follow each other on the same NICs, an
+    end near a step of one of them is not extra for the others, and an end near no step is extra for the first of them
+    only. Ends before or after all windows, apart from the offset, are in no truth and are left out.
     """
     asked = truth["truth_steps"].join(jobs.select("job").unique(), on="job", how="semi")
     began = pl.max_horizontal(pl.col("end_ns").shift().over("job", order_by="end_ns"), "start_ns")
@@ -71,7 +72,7 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
 
 
 def _within(steps: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Keep the steps that end in some window."""
+    """Keep the steps that end in a window."""
     spans = windows.select("window_start_ns", "window_end_ns").sort("window_start_ns")
     ends = steps.sort("end_ns").join_asof(spans, left_on="end_ns", right_on="window_start_ns", strategy="backward")
     return ends.filter(pl.col("end_ns") < pl.col("window_end_ns"))
@@ -91,7 +92,7 @@ def _ends(found: Tables, jobs: pl.DataFrame, owned: pl.DataFrame) -> pl.DataFram
 
 
 def _nearest(left: pl.DataFrame, right: pl.DataFrame, at: str, near: str) -> pl.DataFrame:
-    """Join each row with its job's nearest on the right."""
+    """Join each row with the nearest row of the same job on the right."""
     return left.sort(at).join_asof(
         right.sort(near),
         left_on=at,
@@ -104,7 +105,7 @@ def _nearest(left: pl.DataFrame, right: pl.DataFrame, at: str, near: str) -> pl.
 
 
 def duration_errors(matched: pl.DataFrame) -> pl.DataFrame:
-    """Compare durations, as differences of consecutive ends: `job`, `step`, `error` (a ratio of the true one).
+    """Compare durations, which are differences of consecutive ends: `job`, `step`, `error` (as a ratio).
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ def duration_errors(matched: pl.DataFrame) -> pl.DataFrame:
 
 
 def end_errors(matched: pl.DataFrame) -> pl.DataFrame:
-    """Compare ends, once the job's typical offset is taken off: `job`, `step`, `error_ns` (0 or more).
+    """Compare ends after removing the job's typical offset: `job`, `step`, `error_ns` (0 or more).
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def end_errors(matched: pl.DataFrame) -> pl.DataFrame:
 
 
 def step_counts(matched: pl.DataFrame) -> pl.DataFrame:
-    """Count each job's `true` steps, how many were `found`, and how many found ones are `extra`."""
+    """Count each job's `true` steps, the `found` ones among them, and `extra` found steps."""
     return (
         matched.group_by("job")
         .agg(

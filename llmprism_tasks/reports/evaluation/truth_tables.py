@@ -1,4 +1,4 @@
-"""The truth's tables in one form, whoever wrote them: the simulators, or the ranks of a real run."""
+"""Truth tables: bring the truth to one form, whether a simulator or the ranks of a real run recorded it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ LAYOUT: dict[str, type[pl.DataType]] = {"job": pl.String, "tp": pl.Int64, "pp": 
 
 
 def normal(truth: Tables) -> dict[str, pl.DataFrame]:
-    """Fill in what a writer may leave out.
+    """Complete the truth with what its writer may leave out.
 
     Returns
     -------
-    `truth_jobs` with `kind` and `visible` (real runs: training, all visible); `truth_steps` that end with the gradient
-    synchronisation (`grad_end_ns`) where that is told, since no flow shows when an optimizer has done with its numbers,
-    and `optimized` where it is not;
-    `truth_pairs`; `truth_faults` with `accept` (unless told: the subject itself, and a NIC's host); `truth_ranks`;
-    and `layouts`, which are counted from the ranks' places unless told, with `sharded` as a truth value
+    `truth_jobs` with `kind` and `visible` (real runs: training, all visible); `truth_steps`, which end with the
+    gradient synchronisation (`grad_end_ns`) if that is recorded, because no flow shows when an optimizer has finished,
+    and with `optimized` if not; `truth_pairs`; `truth_faults` with `accept` (if not recorded: the subject itself, and a
+    NIC's host); `truth_ranks`; `layouts`, computed from the ranks if not recorded, with `sharded` as a boolean
     """
     members, steps = truth["truth_jobs"], truth["truth_steps"]
     defaults = {"kind": pl.lit("training"), "visible": pl.lit(value=True)}
@@ -71,7 +70,7 @@ def _layouts(layouts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _counted(ranks: pl.DataFrame) -> pl.DataFrame:
-    """Count the degrees of jobs from the indices of their ranks."""
+    """Compute the degrees of jobs from the indices of their ranks."""
     degrees = [name.removesuffix("_index") for name in ranks.columns if name.endswith("_index")]
     if ranks.is_empty():
         return pl.DataFrame(schema=LAYOUT)

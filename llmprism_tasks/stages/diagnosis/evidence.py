@@ -1,4 +1,4 @@
-"""Evidence: what all kinds of trouble are looked for in, gathered once per window."""
+"""Evidence: the frames in which all detectors of the diagnosis phase look for faults, gathered once per window."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.liveness.overdue import Silence, overdue
-from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion
-from llmprism_tasks.stages.step_division.division import divide
+from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.restarts import since_restart
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
 QUICK = 0.25
-"""Quantile of a job's steps that is a healthy one, as long as a trouble spares a quarter of the look-back."""
+"""Quantile of a job's step lengths that is a healthy step, as long as a fault spares a quarter of the look-back."""
 
 ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "job_id": pl.String,
@@ -41,18 +41,18 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "confidence": pl.Float64,
     "peers": pl.List(pl.String),
 }
-"""Columns of a trouble that a finder returns: those of `diagnoses`, without the window and what assembly adds.
+"""Columns of a finding: those of `diagnoses`, without the window and what `ranking` and `price` add.
 
 `confidence` is the share of the job's loss that the subject explains, 0 to 1; NULL for an effect, which explains none.
-`peers` are those the subject was compared with, sorted, of the subject's type (the NICs of other hosts for a host);
-NULL when it was compared with its own past alone.
+`peers` are the subjects it was compared with, sorted, of the subject's type (for a host: the NICs of other hosts); NULL
+if it was compared only with its own past.
 """
 
 ENOUGH = 12
-"""Steps of a window that show a trouble by themselves: three deviations of a median are less than one of a step."""
+"""Steps of a window that are enough to show a fault: three deviations of their median are less than one of a step."""
 
 KIND = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
-"""Kinds of pairs, which each of millions of flows has: as numbers, in the order of their names."""
+"""Kinds of pairs as numbers, in alphabetical order; each of millions of flows has one."""
 
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
@@ -62,21 +62,20 @@ Finder = Callable[["Evidence", DiagnosisSettings], pl.DataFrame]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Frames that the kinds of trouble share: of a job that began anew, those of the run that ended most steps.
+    """Frames that the detectors share. Of a job that restarted, only the run in which most steps ended.
 
     Attributes
     ----------
-    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`; all names are codes
-    steps : steps of NICs, those of the look-back included, but the first, whose start was not seen: `job_id`, `addr`,
-        `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
-    history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the
-        window), sorted
+    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`; names are codes
+    steps : steps of NICs, look-back included, without each NIC's first step, whose start was not seen: `job_id`,
+        `addr`, `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
+    history : steps of jobs, look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
     groups : data-parallel groups: `job_id`, `addr`, `component`
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
-    silences : of jobs in the middle of a step
-    storage : what members write to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
-    paths : the `switch_path` of each `row` of the flows table; None where the flows have it themselves
+    silences : silences of jobs in the middle of a step
+    storage : writes of members to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
+    paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
     """
 
     flows: pl.DataFrame
@@ -90,7 +89,7 @@ class Evidence:
     paths: pl.Series | None = None
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
-        """Return what is found in this evidence; several kinds of trouble may ask for it."""
+        """Return what a detector finds in this evidence; computed once, also if several detectors ask."""
         if (find, settings) not in self._found:
             self._found[find, settings] = find(self, settings)
         return self._found[find, settings]
@@ -104,15 +103,15 @@ class Evidence:
         return self.flows.filter(pl.col("job_id").is_in(jobs.unique().implode()))
 
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
-        """Add to some of the flows their `switch_path`, and name them: for all of them that would cost most."""
+        """Add `switch_path` and address texts to some of the flows; for all flows that would be expensive."""
         flows = flows.with_columns(nic_pairs.named(flows.select("job_id", *nic_pairs.PAIR)))
         return flows if self.paths is None else flows.with_columns(frames.paths(self.paths.gather(flows["row"])))
 
     @cached_property
     def work(self) -> pl.DataFrame:
-        """The NICs' own work in the steps of the window, as `own_work` returns it.
+        """Own work of the NICs in the steps of the window, as `own_work` returns it.
 
-        In those of the look-back, too, where the window has few steps, or replicas that show what is usual are missing.
+        Steps of the look-back are included if the window has few steps, or if there are no replicas to compare with.
         """
         now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH)
         enough = now.filter("many").join(self.groups, on="job_id", how="semi")
@@ -121,7 +120,8 @@ class Evidence:
 
 
 def gather(
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     topology: pl.DataFrame,
     job_members: pl.DataFrame,
     pairs: pl.DataFrame,
@@ -130,52 +130,58 @@ def gather(
     settings: Settings,
     elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
-    """Gather the evidence; None when no job has steps in the window, or is silent in the middle of one."""
-    every = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
+    """Gather the evidence of a window; None if no job has steps in it or is silent in the middle of a step.
+
+    Parameters
+    ----------
+    job_traffic, step_ends : as for `diagnosis`
+    """
+    every, traffic = job_traffic.bulk, job_traffic.index
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
-        for silence in overdue(every, flows, topology, window, settings, elsewhere)
+        for silence in overdue(every, traffic, topology, window, settings, elsewhere)
     ]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None
-    synchronising = pair_graph.ending(pairs)
-    division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
-    if division is not None:
-        # A run is no measure of another: it may have other hosts, another layout, or be another job's.
-        division, _ = division.by_run()
+    # Another run may have other hosts, another layout, or be another job, so runs are not compared.
+    division = None if step_ends is None else step_ends.by_run()[0]
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
-        flows=_of_kinds(bulk, flows, pairs),
+        flows=_of_kinds(bulk, traffic, pairs),
         steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
         history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
         silences=silences,
-        storage=_written(flows, topology, job_members),
-        paths=flows["switch_path"],
+        storage=_written(traffic, topology, job_members),
+        paths=traffic.table["switch_path"],
     )
 
 
 def _stages(
     silence: Silence, bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
 ) -> dict[str, int]:
-    """Return the pipeline stages of a silent job's members as they were, for in later windows it shows none."""
+    """Return the pipeline stages of a silent job's members before its silence; later windows show none."""
     moment = Window(silence.gap.since_ns + 1 - settings.window.length_ns, settings.window.length_ns)
     of_job = pl.col("job_id") == silence.gap.job_id
+    of_job_members = job_members.filter(of_job).drop("pp_stage")
+    before = bulk.filter(of_job, pl.col("flow_start_ns") <= silence.gap.since_ns)
+    job_traffic = TrafficIndex.of(before, settings.traffic).inside(of_job_members)
     _, members, _ = parallelism(
-        flows=bulk.filter(of_job, pl.col("flow_start_ns") <= silence.gap.since_ns).drop("job_id"),
+        job_traffic=job_traffic,
+        division=divide(job_traffic.bulk, moment, settings),
         topology=topology,
         jobs=frames.empty("jobs"),
-        job_members=job_members.filter(of_job).drop("pp_stage"),
+        job_members=of_job_members,
         window=moment,
         settings=settings,
     )
     return dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
 
 
-def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    numbered, pairs = nic_pairs.numbered(flows)
+def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    numbered, pairs = traffic.flows, traffic.pairs
     outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
     written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").sort("pair")
     if written.is_empty():
@@ -187,19 +193,20 @@ def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFr
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
-def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the flows of known pairs with their `kind`."""
+def _of_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
-    return nic_pairs.of_pairs(bulk, nic_pairs.numbered(flows)[1].join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
+    return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
-    """Return how much longer a job's steps take in an interval than its quick steps do, as a ratio; 0 if they do not.
+    """Return by which ratio a job's steps in an interval are longer than its quick steps; 0 if they are not.
 
     Parameters
     ----------
-    history : steps of one job, look-back included: `start_ns`, `end_ns`. The quick ones are those at the lower
-        quartile: healthy ones, as long as the trouble has not lasted for most of the look-back
+    history : steps of one job, look-back included: `start_ns`, `end_ns`. The lower quartile is the quick step: a
+    healthy
+        one, as long as the fault has not lasted for most of the look-back
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))
@@ -208,7 +215,7 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
 
 
 def _spans(steps: pl.DataFrame | None, *key: str) -> pl.DataFrame:
-    """Begin each step where the one before it ended, of the same run."""
+    """Let each step begin where the previous step of the same run ended."""
     if steps is None:
         times = dict.fromkeys(("step", "start_ns", "end_ns"), pl.Int64)
         return pl.DataFrame(schema=dict.fromkeys(key, pl.String) | times | {"current": pl.Boolean})

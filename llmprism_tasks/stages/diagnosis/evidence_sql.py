@@ -1,7 +1,7 @@
-"""Proof: the query on the warehouse that returns the flows behind a diagnosis.
+"""Evidence SQL: the query on the warehouse that returns the flows behind a diagnosis.
 
-Its text is stored with the diagnosis and made to be read and changed: values are written out, and `of_subject` tells
-the subject's own flows from those it is compared with.
+The query is stored with the diagnosis, for an engineer to read and change: all values are written out, and the column
+`of_subject` marks the subject's own flows among those of its peers.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from llmprism_tasks.settings import Settings
 Row = dict[str, Any]
 
 LINK = " - "
-"""What stands between the two switches in a link's name."""
+"""Separator of the two switches in a link's name."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Which flows of its job a kind of trouble is judged by.
+    """The flows of a job by which a kind of fault is judged.
 
     Attributes
     ----------
     kinds : kinds of their pairs; empty for all
-    past : whether those of the look-back count, or only those of the diagnosis's own time
+    past : whether flows of the look-back count, or only those between the diagnosis's `start_ns` and `end_ns`
     """
 
     kinds: tuple[str, ...] = ()
@@ -49,12 +49,12 @@ TRAFFIC: dict[str, Traffic] = {
     "cross_group": RATES,
     "cross_step": Traffic(("dp", "pp"), past=True),
 }
-"""Kinds that are not named here are judged by all traffic, that of the look-back included, as silence is."""
+"""Kinds that are missing here are judged by all traffic, look-back included; silence is one of them."""
 
 ALL = Traffic(past=True)
 
 UNTIL_BACK = ("checkpoint_stall", "stopped")
-"""Kinds that end with the flow with which a job goes on."""
+"""Kinds whose `end_ns` is the start of the flow with which the job goes on; that flow is included."""
 
 OF_SUBJECT = {
     "addr": "addr = {subject}",
@@ -62,7 +62,7 @@ OF_SUBJECT = {
     "pp_stage": "coalesce(pp_stage::VARCHAR = {subject}, FALSE)",
     "dp_group": "coalesce(dp_group IN (SELECT dp_group FROM members WHERE addr = {subject}), FALSE)",
 }
-"""Which members of the job a subject of this type is, or has."""
+"""Condition for the members of the job that belong to a subject of each type."""
 
 AMONG_PEERS = {
     "addr": "addr IN (FROM peers)",
@@ -70,13 +70,13 @@ AMONG_PEERS = {
     "pp_stage": "pp_stage::VARCHAR IN (FROM peers)",
     "dp_group": "dp_group IN (SELECT dp_group FROM members WHERE addr IN (FROM peers))",
 }
-"""Which members those are, or have, that it is compared with."""
+"""Condition for the members that belong to the subject's peers."""
 
 CROSSING = {
     "switch": "list_contains(flows.switch_path, {subject})",
     "link": "abs(list_position(flows.switch_path, {one}) - list_position(flows.switch_path, {other})) = 1",
 }
-"""Which flows cross a subject of this type."""
+"""Condition for the flows that cross a subject of each type."""
 
 PEERS = """\
 peers AS (
@@ -186,12 +186,12 @@ ORDER BY flows.flow_start_ns, flows.src_addr, flows.dst_addr"""
 
 
 def query(found: Row, since_ns: int, window: Window, settings: Settings) -> str:
-    """Return the query that proves a diagnosis: the flows that its kind of trouble was judged by, in order of time.
+    """Return the query for the flows by which a diagnosis was judged, sorted by time.
 
     Parameters
     ----------
-    found : a row of a finder
-    since_ns : first flow that the window's run looked at, look-back included
+    found : a finding, a row of `evidence.ROW`
+    since_ns : start of the first flow that the window's run read, look-back included
 
     Returns
     -------
@@ -238,8 +238,10 @@ def _conditions(found: Row, traffic: Traffic, since_ns: int, window: Window, set
 
 
 def _first_ns(found: Row, since_ns: int, window: Window) -> int:
-    """Return from when on flows tell of a trouble; of one that was over when the present run began, the minute before
-    it does."""
+    """Return the start of the flows that show a fault, ns.
+
+    If the fault was over when the job's present run began, that is one window before the fault.
+    """
     return since_ns if since_ns <= found["start_ns"] else found["start_ns"] - window.length_ns
 
 

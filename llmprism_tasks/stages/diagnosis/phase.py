@@ -1,8 +1,9 @@
-"""Diagnosis: steps and flows -> what is wrong, and with whom.
+"""Diagnosis phase: find what is wrong with a job, and which device or member is at fault, from its steps and flows.
 
-LLMPrism (arXiv 2505.00342), stage 5, compares steps with their job's, data-parallel groups with each other and
-switches with each other. Beyond the paper: medians instead of means, a least effect, and persistence over steps,
-since experts hate false alarms most of all; and the culprit itself, who starts late with nobody to wait for.
+LLMPrism (arXiv 2505.00342), stage 5, compares steps with other steps of their job, data-parallel groups with each other
+and switches with each other. This phase goes beyond the paper: it uses medians instead of means, and requires a least
+effect that persists over several steps, because false alarms are what experts object to most. It also names the member
+at fault: the one that starts late without waiting for another.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
 from llmprism_tasks.stages.diagnosis.ranking import assembled, of_likely_layouts, said_once
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
-from llmprism_tasks.stages.traffic.remembered import forget
+from llmprism_tasks.stages.step_division.division import Division
+from llmprism_tasks.stages.traffic.index import JobTraffic
 
 TROUBLES = (
     hang.find,
@@ -32,12 +34,13 @@ TROUBLES = (
     unexplained.find,
     slow_run.find,
 )
-"""One function per kind of trouble: evidence and settings in, rows of `evidence.ROW` out."""
+"""One detector per kind of fault: a function of evidence and settings that returns rows of `evidence.ROW`."""
 
 
 def diagnosis(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
@@ -50,22 +53,23 @@ def diagnosis(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
+    job_traffic : the flows of jobs, in the window and its look-back
+    step_ends : their steps, ended by the pairs that `pair_graph.ending` returns
     topology : `addr`, `host`, `gpu`
     jobs, job_members, pairs, steps : the window's
 
     Returns
     -------
-    diagnoses : empty when nothing is worth waking anybody for
+    diagnoses : empty if nothing is worth acting on
     """
-    evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
-    forget()
+    evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings)
     return (_diagnosed(evidence, jobs, settings),)
 
 
 def of_part(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     elsewhere: pl.DataFrame,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
@@ -75,18 +79,17 @@ def of_part(
     window: Window,
     settings: Settings,
 ) -> tuple[pl.DataFrame] | None:
-    """Diagnose the jobs of a part of the platform, as `diagnosis` does those of all of it.
+    """Diagnose the jobs of one partition of the platform, as `diagnosis` does those of the whole platform.
 
     Parameters
     ----------
-    flows, elsewhere : as `frames.Part` has them
+    elsewhere : as in `frames.Part`
 
     Returns
     -------
-    diagnoses; None when transfers are slow: it may be the fabric's fault, that all parts share
+    diagnoses; None if transfers are slow, because the cause may be in the fabric that all partitions share
     """
-    evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
-    forget()
+    evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings, elsewhere)
     if evidence is not None and evidence.once(devices.hops_in_trouble, settings.diagnosis)["slow"].any():
         return None
     return (_diagnosed(evidence, jobs, settings),)

@@ -1,4 +1,4 @@
-"""Assembly: what the finders found -> diagnoses: what explains what, who is worst, what it costs and what proves it."""
+"""Ranking: turn the detectors' findings into diagnoses: drop explained ones, order them, add a rank and a query."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 Row = dict[str, Any]
 
 DEVICES = ("addr", "host", "link", "switch")
-"""Subjects that can be at fault; jobs, data-parallel groups and pipeline stages only show what a device does."""
+"""Types of subjects that can be at fault. Jobs, data-parallel groups and pipeline stages only show an effect."""
 
 CAUSE_UNKNOWN = ("straggler", "switch_level")
-"""Kinds that say who is slow, not why."""
+"""Kinds that name a slow subject, but not the cause."""
 
 EFFECTS = ("cross_step", "cross_group")
-"""Kinds that say what a job suffers."""
+"""Kinds that describe an effect on a job."""
 
 MOST = 0.5
-"""Share of its job's loss above which a cause leaves less to all others together than it takes itself."""
+"""Share of its job's loss from which a cause takes more than all other causes together."""
 
 AMONG_ALIKE = ("slow_compute", "pipeline_imbalance")
-"""Kinds that are told by comparing members that do the same work, which only the layout says."""
+"""Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY = 0.5
 """Confidence in a layout below which it is more likely wrong than right."""
 
 ONCE = ["job_id", "kind", "subject_type", "subject"]
-"""What a window says once."""
+"""Key of a diagnosis within a window."""
 
 
 def said_once(found: pl.DataFrame) -> pl.DataFrame:
-    """Keep of rows that say the same of the same subject the first: who comes first knows most of it."""
+    """Keep the first of several findings of one kind and subject; the detector that knows most comes first."""
     return found.unique(ONCE, keep="first", maintain_order=True)
 
 
 def of_likely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Leave out what is told by comparing members where it is not likely that they do the same work.
+    """Drop findings that compare members of jobs whose layout is more likely wrong than right.
 
     Parameters
     ----------
-    jobs : the window's: `job_id`, `confidence` (of the layout; NULL without one)
+    jobs : the window's jobs: `job_id`, `confidence` (of the layout; NULL without one)
     """
     unlikely = jobs.filter(pl.col("confidence") < LIKELY)["job_id"]
     return found.filter(~(pl.col("kind").is_in(AMONG_ALIKE) & pl.col("job_id").is_in(unlikely.implode())))
 
 
 def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:
-    """Make diagnoses of what the finders found.
+    """Turn findings into diagnoses.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
 
     Returns
     -------
-    those that no other explains, with `rank` and `evidence_sql`, the worst first
+    the findings that no other finding explains, with `rank` and `evidence_sql`, the worst first
     """
     nothing = pl.DataFrame(schema=ROW | {"rank": pl.Int32, "evidence_sql": pl.String})
     if found.is_empty():
@@ -71,7 +71,7 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
     begins = dict(evidence.of_jobs(found["job_id"]).group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
     for row in rows:
         window, since_ns = evidence.window, begins.get(row["job_id"])
-        if since_ns is None:  # a job that is silent has its pairs in the window in which it still sent
+        if since_ns is None:  # a silent job has its pairs in the window in which it still sent
             window = Window.containing(row["start_ns"], window.length_ns)
             since_ns = window.lookback(settings.window.lookback_windows).start_ns
         row["evidence_sql"] = evidence_sql.query(row, since_ns, window, settings)
@@ -79,11 +79,11 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
 
 
 def one_cause_each(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
-    """Of what is found of one device at one time, keep the worst; a host and a NIC in it are one device.
+    """Keep the worst of several findings about one device at one time; a host and a NIC in it are one device.
 
     Parameters
     ----------
-    hosts : job and NIC to host
+    hosts : host by job and NIC
     """
     kept: list[Row] = []
     for row in sorted(found, key=_worst_first):
@@ -93,15 +93,15 @@ def one_cause_each(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[
 
 
 def unexplained(found: list[Row]) -> list[Row]:
-    """Leave out who is slow without a known cause while a known one takes most of what their job loses.
+    """Drop findings without a known cause if a known cause takes most of the same job's loss at the same time.
 
-    A switch that all that is slow has in common is no cause, but more than to say that somebody holds the job up.
+    A switch that all slow transfers share (`switch_level`) is no known cause, but says more than a `straggler`.
     """
     surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MOST]
 
     def explains(cause: Row, row: Row) -> bool:
         more = cause["kind"] == "switch_level" and row["kind"] == "straggler"
-        known = cause["kind"] not in CAUSE_UNKNOWN  # unknown is no explanation
+        known = cause["kind"] not in CAUSE_UNKNOWN  # an unknown cause explains nothing
         return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
 
     return [
@@ -110,7 +110,7 @@ def unexplained(found: list[Row]) -> list[Row]:
 
 
 def ranked(found: list[Row]) -> list[Row]:
-    """Number the suspects of each job from the worst, which is 1; what is no device has no `rank`."""
+    """Number the suspects of each job from 1, the worst; subjects that are no device have no `rank`."""
     places: dict[str, int] = defaultdict(int)
     ordered = []
     for row in sorted(found, key=_worst_first):
@@ -133,6 +133,6 @@ def _together(row: Row, other: Row) -> bool:
 
 
 def _worst_first(row: Row) -> tuple[Any, ...]:
-    """Order by the share of time that the subject is known to cost; what is not known to cost any comes last."""
+    """Sort by the share of time that the subject is known to cost; unknown costs come last."""
     names = (row["job_id"], row["kind"], row["subject_type"], row["subject"])
     return (-row["severity"] * (row["confidence"] or 0), -row["score"], *names)

@@ -1,8 +1,9 @@
-"""Who went quiet first of a job that fell silent in the middle of a step.
+"""First stopped: which host or NIC stopped first in a job that fell silent in the middle of a step.
 
-Steps before tell when each NIC is due to send on. Who hangs is due first, and the others run on until they wait for it;
-when all stop at once, nobody is overdue when the last flow ends. Who has come to a collective sends a little into it
-and stalls: who has not, is waited for. And a ring falls silent hop by hop, from who stopped first.
+Earlier steps show when each NIC is due to send its next byte. The NIC that hangs is overdue first; the others go on
+until they wait for it. If all stop at the same moment, no NIC is overdue when the last flow ends. A member that has
+reached a collective sends a little into it and then stalls; the members that have not reached it are the ones waited
+for. A ring falls silent hop by hop, beginning with the member that stopped first.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from llmprism_tasks.stages.liveness.step_progress import CutOff
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 
 PACE = 0.02
-"""Ratio of a step by which a NIC must be overdue at least: so much do healthy steps vary."""
+"""Ratio of a step by which a NIC must at least be overdue; healthy steps vary by this much."""
 APART = 0.5
-"""Ratio of the time since pairs went quiet that must lie between the last exchange and those before it."""
+"""Ratio of the time since pairs fell silent that must lie between the last exchange and the exchanges before it."""
 ALIKE = 0.1
-"""Ratio by which what pairs carry in a step may differ where they do the same."""
+"""Ratio by which two pairs' bytes in a step may differ if the pairs do the same work."""
 CLOCKS_NS = 1_000_000
-"""By how much the clocks of two switches differ at most."""
+"""Largest difference between the clocks of two switches."""
 SHORTEST_RING = 4
-"""Members whose order says something: three fall silent in the order of their ring by chance every other time."""
+"""Smallest ring whose order is evidence: three members fall silent in the order of their ring by chance, every other
+time."""
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """Who went quiet first: NICs of one host, who else it may be (its host), and what tells."""
+    """The NICs of one host that stopped first, another host that may have (`other`), and the evidence (`reason`)."""
 
     addrs: tuple[str, ...]
     other: str | None
@@ -40,19 +42,21 @@ class Quiet:
 
 
 def late_pairs(where: CutOff, hosts: Mapping[str, str], settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the pairs that had been due for longer than noise explains when the last flow ended.
+    """Return the pairs that were overdue by more than noise explains when the last flow ended.
 
     Parameters
     ----------
-    hosts : each member's
+    hosts : host of each member
     """
     margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), pl.lit(PACE * where.period_ns))
     return _confirmed(where, hosts).filter(pl.col("late_ns") > margin)
 
 
 def _confirmed(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
-    """Return what is due, each pair no later than most that carry as much from the same host to the same host: rails
-    go in lock-step, and a lost record makes one of them look late."""
+    """Return the pairs that are due, each no later than most pairs with the same traffic between the same two hosts.
+
+    Rails of two hosts work in lock step; a lost record makes one of them look late.
+    """
     ends = pl.DataFrame({"addr": list(hosts), "host": list(hosts.values())})
     placed = where.pairs.join(where.due.select(*PAIR, "late_ns"), on=PAIR, how="left")
     for end in PAIR:
@@ -67,12 +71,12 @@ def _confirmed(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
 
 
 def first_quiet(where: CutOff, hosts: Mapping[str, str], stages: Mapping[str, int], *, late: bool) -> Quiet | None:
-    """Say who went quiet first; None if several may have.
+    """Return the NICs that stopped first; None if several hosts may have.
 
     Parameters
     ----------
-    stages : the pipeline stage of each member, as far as known
-    late : whether anybody was overdue when the last flow ended
+    stages : pipeline stage of each member, as far as known
+    late : whether any pair was overdue when the last flow ended
     """
     first = _front(where, hosts)
     ends = sorted({addr for end in ("src_addr", "dst_addr") for addr in first[end]} & set(hosts))
@@ -85,7 +89,7 @@ def first_quiet(where: CutOff, hosts: Mapping[str, str], stages: Mapping[str, in
 
 
 def _front(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
-    """Return the pairs that had been due for about the longest, as far as their noise lets us tell."""
+    """Return the pairs that had been due for about the longest, within their noise."""
     due = _confirmed(where, hosts)
     worst = due.sort("late_ns", "noise_ns", "src_addr", "dst_addr", descending=[True, False, False, False]).head(1)
     room = pl.max_horizontal(3 * pl.max_horizontal("noise_ns", worst["noise_ns"].max()), PACE * where.period_ns)
@@ -93,7 +97,7 @@ def _front(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
 
 
 def _waiting_for_none(first: pl.DataFrame, hosts: Mapping[str, str]) -> pl.DataFrame:
-    """Leave out pairs of which a host was due to exchange something else before, for which it waits."""
+    """Drop the pairs one of whose hosts was due to exchange something else earlier, and waits for that."""
     pairs = first.with_row_index("pair")
     at = pl.concat(
         pairs.select("pair", "late_ns", "noise_ns", host=pl.col(end).replace_strict(hosts, default=None))
@@ -105,11 +109,12 @@ def _waiting_for_none(first: pl.DataFrame, hosts: Mapping[str, str]) -> pl.DataF
 
 
 def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages: Mapping[str, int]) -> Quiet:
-    """Return which of two hosts went quiet first: who exchanged nothing with anybody for longer.
+    """Return which of two hosts stopped first: the one that has not exchanged data with any host for longer.
 
-    Where that was with each other, a message between two stages waited for the one before: its input comes from where
-    nobody sees it, and the later stage has but to wait for it. Else it is who was due to send for longest, or has not
-    begun to while the other has; of two that are equally likely the first by name, lest another window names the other.
+    If the last exchange of both was with each other, a message between two pipeline stages waited for the earlier
+    stage: that one's input comes from outside the flows, while the later stage only waits. Otherwise it is the host
+    that was due to send for longest, or the host that has not begun to send while the other has. If both are equally
+    likely, it is the first by name, so that another window names the same host.
     """
     ends = sorted({*first["src_addr"], *first["dst_addr"]})
     one, two = sorted({hosts[addr] for addr in ends})
@@ -121,7 +126,10 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
         sent[hosts[src]] += bytes_
     margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
     if abs(seen[one] - seen[two]) > margin_ns:
-        waiting, why = min(one, two, key=seen.__getitem__), "was seen last before {}, with which it was due to exchange"
+        waiting, why = (
+            min(one, two, key=seen.__getitem__),
+            "fell silent before {}, its next peer",
+        )
     elif order[one] != order[two]:
         waiting, why = min(one, two, key=order.__getitem__), "was due to send to {} first"
     elif abs(late[one] - late[two]) > margin_ns:
@@ -129,13 +137,13 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     elif (sent[one] == 0) != (sent[two] == 0):
         waiting, why = min(one, two, key=sent.__getitem__), "has sent nothing to {}, which has begun to send"
     else:
-        waiting, why = one, "was due to exchange with {}, at the same time as that with it"
+        waiting, why = one, "was due to exchange data with {}, and both were due at the same time"
     other = two if waiting == one else one
     return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other))
 
 
 def _last_seen(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> dict[str, int]:
-    """Return when hosts of some NICs last exchanged anything with anybody over these."""
+    """Return when the hosts of some NICs last exchanged data with any host over these NICs."""
     seen = {hosts[addr]: where.ended_ns for addr in ends}
     for src, dst, last_ns in where.pairs.select(*PAIR, "last_ns").drop_nulls("last_ns").iter_rows():
         for addr in {src, dst} & set(ends):
@@ -146,10 +154,10 @@ def _last_seen(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> dict
 def _absent(
     where: CutOff, first: pl.DataFrame, ends: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
 ) -> Quiet | None:
-    """Return who took no part in what the others exchanged last.
+    """Return the NICs that took no part in the last exchange of the others.
 
-    That came after the longest silence among what was exchanged before. Where some have sent nothing in this step, and
-    that silence is theirs, it may be the one after the next longest.
+    The last exchange follows the longest silence among the earlier ones. If some NICs have sent nothing in this step
+    and that silence is theirs, the exchange may be the one after the second longest silence.
     """
     seen = first.with_columns(pl.col("last_ns").fill_null(where.ended_ns)).sort("last_ns", "src_addr", "dst_addr")
     for _ in range(2 if first["last_ns"].has_nulls() else 1):
@@ -166,7 +174,7 @@ def _absent(
 def _missed(
     where: CutOff, first: pl.DataFrame, absent: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
 ) -> Quiet | None:
-    """Return those of the absent NICs that are of the host at which all idle hops meet, or of one of two such."""
+    """Return the absent NICs of the host that all idle hops have in common; if two hosts are common, of one of them."""
     idle = first.filter(pl.col("src_addr").is_in(absent) | pl.col("dst_addr").is_in(absent))
     between = ({hosts[src], hosts[dst]} for src, dst in idle.select(PAIR).iter_rows())
     places = {hosts[addr] for addr in absent}.intersection(*between)
@@ -175,11 +183,11 @@ def _missed(
     if len(places) != 1:
         return None
     addrs = tuple(addr for addr in absent if hosts[addr] in places)
-    return Quiet(addrs, None, "took no part in what the others exchanged last")
+    return Quiet(addrs, None, "took no part in the last exchange of the others")
 
 
 def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Quiet | None:
-    """Return who stopped first in a ring that fell silent hop by hop, each after the one it receives from."""
+    """Return the NIC that stopped first in a ring whose members fell silent one after the other along the ring."""
     rings = where.due.filter(pl.col("src_addr").is_in(ends), pl.col("last_ns").is_not_null())
     if rings.height < SHORTEST_RING or rings.height != len(ends) or rings["src_addr"].n_unique() != len(ends):
         return None
@@ -190,4 +198,4 @@ def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Qui
         order.append(following)
     if len(order) < len(ends) or any(last[b] <= last[a] for a, b in pairwise(order)):
         return None
-    return Quiet((least,), None, "sent the least and stopped first, and the others one after the other along the ring")
+    return Quiet((least,), None, "sent the least, and the others fell silent one after the other along the ring")

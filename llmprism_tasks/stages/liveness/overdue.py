@@ -1,9 +1,9 @@
-"""Overdue jobs: where a job in the middle of a step sends nothing for longer than its own rhythm explains.
+"""Overdue jobs: jobs that are silent in the middle of a step for longer than their own rhythm explains.
 
-A job is silent when all its members are: who waits for a hung one falls silent soon. How long it may be is its own to
-say: as long as it ever was, and clearly more. Jobs that end in good order, that write a checkpoint, and all of them
-when the collector stands still, are silent, too; none of these is news. But a job that comes back with others in the
-place of some was stopped, wherever it stood.
+A job is silent when all its members are; members that wait for a hung one soon fall silent, too. A silence must be
+clearly longer than any earlier silence of the same job. Jobs that end normally or write a checkpoint are silent as
+well, and all jobs are while the collector stands still; none of these is reported. A job that comes back with other
+NICs in place of some members was restarted, at whatever point of a step it had stopped.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import CutOff, cut_off
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 STEP_MORE = 0.25
-"""Ratio of a step by which a silence must be longer than any before: long steps vary by a few percent."""
+"""Ratio of a step by which a silence must be longer than any before; long steps vary by a few percent."""
 PREFETCHED = 4
-"""Steps whose samples a data loader may read ahead while nobody takes them."""
+"""Steps whose samples a data loader may read ahead without a step consuming them."""
 LAST_STEPS = 2
-"""Steps before a silence in which each member exchanges data with another: one may have begun, or lost its records."""
+"""Steps before a silence in which each member exchanges data with another. Two, because one may just have begun or have
+lost its records."""
 PART_NS = NANOSECONDS_PER_SECOND
-"""Silences are looked for between the flows of each second, of which there are a thousand times fewer than of flows."""
+"""Bins in which silences are searched, one second: there are a thousand times fewer bins than flows."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A long time without flows of a job: from the end of the last to the start of the next, None if there is none.
+    """A long time without flows of a job: from the end of its last flow to the start of its next one.
 
-    `longest_ns` is the longest such time before.
+    `back_ns` is None if there is no next flow. `longest_ns` is the longest such time before.
     """
 
     job_id: str
@@ -50,14 +52,14 @@ class Silence:
 
     Attributes
     ----------
-    gap : when it is
-    until_ns : when the job came back, or where we last looked
-    restarted : whether it came back and began anew
-    alone : whether nobody else was seen while it lasted: then it may be the collector that was silent
-    where : where the job stood
-    replaced : the NICs that took part before and that others have taken the place of since, each with its host
-    replacements : these others, sorted
-    stages : the pipeline stage that each member had, as far as it is known
+    gap : the time without flows
+    until_ns : when the job came back, or the last time at which it was known to be silent
+    restarted : whether the job restarted from the beginning when it came back
+    alone : whether no other job was seen meanwhile; then the collector may have been silent
+    where : how far the job was in its step
+    replaced : host of each NIC that took part before and was replaced by another NIC
+    replacements : the replacing NICs, sorted
+    stages : pipeline stage of each member, as far as known
     """
 
     gap: Gap
@@ -71,31 +73,31 @@ class Silence:
 
     @property
     def over(self) -> bool:
-        """Say whether the job has come back."""
+        """Return whether the job has come back."""
         return self.gap.back_ns is not None
 
 
 def overdue(
     bulk: pl.DataFrame,
-    flows: pl.DataFrame,
+    traffic: TrafficIndex,
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
     elsewhere: pl.DataFrame | None = None,
 ) -> list[Silence]:
-    """Return the silences of jobs in the middle of a step that are not over before the window begins.
+    """Return the silences of jobs in the middle of a step that last beyond the window's start.
 
-    And those after which others have taken the place of members, wherever the job stood. Who takes part is known once
-    steps have followed: so also where the job came back in the window before.
+    Silences after which other NICs took the place of members are returned wherever the job stood in its step.
+    Membership is known only after some steps, so these are returned also if the job came back in the window before.
 
     Parameters
     ----------
     bulk : bulk flows inside jobs, look-back included, with `job_id`
-    flows : all flows of the same time
-    topology : `addr`, `host`; what goes to others goes to storage
-    elsewhere : `flow_start_ns` of what is sent in other parts of the platform, if `flows` are not all there are
+    traffic : all flows of the same time
+    topology : `addr`, `host`; other addresses are storage
+    elsewhere : `flow_start_ns` of flows in other partitions of the platform, if `traffic` is that of one partition
     """
-    found = []
+    found, flows = [], traffic.table
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
     for gap in _long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
@@ -109,7 +111,7 @@ def overdue(
         outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
-        silence = _with_replaced(silence, mine, flows, topology, settings)
+        silence = _with_replaced(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
         told = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
         if not (silence.replaced or told):
@@ -125,11 +127,11 @@ def overdue(
 
 
 def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
-    """Return how much of a silence that is over lies in windows of which there is not one record: they may be late.
+    """Return how much of a silence lies in windows without any record, which may still arrive late; ns.
 
     Parameters
     ----------
-    sent : when anybody began to send, ns
+    sent : start of each flow of the platform, ns
     """
     if not silence.over:
         return 0
@@ -140,13 +142,14 @@ def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
 
 
 def _of_all(silence: Silence, strangers: pl.Series) -> bool:
-    """Say whether all who have nothing to do with the job fell silent with it: then it is the collector that did.
+    """Return whether all flows that have nothing to do with the job stopped with it: then the collector stopped.
 
-    Within a step, at the beginning and in all: for as long the job may have nothing to send when the others are back.
+    They need to have stopped within one step of the job's silence, at its beginning and at its end, because the job may
+    have nothing to send for up to a step after the others are back.
 
     Parameters
     ----------
-    strangers : when they began to send, ns
+    strangers : start of each flow that does not touch the job's NICs, ns
     """
     since_ns, until_ns, step_ns = silence.gap.since_ns, silence.until_ns, silence.where.period_ns
     near = strangers.filter(strangers.is_between(since_ns - step_ns, until_ns, closed="left")).sort()
@@ -158,13 +161,11 @@ def _of_all(silence: Silence, strangers: pl.Series) -> bool:
     return bool(began_ns <= since_ns + step_ns and lasted_ns >= until_ns - since_ns - step_ns)
 
 
-def _with_replaced(
-    silence: Silence, mine: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings
-) -> Silence:
-    """Add which NICs of a job that came back were replaced: as many have joined it as were not seen again, with
-    anybody, that exchanged data with its members in the last steps before.
+def _with_replaced(silence: Silence, mine: pl.DataFrame, traffic: TrafficIndex, topology: pl.DataFrame) -> Silence:
+    """Add the NICs that were replaced when a job came back.
 
-    They may have sent for a moment more than the others, but no longer than a step.
+    They exchanged data with its members in the last steps before the silence, were not seen again in any flow, and are
+    as many as have joined the job since. They may have sent for up to a step longer than the other members.
     """
     if silence.gap.back_ns is None:
         return silence
@@ -173,7 +174,7 @@ def _with_replaced(
     joined = _ends(mine) - before
     if not joined:
         return silence
-    bulk = nic_pairs.bulk(flows, settings.traffic).filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
+    bulk = traffic.bulk.filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
     last = bulk.filter(pl.col("flow_start_ns") <= since_ns)
     partners = last.filter(pl.any_horizontal(pl.col(*PAIR).is_in(list(before))))
     later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns + period_ns))
@@ -189,7 +190,7 @@ def _ends(flows: pl.DataFrame) -> set[str]:
 
 
 def _is_loaded(gap: Gap, where: CutOff, read: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether members that came back have read far more from storage meanwhile than for a step: a checkpoint."""
+    """Return whether members read far more from storage during a silence than for a step, as to load a checkpoint."""
     if gap.back_ns is None:
         return False
     usual = _moved(read, gap.since_ns - PREFETCHED * where.period_ns, gap.since_ns)
@@ -205,8 +206,10 @@ def _least_ns(settings: Settings) -> int:
 
 
 def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
-    """Yield the gaps between a job's flows that are long, longer than any before, and were open in the window before or
-    later; also shorter ones after which others have joined the job."""
+    """Yield the gaps between a job's flows that are longer than any before and reach into the last two windows.
+
+    Shorter gaps are included if other NICs joined the job after them.
+    """
     gaps = (
         _parts(bulk)
         .select(
@@ -239,8 +242,10 @@ def _joined(bulk: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
-    """Return of each second of each job with any flows `first_ns`, when the first starts, and `last_ns`, when the last
-    ends; sorted by `job_id` and time."""
+    """Return the busy seconds of each job: `job_id`, start of the first flow (`first_ns`), end of the last (`last_ns`).
+
+    Sorted by `job_id` and time.
+    """
     bulk = nic_pairs.in_order(bulk)
     pairs, offsets = nic_pairs.pairs_of(bulk, ["job_id"]), nic_pairs.starts_of_pairs(bulk)
     jobs = pairs.select("job_id").unique().sort("job_id")
@@ -252,11 +257,11 @@ def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
 
 
 def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
-    """Say how long a job is known to be silent: until it comes back, or as long as anybody else is seen.
+    """Return how long a job is known to be silent: until it comes back, or as long as other flows are seen.
 
     Parameters
     ----------
-    others : when they began to send, ns
+    others : start of each flow outside the job, ns
     """
     until_ns = gap.back_ns or window.end_ns
     seen_ns = int(others.filter(others < until_ns).max() or 0)  # type: ignore[arg-type]
@@ -267,8 +272,10 @@ def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.Series, win
 
 
 def _begins_anew(where: CutOff, mine: pl.DataFrame, back_ns: int) -> bool:
-    """Say whether what comes first after a silence is no part of a step: weights from replica to replica, or pairs with
-    another host."""
+    """Return whether the first flows after a silence belong to no step.
+
+    They do not if most of their bytes are weights sent from replica to replica, or go to new pairs of hosts.
+    """
     first = mine.filter(pl.col("flow_start_ns").is_between(back_ns, back_ns + where.period_ns))
     sent = first.group_by(PAIR).agg(pl.col("bytes").sum()).join(where.pairs, on=PAIR, how="left")
     known = pl.min_horizontal("bytes", pl.col("usual").fill_null(0))

@@ -1,8 +1,8 @@
-"""Where a job stood when it fell silent: after a whole step, or cut off in the middle of one, and who was due first.
+"""Step progress: whether a job fell silent after a whole step or in the middle of one, and which pair was due first.
 
-A job that ends in good order sends nothing after its last step, or only what follows each of its steps (the gathering
-of parameters). Whatever else it sent is the beginning of a step that never ended. Steps before tell when each pair is
-due to send the next byte of it: whoever is overdue for longest went quiet first, and the others wait for it.
+A job that ends normally sends nothing after its last step, or only what follows each of its steps (gathering
+parameters). Anything else is the beginning of an unfinished step. Earlier steps show when each pair is due to send its
+next byte. The pair that is overdue for longest stopped first, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -13,46 +13,50 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.clusters import connected_nics
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 LEAST_STEPS, LEAST_STEPS_NS = 6, 120 * NANOSECONDS_PER_SECOND
-"""So many steps a job must have shown, or three over so long: the first ones are unlike others."""
+"""Steps that a job must have shown, or three steps over this time: a job's first steps are unlike the others."""
 TEMPLATES = 8
-"""Steps that tell when each pair is due; a job's pace changes over more."""
+"""Steps that show when each pair is due; over more steps a job's pace changes."""
 PAUSE = 0.5
-"""Ratio of a step's longest silence from which a silence ends what follows the step before."""
+"""Share of a step's longest silence from which a silence ends what follows the step before."""
 TWINS = 2.0
-"""Ratio of what the steps most alike differ by: half of them differ by more, and hardly one by twice as much."""
+"""Factor on the difference of the most similar steps. Half of those differ by more than their median, hardly any by
+twice as much."""
 LOST = 0.25
-"""Ratio of a pipeline's last messages that a bad collector may not have seen: one record of the four that a stage of
-four tensor-parallel ranks sends. Ranks that work in lock step have all sent, or none."""
+"""Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
+four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
 SAME_RHYTHM = 2**0.5
-"""Factor within which two periods are of one rhythm: the shortest step taken for another, of two micro-batches, is two
-periods long."""
+"""Largest factor between two periods of one rhythm. If micro-batches are mistaken for steps, a step is at least two of
+them long, so the period is off by a factor of two or more."""
 
 
 @dataclass(frozen=True)
 class CutOff:
-    """Where a job stood when it fell silent.
+    """How far a job was in its step when it fell silent.
 
     Attributes
     ----------
-    midway : whether it was in the middle of a step; else it ended in good order, and nothing is due
-    ended_ns : end of its last whole step
+    midway : whether the job was in the middle of a step; if not, it ended normally and no pair is due
+    ended_ns : end of the last whole step
     silent_ns : end of the last flow
-    period_ns : typical step
-    even : whether all who had more to send have come equally far in it, or to where it pauses in other steps, as a job
-        does that ends in order and whose parameters are gathered in the next step
-    pairs : the pairs that take part in its steps: `src_addr`, `dst_addr`, `usual` (bytes of a step), `last_ns` (end of
-        the last flow of the unfinished one; NULL without one)
-    due : each pair that had more to send: `src_addr`, `dst_addr`, `late_ns` (for how long it had been due when the job
-        fell silent; negative if it was not), `noise_ns` (robust deviation), `sent` (bytes of the unfinished step),
-        `last_ns` (end of the last flow of the step; NULL without one)
+    period_ns : length of a typical step
+    even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
+    job
+        that ends normally is, if its parameters are gathered in the next step
+    pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of the
+        last flow of the unfinished step; NULL without one)
+    due : pairs with more to send: `src_addr`, `dst_addr`, `late_ns` (time for which the pair had been due when the job
+        fell silent; negative if it was not due yet), `noise_ns` (robust deviation), `sent` (bytes of the unfinished
+        step), `last_ns` (end of the pair's last flow of the step; NULL without one)
     """
 
     midway: bool
@@ -65,12 +69,12 @@ class CutOff:
 
 
 def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | None:
-    """Say where a job stood when it fell silent; None if it never had a rhythm.
+    """Return how far a job was in its step when it fell silent; None if the job never had regular steps.
 
     Parameters
     ----------
-    bulk : the job's bulk flows that began before the silence, with `job_id`, named
-    silent_ns : end of the last of them
+    bulk : the job's bulk flows that began before the silence, with `job_id`; addresses as text
+    silent_ns : end of the last of these flows
     """
     moment = Window(silent_ns + 1 - settings.window.length_ns, settings.window.length_ns)
     division = divide(bulk, moment, settings)
@@ -86,7 +90,7 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
     pairs = _taking_part(steps)
-    # Flows of no step that began before the last whole one ended are leftovers of it.
+    # Flows outside all steps that began before the last whole step ended are leftovers of it.
     midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
     period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
@@ -100,10 +104,10 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
-    """Return the steps up to the last whole one; None if there are too few to tell.
+    """Return the steps up to the last whole one; None if there are too few to decide.
 
-    The last step is whole if it has the bytes of a typical one, or of the least of all others (records are lost), and
-    no more NICs are without their part in it than in the worst of these.
+    The last step is whole if it has the bytes of a typical step or of the smallest other step (records get lost), and
+    no more NICs lack their part in it than in the worst other step.
     """
     typical = pl.col("bytes").median().over("addr")
     nics = endpoints["addr"].n_unique()
@@ -123,10 +127,10 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
 
 
 def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
-    """Say whether the job had about the same period until a window before it fell silent, if it had one.
+    """Return whether the job already had about the same period one window before it fell silent, or had none then.
 
-    A pipeline's messages alone show its steps badly: from one moment to the next they seem to be its micro-batches, or
-    the coming again of some size. What is midway in such a step says nothing.
+    The messages of a pipeline alone show its steps poorly: for a while its micro-batches, or repeats of a size, may
+    look like steps. Being in the middle of such a step means nothing.
     """
     until_ns = moment.start_ns
     earlier = Window(until_ns - moment.length_ns, moment.length_ns)
@@ -138,8 +142,10 @@ def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings
 
 
 def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether each NIC has sent about what it sends in a step, or in the least of those before: that was the last
-    one, though not all of its bursts were cut like those of others."""
+    """Return whether each NIC has sent about as much as in a usual step, or in its smallest step before.
+
+    Then the last step was whole, although not all of its bursts were cut as in other steps.
+    """
     sent = steps.group_by("src_addr", "step").agg(pl.col("bytes").sum()).group_by("src_addr")
     usual = sent.agg(usual=pl.col("bytes").median(), least=pl.col("bytes").min())
     enough = pl.min_horizontal(settings.rhythm.least_whole * pl.col("usual"), "least")
@@ -148,25 +154,24 @@ def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> b
 
 
 def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
-    """Say whether lines of three NICs or more are all there is, and a step is one message from each to the next.
+    """Return whether the job consists of lines of three or more NICs with one message per step from each to the next.
 
-    A step of so many stages has more micro-batches than one: these were taken for steps, and what a pipeline has under
-    way when the last of them ends says nothing.
+    A pipeline with that many stages has several micro-batches per step, so micro-batches were mistaken for steps, and
+    messages in flight at the end of the last of them mean nothing.
     """
     ends = pairs.join(connected_nics(pairs, pairs), left_on="src_addr", right_on="addr")
     shape = ends.group_by("cluster").agg(nics=pl.col("src_addr").n_unique(), hops=pl.len())
-    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr")
     lines = shape.select(((pl.col("nics") > 2) & (pl.col("hops") == 2 * (pl.col("nics") - 1))).all()).item()
-    if not lines or pairs.join(back, on=PAIR, how="anti").height:
+    if not lines or pairs.join(opposite(pairs), on=PAIR, how="anti").height:
         return False
-    until = pl.col("flow_end_ns").cum_max().shift().over("step", *PAIR)
+    until = end_of_earlier("flow_end_ns").over("step", *PAIR)
     apart = (pl.col("flow_start_ns") > until).fill_null(value=True)
     messages = steps.with_columns(apart=apart).group_by("step", *PAIR).agg(pl.col("apart").sum())
     return bool(messages["apart"].median() == 1)
 
 
 def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the flows of the last whole steps, with `since_ns`: from the end of the job's step before."""
+    """Return the flows of the last whole steps, with `since_ns`: time since the end of the job's previous step."""
     began = job_steps.select("step", began_ns=pl.col("end_ns").shift(), left=pl.int_range(pl.len(), 0, -1))
     return (
         placed.join(began.filter(pl.col("left") <= TEMPLATES, pl.col("began_ns").is_not_null()), on="step")
@@ -176,15 +181,18 @@ def _timed(placed: pl.DataFrame, job_steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of at least half of the steps, with what they `usual`ly send in one."""
+    """Return the pairs that send in at least half of the steps, with their usual bytes per step (`usual`)."""
     sent = steps.group_by(*PAIR, "step").agg(pl.col("bytes").sum())
     often = 2 * pl.len() >= steps["step"].n_unique()
     return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
 
 
 def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether what was sent after the last step began another: it is not what follows each step, and no pair sent
-    more than it does in a step (gathering a whole model, evaluating it)."""
+    """Return whether the flows after the last step began another one.
+
+    They did not if they are what follows each step, or if a pair sent more than in a step (gathering or evaluating a
+    whole model).
+    """
     if _follows(begun, steps, settings):
         return False
     pairs = begun.group_by(PAIR).agg(pl.col("bytes").sum()).join(taking_part, on=PAIR, how="left")
@@ -194,12 +202,12 @@ def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame
 
 
 def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether each NIC sent what it does in one of the steps before the job pauses, give or take what steps that
-    are most alike differ by.
+    """Return whether each NIC sent as much as it sends in some earlier step before the job pauses.
 
-    Where two silences are about as long, some steps seem to pause at one and some at the other: each counts by itself.
+    The amounts may differ as much as those of the most similar earlier steps. If two pauses are about equally long,
+    steps seem to pause at one or the other, so each earlier step is compared by itself.
     """
-    until = pl.max_horizontal(pl.col("flow_end_ns").cum_max().shift().over("step"), "began_ns")
+    until = pl.max_horizontal(end_of_earlier("flow_end_ns").over("step"), "began_ns")
     gaps = steps.with_columns(gap=pl.col("flow_start_ns") - until)
     longest = gaps.group_by("step").agg(pl.col("gap").max())["gap"].median()
     paused = (pl.col("gap") >= PAUSE * pl.lit(longest)).cast(pl.Int64).cum_sum().over("step") > 0
@@ -221,18 +229,18 @@ def _follows(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> bo
 def _is_last_answer(
     due: pl.DataFrame, begun: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
 ) -> bool:
-    """Say whether half of the pairs have sent nothing, to those who have answered all that they were sent.
+    """Return whether half of the pairs have sent nothing because their turn was over: the other half sent last answers.
 
-    So a pipeline ends whose micro-batches were taken for steps, or whose steps begin amid them: nothing answers its
-    last gradients. They are whole, or, where samples and so messages differ in size, as large as what they answer.
-    Of some the record may be lost.
+    A pipeline ends so if its micro-batches were mistaken for steps, or if its steps begin amid them: nothing answers
+    the last gradients. An answer counts if it is whole or, where the sizes of samples and messages vary, as large as
+    the message that it answers. The records of some answers may be lost.
     """
     sent = pairs.join(due.select(*PAIR, "sent"), on=PAIR, how="left").with_columns(
         pl.col("sent").fill_null(pl.col("usual"))
     )
     whole = sent.filter(pl.col("sent") >= settings.rhythm.least_whole * pl.col("usual")).select(PAIR)
     answered = pl.concat([whole, _answers(begun, steps, settings)]).unique().with_columns(answered=True)
-    silent = sent.filter(pl.col("sent") == 0).select(src_addr="dst_addr", dst_addr="src_addr", asked=True)
+    silent = opposite(sent.filter(pl.col("sent") == 0)).with_columns(asked=True)
     both = sent.join(silent, on=PAIR, how="left").join(answered, on=PAIR, how="left")
     last = both.filter(pl.col("asked") & pl.col("answered")).height
     lost = both.filter(pl.col("asked") & (pl.col("sent") == 0)).height // 2
@@ -240,16 +248,18 @@ def _is_last_answer(
 
 
 def _answers(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Return the pairs that have sent, since the last step, as much as they were sent last, and not what they were sent
-    before that: an activation and its gradient are of one size."""
+    """Return the pairs that have sent as much as they last received, and not as much as they received before that.
+
+    An activation and its gradient have one size.
+    """
     answers = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), records=pl.len())
     left = pl.int_range(pl.len()).reverse().over(PAIR)
-    asked = steps.select(src_addr="dst_addr", dst_addr="src_addr", asked="bytes", left=left)
-    before = pl.col("left") // pl.col("records")
+    asked = opposite(steps.with_columns(left=left), "bytes", "left")
+    before = pl.col("back_left") // pl.col("records")
     sizes = (
         answers.join(asked, on=PAIR)
         .group_by(*PAIR, "sent")
-        .agg(last=pl.col("asked").filter(before == 0).sum(), other=pl.col("asked").filter(before == 1).sum())
+        .agg(last=pl.col("back_bytes").filter(before == 0).sum(), other=pl.col("back_bytes").filter(before == 1).sum())
     )
     near = settings.rhythm.same_size * pl.col("sent")
     last, other = ((pl.col(name) - pl.col("sent")).abs() <= near for name in ("last", "other"))
@@ -262,10 +272,10 @@ def _is_even(due: pl.DataFrame, pairs: pl.DataFrame, settings: Settings) -> bool
 
 
 def _at_pause(numbered: pl.DataFrame, whole: pl.DataFrame, settings: Settings) -> bool:
-    """Say whether the last step has as many bytes as most others where they pause for about the longest."""
+    """Return whether the unfinished step has as many bytes as most others have at about their longest pause."""
     last = numbered.join(whole, on="step", how="anti")["bytes"].sum()
     steps = numbered.join(whole, on="step", how="semi").sort("step", "flow_start_ns", "flow_end_ns", *PAIR)
-    gap = pl.col("flow_start_ns") - pl.col("flow_end_ns").cum_max().shift().over("step")
+    gap = pl.col("flow_start_ns") - end_of_earlier("flow_end_ns").over("step")
     before = (pl.col("bytes").cum_sum() - pl.col("bytes")).over("step")
     longest = pl.col("gap").max().over("step")
     paused = steps.select("step", gap=gap, before=before).filter(pl.col("gap") >= PAUSE * longest)
@@ -291,7 +301,7 @@ def _due(begun: pl.DataFrame, steps: pl.DataFrame, silent_since_ns: int, setting
     )
     return moments.group_by(PAIR).agg(
         late_ns=silent_since_ns - pl.col("due").median(),
-        noise_ns=SIGMA_PER_MAD * (pl.col("due") - pl.col("due").median()).abs().median(),
+        noise_ns=sigma(pl.col("due")),
         sent=pl.col("sent").first(),
         last_ns=pl.col("last_ns").first(),
     )

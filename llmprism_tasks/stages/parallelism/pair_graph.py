@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import graphs
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 ENDS = ["src_addr", "dst_addr"]
 AGREEMENT = 0.8
@@ -92,7 +93,7 @@ def chains(pairs: pl.DataFrame) -> pl.DataFrame:
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`; some of a pipeline's pairs may be `other`
     """
     one_size = pairs.filter(pl.col("distinct_sizes") == 1)
-    back = one_size.select("job_id", src_addr="dst_addr", dst_addr="src_addr", answered=pl.lit(value=True))
+    back = opposite(one_size, key=("job_id",)).with_columns(answered=True)
     synchronises = pl.col("kind") == "dp"
     links = (
         pairs.join(back, on=["job_id", *ENDS], how="left")

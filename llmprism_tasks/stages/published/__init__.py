@@ -1,1 +1,1 @@
-"""The method as LLMPrism (arXiv 2505.00342) published it, stage by stage: what `method.name = "published"` runs."""
+"""The method as published in LLMPrism (arXiv 2505.00342), one module per stage; `method.name = "published"` runs it."""

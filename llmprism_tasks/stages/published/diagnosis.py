@@ -1,8 +1,8 @@
-"""Diagnosis as published: what lies k standard deviations above its peers within the window is slow.
+"""Diagnosis as published: a value k standard deviations above its peers within the window is a fault.
 
-LLMPrism (arXiv 2505.00342), stage 5: *cross-step* (a step against its job's steps), *cross-group* (a data-parallel
-group against the step's other groups), *switch-level* (a switch against the other switches: how slowly it carries
-data-parallel flows, and how many at once).
+LLMPrism (arXiv 2505.00342), stage 5, has three comparisons. *Cross-step*: a step with its job's other steps.
+*Cross-group*: a data-parallel group with the other groups of the step. *Switch-level*: a switch with the other
+switches, by time per byte of data-parallel flows and by the number of concurrent flows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llmprism_tasks.stages.published.step_division import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 
 FINDING = ["job_id", "subject", "start_ns", "end_ns", "excess", "score"]
-"""Who was slow from when to when, by which ratio above the median of the peers, in how many robust deviations."""
+"""Columns of a finding: the slow subject, the interval, the ratio above the peers' median, and robust deviations."""
 
 
 def diagnosis(
@@ -33,7 +33,7 @@ def diagnosis(
     window: Window,
     settings: Settings,
 ) -> tuple[pl.DataFrame]:
-    """Find slow steps, groups and switches among the steps that ended in the window; results as of the joint stage."""
+    """Find slow steps, groups and switches among the steps that ended in the window; results as of the joint phase."""
     del topology, jobs
     rule = settings.published
     synchronising = pairs.filter(pl.col("kind") == "dp").select(PAIR)
@@ -48,7 +48,7 @@ def diagnosis(
 
 
 def in_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Keep the flows that start in a step of their sender, with its `step_index`."""
+    """Return the flows that start in a step of their sender, with its `step_index`."""
     spans = steps.select("job_id", "step_index", src_addr="addr", since_ns="start_ns", until_ns="end_ns").drop_nulls()
     return (
         flows.sort("flow_start_ns")
@@ -73,7 +73,7 @@ def cross_step(steps: pl.DataFrame, settings: PublishedSettings) -> pl.DataFrame
 
 
 def cross_group(placed: pl.DataFrame, synchronising: pl.DataFrame, settings: PublishedSettings) -> pl.DataFrame:
-    """Compare in each step how long the groups synchronise; the subject is a group, by its first address."""
+    """Compare how long the groups synchronise in each step; the subject is a group, named by its first address."""
     group = ["job_id", "component"]
     named = pl.format("{} and {} more", pl.col("addr").min().over(group), pl.len().over(group) - 1)
     groups = pair_graph.components(synchronising).with_columns(subject=named)
@@ -87,7 +87,7 @@ def cross_group(placed: pl.DataFrame, synchronising: pl.DataFrame, settings: Pub
 
 
 def switch_level(placed: pl.DataFrame, settings: PublishedSettings) -> pl.DataFrame:
-    """Compare the switches that carry a job's synchronisation: time per byte, and most flows at once."""
+    """Compare the switches that carry a job's synchronisation, by time per byte and by most concurrent flows."""
     crossing = placed.explode("switch_path").drop_nulls("switch_path").rename({"switch_path": "subject"})
     key = ["job_id", "subject"]
     spans = crossing.group_by(key).agg(
@@ -100,7 +100,7 @@ def switch_level(placed: pl.DataFrame, settings: PublishedSettings) -> pl.DataFr
             crossing.select(*key, time_ns="flow_start_ns", change=pl.lit(1)),
             crossing.select(*key, time_ns="flow_end_ns", change=pl.lit(-1)),
         ]
-    ).sort(*key, "time_ns", "change")  # a flow that ends where another starts is not with it
+    ).sort(*key, "time_ns", "change")  # a flow that ends when another starts does not overlap with it
     most = turns.with_columns(load=pl.col("change").cum_sum().over(key)).group_by(key).agg(value=pl.col("load").max())
     loads = spans.drop("value").join(most.with_columns(pl.col("value").cast(pl.Float64)), on=key)
     return pl.concat([outstanding(part, ["job_id"], settings) for part in (spans, loads.select(spans.columns))])
@@ -112,13 +112,13 @@ def outstanding(values: pl.DataFrame, peers: list[str], settings: PublishedSetti
     Parameters
     ----------
     values : `job_id`, `subject`, `start_ns`, `end_ns`, `value` > 0 in any unit
-    peers : the columns that are equal among peers
+    peers : columns that are equal among peers
 
     Returns
     -------
     the columns of FINDING
     """
-    # Ratios to the median, so that one resolution serves all units.
+    # Ratios to the median have one resolution for all units.
     usual = pl.col("value").median().over(peers)
     ordered = values.sort(*peers, "start_ns", "subject").with_columns(
         excess=pl.when(usual > 0).then(pl.col("value") / usual - 1).otherwise(float("nan"))
@@ -132,7 +132,7 @@ def outstanding(values: pl.DataFrame, peers: list[str], settings: PublishedSetti
 
 
 def _rows(findings: pl.DataFrame, kind: str, subject_type: str, what: str, settings: PublishedSettings) -> pl.DataFrame:
-    """Make one diagnosis of each subject; the worst of its findings tells."""
+    """Return one diagnosis per subject, with the worst of its findings."""
     return (
         findings.group_by("job_id", "subject")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("excess", "score").max(), times=pl.len())
@@ -141,7 +141,7 @@ def _rows(findings: pl.DataFrame, kind: str, subject_type: str, what: str, setti
             subject_type=pl.lit(subject_type),
             severity=pl.col("excess"),
             explanation=pl.format(
-                "{} {}: {} {} more than is usual among its peers, above {} deviations {} times.",
+                "{} {}: {} {} more than usual among its peers, by more than {} standard deviations, {} times.",
                 pl.lit(subject_type),
                 "subject",
                 pl.lit(what),

@@ -1,7 +1,7 @@
-"""Parallelism identification as published: a pipeline pair repeats one size, a data-parallel one has several.
+"""Parallelism identification as published: a pipeline pair repeats one size, a data-parallel pair has several.
 
-LLMPrism (arXiv 2505.00342), stage 3: each step votes with the number of its distinct sizes, the most frequent number
-decides, and within a component of data-parallel edges every pair is data-parallel.
+LLMPrism (arXiv 2505.00342), stage 3: each step votes with its number of distinct sizes, and the most frequent number
+decides. Within a connected component of data-parallel edges, every pair is data-parallel.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def parallelism(
     window: Window,
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Identify what each pair is to its job; parameters and results as of the joint method's stage."""
+    """Identify the kind of each pair; parameters and results as of the joint method's phase."""
     inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
     kinds = pair_kinds(inside, window.end_ns, settings.published)
     return joint.tables(inside, kinds, None, jobs, job_members, topology, window, settings)
 
 
 def pair_kinds(inside: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
-    """Judge each pair by its steps that ended before a moment.
+    """Classify each pair by its steps that ended before `edge_ns`.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def pair_kinds(inside: pl.DataFrame, edge_ns: int, settings: PublishedSettings) 
     Returns
     -------
     sorted: `job_id`, `src_addr`, `dst_addr`, `kind` (`pp` or `dp`), `distinct_sizes` (the most frequent count, the
-    smallest of equally frequent ones) and `confidence`, the share of steps whose own count says the same
+    smallest of equally frequent ones) and `confidence` (share of the steps whose own count gives the same kind)
     """
     several = pl.col("distinct_sizes") > 1
     votes = (

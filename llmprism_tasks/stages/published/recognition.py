@@ -1,7 +1,7 @@
-"""Recognition as published: disjoint sets over all pairs of a window; clusters on similar sets of hosts are one job.
+"""Recognition as published: connected components of all pairs of a window; clusters on similar hosts are one job.
 
-LLMPrism (arXiv 2505.00342), stage 1. Any flow between two GPU NICs links them, and a cluster's hosts are all that tells
-tenants apart.
+LLMPrism (arXiv 2505.00342), stage 1. Any flow between two GPU NICs links them, and tenants are told apart only by the
+hosts of their clusters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def recognition(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back, which serve to name the jobs only
-    topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
+    flows : the window's flows and those of its look-back, which are only used to name the jobs
+    topology : `addr`, `host`, one row per GPU NIC; flows with other ends are ignored
 
     Returns
     -------

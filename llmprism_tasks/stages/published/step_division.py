@@ -1,8 +1,8 @@
-"""Step division as published: each pair's own intervals say where its steps begin.
+"""Step division as published: the intervals between a pair's own flows show where its steps begin.
 
 LLMPrism (arXiv 2505.00342), stage 2: Bayesian online change-point detection over the intervals between a pair's flows;
-a posterior above 0.95 begins a new step. Of the changes, only those to a longer interval do: the return to short ones
-after a gap is a change too.
+a posterior above 0.95 begins a new step. Only changes to a longer interval begin one: the return to short intervals
+after a gap is a change, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def step_division(
 
     Returns
     -------
-    pair_steps : those that a gap ended in the window; `step_index` counts each pair's own
+    pair_steps : steps that a gap ended in the window; `step_index` counts the steps of each pair separately
     """
     del jobs
     inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
@@ -49,19 +49,20 @@ def step_division(
 def steps_until(flows: pl.DataFrame, by: list[str], edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
     """Return the steps of each series of flows as they could be seen at a moment.
 
-    Whether the gap after the last flow is long enough is asked by pretending that a flow starts at the edge: if that
-    flow would begin a step, so will the real one, whenever it comes. Detection is online, what comes later changes
-    nothing; so two windows agree on what was over at the edge between them.
+    To decide whether the gap after the last flow is long enough, a flow is assumed to start at the edge. If that flow
+    begins a step, so will the real one, whenever it comes. Detection is online, so later flows change nothing, and two
+    windows agree on the steps that were over at the edge between them.
 
     Parameters
     ----------
-    flows : those that start at the edge or later are not looked at
-    by : the columns that tell one series from another
+    flows : flows that start at the edge or later are ignored
+    by : columns that identify a series
+    edge_ns : the moment, ns
 
     Returns
     -------
     sorted: `by`, `step` (counted from 0 in each series), `start_ns`, `end_ns`, `flows`, `bytes`, `distinct_sizes` and
-    `ended`: a gap ended it before the edge
+    `ended` (whether a gap ended the step before the edge)
     """
     seen = flows.filter(pl.col("flow_start_ns") < edge_ns).select(*by, "flow_start_ns", "flow_end_ns", "bytes")
     pretended = (
@@ -88,10 +89,10 @@ def steps_until(flows: pl.DataFrame, by: list[str], edge_ns: int, settings: Publ
 
 
 def _begins_step(ordered: pl.DataFrame, by: list[str], settings: PublishedSettings) -> pl.Series:
-    """Mark the flows before which the interval changed to a longer one; never the first of a series."""
+    """Mark the flows before which the interval changed to a longer one; never the first flow of a series."""
     shortest_ns = settings.shortest_interval_ms * 1e6
     interval_ns = pl.col("flow_start_ns").diff().over(by)
-    # Logarithms, since intervals vary by factors; 0 is the shortest that counts.
+    # Logarithms, because intervals vary by factors; 0 is the shortest interval that counts.
     intervals = ordered.select(*by, interval=interval_ns.clip(shortest_ns).truediv(shortest_ns).log())
     counts = intervals.group_by(by, maintain_order=True).agg(pl.len() - 1)["len"].to_numpy()
     series = intervals.filter(pl.col("interval").is_not_null())["interval"]

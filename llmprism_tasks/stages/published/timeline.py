@@ -1,7 +1,7 @@
 """Timeline reconstruction as published: a burst of a NIC's data-parallel flows ends its step.
 
-LLMPrism (arXiv 2505.00342), stage 4: change points of the intervals between a NIC's data-parallel flows part the
-bursts; pipeline and data-parallel flows are placed in the steps, and what is left is computing or waiting.
+LLMPrism (arXiv 2505.00342), stage 4: change points of the intervals between a NIC's data-parallel flows separate the
+bursts. Pipeline and data-parallel flows are placed in the steps; the remaining time is computing or waiting.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import polars as pl
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.published.kernels.turn_taking import rounds
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.timeline import phase as joint
 from llmprism_tasks.stages.timeline.placement import placed
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -31,7 +33,7 @@ def timeline(
     window: Window,
     settings: Settings,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Reconstruct the steps that ended in the window; parameters and results as of the joint method's stage."""
+    """Reconstruct the steps that ended in the window; parameters and results as of the joint method's phase."""
     inside = nic_pairs.named(nic_pairs.inside_jobs(flows, job_members))
     kinds = pairs.select(*PAIR, "kind").filter(pl.col("kind") != "other")
     synchronising = nic_pairs.by_endpoint(inside.join(kinds.filter(pl.col("kind") == "dp"), on=PAIR))
@@ -43,22 +45,24 @@ def timeline(
     )
     together = (endpoints, _advancing(job_steps, ["job_id"], "step"), inside)
     endpoints, job_steps, of_run = (frame.with_columns(run=pl.lit(0)) for frame in together)
-    own, common = joint.step_spans(endpoints, job_steps, joint.first_flows(of_run, of_run, of_run))
+    first_steps = completion.first_indices(endpoints, job_steps)
+    first = joint.first_flows(of_run, of_run, of_run)
+    own, common = joint.step_spans(endpoints, job_steps, first_steps, first)
     return joint.tables(common, placed(inside, own, kinds), jobs, job_members, window)
 
 
 def member_steps(synchronising: pl.DataFrame, window: Window, settings: PublishedSettings) -> pl.DataFrame:
-    """Return the steps of each NIC that its job has ended, those of the look-back included.
+    """Return the steps of each NIC whose job step is over, look-back included.
 
     Parameters
     ----------
-    synchronising : data-parallel flows with `job_id`, once for each of their ends as `addr`
+    synchronising : data-parallel flows with `job_id`, one row per end of the flow (`addr`)
 
     Returns
     -------
     sorted: `job_id`, `addr`, `step` (counted in the job), `first_ns`, `end_ns`, `ended`, `ended_before` (the window).
-    A job's step that was not seen to be over at the window's start ends at it, at the earliest: the window before has
-    not told of it, and this one may not tell of an earlier time.
+    A job step that was not seen to be over at the window's start ends at that start or later: the window before has not
+    reported it, and this window must not report an earlier time.
     """
     before, by_now = (_steps_over(synchronising, edge_ns, settings) for edge_ns in (window.start_ns, window.end_ns))
     told = before.select(STEP).unique().with_columns(ended_before=True)
@@ -74,10 +78,10 @@ def member_steps(synchronising: pl.DataFrame, window: Window, settings: Publishe
 
 
 def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSettings) -> pl.DataFrame:
-    """Line up the bursts of each job's NICs to steps, and keep the steps that were over at the edge.
+    """Align the bursts of a job's NICs to steps, and keep the steps that were over at the edge.
 
-    They are lined up by their ends, for the last member ends a job's step; and a burst that was not cut where it should
-    have been still ends with a step. A step is over when the burst of each NIC is, or when a next step has begun.
+    Bursts are aligned by their ends: the last member ends a job's step, and a burst that was not cut where it should be
+    still ends with a step. A step is over when each NIC's burst is, or when a next step has begun.
     """
     bursts = _advancing(steps_until(synchronising, NIC, edge_ns, settings), NIC, "step")
     ordered = bursts.sort("job_id", ~pl.col("ended"), "end_ns", "start_ns", "addr")
@@ -94,6 +98,6 @@ def _steps_over(synchronising: pl.DataFrame, edge_ns: int, settings: PublishedSe
 
 
 def _advancing(steps: pl.DataFrame, by: list[str], order: str) -> pl.DataFrame:
-    """Drop steps that end no later than one before them: they are part of it."""
-    latest = pl.col("end_ns").cum_max().shift().over(by)
+    """Drop steps that end no later than a step before them: they are part of that step."""
+    latest = end_of_earlier("end_ns").over(by)
     return steps.sort(*by, order).filter((pl.col("end_ns") > latest).fill_null(value=True))

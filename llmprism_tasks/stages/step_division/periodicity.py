@@ -11,15 +11,13 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import byte_phase, direction_reversal, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms
 from llmprism_tasks.stages.traffic import nic_pairs, transfers
-from llmprism_tasks.stages.traffic.known_pairs import known_pair_by_pair
-from llmprism_tasks.stages.traffic.remembered import remembered_by
+from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
 from llmprism_tasks.stages.traffic.transfers import Sizes, Transfers
 
 PAIR = nic_pairs.PAIR
-STREAM = [*PAIR, "size_class"]
-"""What is looked at for a rhythm: a pair as a whole (`size_class` is -1), or its records of one size."""
-
 WHOLE = -1
+"""Stands for the size of a pair as a whole, beside its records of one size, numbered from 0."""
+
 TURNS = -2
 """Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
 
@@ -30,8 +28,6 @@ From its size k: PORTIONS - k."""
 RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
 
-@remembered_by("pair", *nic_pairs.PAIR, *nic_pairs.TIMES)
-@known_pair_by_pair
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the period of each pair's bursts, and of those of its records that have one size.
 
@@ -68,9 +64,9 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
 
 def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Keep the pairs of which one size is sent, and the same comes back: `src_addr`, `dst_addr`, `pair`."""
-    same_size = (pl.col("common_size") / pl.col("back_size") - 1).abs() <= settings.same_size
+    same = same_size("common_size", "back_common_size", settings.same_size)
     one_size = pairs.filter(pl.col("common_share") >= settings.one_size_share)
-    return _returned(one_size, pairs, settings).filter(same_size).select(*PAIR, "pair")
+    return _returned(one_size, pairs, settings).filter(same).select(*PAIR, "pair")
 
 
 def _uneven(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -83,10 +79,9 @@ def _uneven(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
 
 
 def _returned(pairs: pl.DataFrame, every: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Keep the pairs of which as many bytes come back, with their `back_size`."""
-    back = every.select(src_addr="dst_addr", dst_addr="src_addr", back_size="common_size", back_bytes="bytes")
-    same_bytes = (pl.col("bytes") / pl.col("back_bytes")).log().abs() <= settings.answer_bytes
-    return pairs.join(back, on=PAIR).filter(same_bytes)
+    """Keep the pairs of which as many bytes come back, with their `back_common_size`."""
+    back = opposite(every, "common_size", "bytes")
+    return pairs.join(back, on=PAIR).filter(log_ratio("bytes", "back_bytes") <= settings.answer_bytes)
 
 
 def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:

@@ -37,8 +37,6 @@ from llmprism_tasks.stages.timeline.pipeline_passes import worked
 from llmprism_tasks.stages.timeline.placement import NIC, Placed, placed
 from llmprism_tasks.stages.timeline.wait_chains import walked
 
-PART = [*NIC, "step_index"]
-
 
 class Split(NamedTuple):
     """What the gaps between exchanges went to; arrays of shape (gaps,).

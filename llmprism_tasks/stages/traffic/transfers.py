@@ -11,7 +11,7 @@ from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.kernels import fragments, size_clusters
-from llmprism_tasks.stages.traffic.remembered import remembered_by
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 
 class Transfers(NamedTuple):
@@ -45,7 +45,6 @@ class Transfers(NamedTuple):
         return np.add.reduceat(self.sizes, self.offsets[:-1])
 
 
-@remembered_by("pair", *nic_pairs.TIMES)
 def of_pairs(flows: pl.DataFrame) -> Transfers:
     """Return the transfers of each pair as a whole.
 
@@ -91,7 +90,6 @@ class Sizes(NamedTuple):
         return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen])
 
 
-@remembered_by("pair", *nic_pairs.TIMES)
 def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     """Return the transfers of each pair that have one size; what was sent early counts with the rest (`pieces`)."""
     starts, ends, sizes = _times(flows)
@@ -124,12 +122,11 @@ def of_links(flows: pl.DataFrame, chosen: Integers) -> tuple[Transfers, Integers
     """
     offsets = nic_pairs.starts_of_pairs(flows)
     ends = nic_pairs.pairs_of(flows, nic_pairs.PAIR).with_columns(at=pl.int_range(pl.len()))
-    back = ends.select(src_addr="dst_addr", dst_addr="src_addr", back="at")
     links = (
         ends.filter(pl.col("pair").is_in(pl.Series(chosen).implode()))
-        .join(back, on=nic_pairs.PAIR, how="left")
+        .join(opposite(ends, "at"), on=nic_pairs.PAIR, how="left")
         .with_columns(first=pl.col("src_addr") <= pl.col("dst_addr"))
-        .with_columns(back=pl.when(pl.col("back") != pl.col("at")).then("back").fill_null(-1))
+        .with_columns(back=pl.when(pl.col("back_at") != pl.col("at")).then("back_at").fill_null(-1))
         .select(one=pl.when("first").then("at").otherwise("back"), other=pl.when("first").then("back").otherwise("at"))
         .unique()
         .sort("one", "other")

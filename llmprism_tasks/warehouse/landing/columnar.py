@@ -1,8 +1,7 @@
-"""Sound files: Parquet without a record to refuse, read and checked column by column instead of record by record.
+"""Columnar landing: read and check Parquet files without bad records column by column, not record by record.
 
-Most files are like that. What `check_records.sql` asks of each record is asked here of whole columns, in a tenth of the
-time, of two row groups at a time. Where one record is odd, or a column is of a type that needs a second look,
-`staging.py` does all of it anew.
+Most files are like that. The checks of `check_records.sql` are made on whole columns, in a tenth of the time, two row
+groups at a time. If a record is bad, or a column's type needs a second look, `records.py` reads the files again.
 """
 
 from __future__ import annotations
@@ -36,20 +35,21 @@ ADDRESS = (  # as the macro `is_address` has it
 START = "flow_start_ns"
 
 MOST_ROWS = 40_000_000
-"""They take two and a half gibibytes; more are staged in DuckDB, which can spill."""
+"""Above this number of rows, which take 2.5 GiB, files are staged in DuckDB, which can spill to disk."""
 
 READERS = 2
-"""Row groups that are read at a time: each takes memory of its own until its records are put to the others."""
+"""Row groups read at a time; each needs memory of its own until its rows are copied to the shared buffer."""
 
 
 @dataclass(frozen=True)
 class Sound:
-    """Records of files in which none is odd; has what `staging.Staging` has.
+    """Records of files without a bad record, with the methods of `records.Staging`.
 
     Attributes
     ----------
-    by_window : the start of each window that has records to its rows of `flows`, compact and in order
-    strangers : the files' columns that flows do not have
+    files : the files
+    by_window : rows of `flows` by the start of their window, compact and in order
+    strangers : columns of the files that flows do not have
     """
 
     files: Sequence[FlowFile]
@@ -57,11 +57,11 @@ class Sound:
     strangers: set[str]
 
     def placed(self) -> set[int]:
-        """Return the starts of all windows that have records."""
+        """Return the starts of all windows with records."""
         return set(self.by_window)
 
     def counts(self, window: Window) -> Counts:
-        """Return what became of a window's records."""
+        """Return how many of a window's records were landed."""
         rows = self.frame(window).height
         return Counts(read=rows, landed=rows, quarantined=0, duplicate=0)
 
@@ -80,15 +80,17 @@ class Sound:
 
 
 def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within: Window) -> Sound | None:
-    """Read files if they are sound.
+    """Read files if none of their records is bad.
 
     Parameters
     ----------
+    length_ns : length of a window
+    lateness_ns : how far outside the interval of its file's name a record may start
     within : keep only records placed in this interval
 
     Returns
     -------
-    None when a record is odd or there is any doubt: the files are to be staged then, which also says what is wrong
+    None if a record is bad, or may be; `records.staging` then reads the files, and says what is wrong
     """
     if not files or any(file.format != "parquet" for file in files):
         return None
@@ -108,8 +110,9 @@ class _Piece(NamedTuple):
 
     Attributes
     ----------
-    bounded : whether what starts elsewhere is left out before it is looked at, for the file's name promises nothing
-    span : in which all must start, if the file's name promises anything
+    bounded : whether records that start elsewhere are dropped before they are checked, because the file's name gives no
+        interval
+    span : interval in which all records must start, if the file's name gives one
     """
 
     path: str
@@ -119,7 +122,7 @@ class _Piece(NamedTuple):
     span: Window | None
 
     def records(self) -> pa.Table:
-        """Read it, texts as dictionaries."""
+        """Read the row group, with texts as dictionaries."""
         paths = _paths(self.metadata)
         texts = [path for path in paths if path.partition(".")[0] in (*flow_buffer.ADDRESSES, flow_buffer.PATH)]
         names = self.metadata.schema.to_arrow_schema().names
@@ -161,7 +164,7 @@ def _taken(pieces: Sequence[_Piece], length_ns: int, within: Window) -> Columns:
 
     Raises
     ------
-    OddError : a record is odd
+    OddError : a record is bad
     """
     begins = np.cumsum([0, *(piece.metadata.row_group(piece.group).num_rows for piece in pieces)]).tolist()
     rows = Columns(begins[-1])
@@ -181,7 +184,7 @@ def _taken(pieces: Sequence[_Piece], length_ns: int, within: Window) -> Columns:
 
 
 def _elsewhere(starts: pq.Statistics | None, within: Window) -> bool:
-    """Tell whether all records of a row group start outside an interval, by what the file says of their starts."""
+    """Return whether all records of a row group start outside an interval, according to the file's statistics."""
     if starts is None or not starts.has_min_max or starts.null_count != 0:
         return False
     return bool(starts.min >= 0 and starts.max < within.start_ns) or bool(
@@ -196,12 +199,12 @@ def _here(within: Window) -> pl.Expr:
 
 
 def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
-    """Tell whether no record has a reason to be refused.
+    """Return whether all records are valid.
 
     Parameters
     ----------
-    flows : compact; that addresses look like some is asked of all of them together
-    span : in which all must start, if the file's name promises anything
+    flows : compact; addresses are checked separately, for all row groups together
+    span : interval in which all records must start, if the file's name gives one
     """
     start, end = pl.col(START), pl.col("flow_end_ns")
     low, high = (span.start_ns, span.end_ns) if span else (FIRST_MOMENT_NS, LAST_MOMENT_NS)
@@ -215,7 +218,7 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
 
 
 def _have_addresses(rows: Columns) -> bool:
-    """Tell whether the ends of flows look like addresses."""
+    """Return whether all sources and destinations of flows look like addresses."""
     codes = np.union1d(*(encoding.codes_met(rows.values(end)) for end in flow_buffer.ADDRESSES))
     words = pl.Series(codes).cat.to(pl.Categorical()).cast(pl.String)
     return bool(words.str.contains(ADDRESS).all())
@@ -231,7 +234,7 @@ def _placed(flows: pl.DataFrame, length_ns: int, within: Window) -> pl.DataFrame
 
 
 def _in_order(rows: Columns) -> pl.DataFrame | None:
-    """Return rows in order; None if any two are equal in all columns."""
+    """Return rows in order; None if two rows are equal in all columns."""
     starts = rows.values(START)
     if (starts[1:] < starts[:-1]).any():
         rows.put(np.argsort(starts, kind="stable"), slice(rows.rows))
@@ -243,7 +246,7 @@ def _in_order(rows: Columns) -> pl.DataFrame | None:
 
 
 def _by_window(flows: pl.DataFrame, length_ns: int) -> dict[int, pl.DataFrame]:
-    """Cut flows, which are in order, into windows."""
+    """Split flows, which are in order, by window."""
     starts, at, windows = flows[START].to_numpy(), 0, {}
     while at < starts.size:
         start_ns = int(starts[at] - starts[at] % length_ns)

@@ -1,6 +1,6 @@
-"""Flow records as Arrow has them -> rows of `flows` in a third of the memory: texts are numbers, their words kept once.
+"""Flow buffer: convert Arrow records to rows of `flows` in a third of the memory, with texts as categories.
 
-An address takes four bytes, and so does a whole path: there are thousands of either, and millions of rows.
+An address takes four bytes, and so does a whole path: there are thousands of each, and millions of rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from llmprism_tasks.numerics import encoding, grouped_sort
 
 TYPES = compact_schema(FLOW_COLUMNS)
 CODES = pl.UInt32()
-"""What categories are numbered with."""
+"""Type of the categories' codes."""
 PHYSICAL = {name: CODES if kind == pl.Categorical else kind for name, kind in TYPES.items()}
 CATEGORIES = pl.Series(dtype=pl.Categorical)
-"""Keeps all categories: Polars forgets them with the last column that has any, and codes would then mean others."""
+"""Keeps all categories alive: Polars drops them with the last column that uses any, and codes would change meaning."""
 
 REQUIRED = [column.name for column in FLOW_COLUMNS if not column.optional]
 ADDRESSES = ("src_addr", "dst_addr")
@@ -32,11 +32,11 @@ Rows = npt.NDArray[np.int64]
 
 
 class OddError(Exception):
-    """Something here needs a second look."""
+    """A file or record needs the record-by-record landing."""
 
 
 def fits(schema: pa.Schema) -> bool:
-    """Tell whether a file's columns can be those of flows, if no number is too large."""
+    """Return whether a file's columns can be those of flows, if no number is too large."""
     names = schema.names
     return (
         len(set(names)) == len(names)
@@ -50,11 +50,11 @@ def compact(records: pa.Table) -> pl.DataFrame:
 
     Parameters
     ----------
-    records : columns that `fits`, their texts as dictionaries
+    records : columns for which `fits` holds, with texts as dictionaries
 
     Raises
     ------
-    OddError : a required field is missing, a number is too large for its column, or a text is not as it should be
+    OddError : a required field is missing, a number is too large for its column, or a text is invalid
     """
     columns = {name: _column(records, name) for name in TYPES}
     if any(columns[name].null_count() for name in REQUIRED):
@@ -76,11 +76,11 @@ def _column(records: pa.Table, name: str) -> pl.Series:
 
 
 class Columns:
-    """Rows in memory that is taken once, for as many as there may be: to join parts would take it twice.
+    """Rows in a buffer that is allocated once at full size; joining parts would need the memory twice.
 
     Attributes
     ----------
-    rows : how many there are; those beyond are of no use
+    rows : number of valid rows; rows beyond are unused
     """
 
     def __init__(self, room: int) -> None:
@@ -90,7 +90,7 @@ class Columns:
         self._known: dict[str, npt.NDArray[np.bool_]] = {}
 
     def fill(self, begin: int, part: pl.DataFrame) -> None:
-        """Write rows that `compact` returned to the places from `begin` on; several threads may do so."""
+        """Write rows from `compact` to the buffer, from row `begin` on; several threads may do so at once."""
         places = slice(begin, begin + part.height)
         for name, values in self._values.items():
             column = part[name]
@@ -101,11 +101,11 @@ class Columns:
                 self._known.setdefault(name, np.ones(values.size, np.bool_))[places] = column.is_not_null().to_numpy()
 
     def close_up(self, stretches: Iterable[tuple[int, int]]) -> None:
-        """Leave only some stretches of rows, each where the one before it ends.
+        """Keep only some stretches of rows, and move them together.
 
         Parameters
         ----------
-        stretches : where each begins and how many rows it has, in order
+        stretches : first row and number of rows of each stretch, in order
         """
         self.rows = 0
         for begin, rows in stretches:
@@ -114,16 +114,16 @@ class Columns:
             self.rows += rows
 
     def put(self, rows: slice | Rows, places: slice | Rows) -> None:
-        """Put what is in some rows to other places; frames that were returned before are of no use then."""
+        """Copy some rows to other places; frames returned before become invalid."""
         for values in (*self._values.values(), *self._known.values()):
             values[places] = values[rows]
 
     def values(self, name: str) -> npt.NDArray[Any]:
-        """Return a column, texts as codes; what is NULL is any value. It stays in this memory."""
+        """Return a column without a copy, with texts as codes; NULL has an arbitrary value."""
         return self._values[name][: self.rows]
 
     def frame(self, rows: slice | Rows = slice(None)) -> pl.DataFrame:
-        """Return the rows, which stay in this memory, or a copy of some of them."""
+        """Return all rows without a copy, or a copy of some rows."""
         return pl.DataFrame([self._column(name, rows) for name in TYPES])
 
     def _column(self, name: str, rows: slice | Rows) -> pl.Series:
@@ -137,7 +137,7 @@ def _series(array: pa.Array | pa.ChunkedArray) -> pl.Series:
 
 
 def _arrow(values: npt.NDArray[Any], known: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return values as Arrow, in the same memory; `pa.array` would import pandas to ask if they are some."""
+    """Convert values to Arrow without a copy; `pa.array` would import pandas to check the type."""
     bits = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [bits, pa.py_buffer(values)])
 
@@ -153,7 +153,7 @@ def _is_text(found: pa.DataType) -> bool:
 
 
 def _words(dictionary: pa.Array) -> pl.Series:
-    dictionary.validate(full=True)  # Arrow reads any bytes for text, and Polars believes it
+    dictionary.validate(full=True)  # Arrow accepts any bytes as text, and Polars relies on it
     return _series(dictionary)
 
 
@@ -166,13 +166,13 @@ def _addresses(column: pa.DictionaryArray) -> pl.Series:
 
 
 def _paths(lists: pa.ListArray) -> pl.Series:
-    """Return each path as the names of its switches, joined; the few that there are get joined once each."""
+    """Return each path as the joined names of its switches; each distinct path is joined once."""
     switches, offsets = lists.values, _series(lists.offsets).cast(pl.Int64).to_numpy()
     names = _words(switches.dictionary)
     if switches.null_count or (names == "").any() or names.str.contains(BETWEEN_SWITCHES, literal=True).any():
         raise OddError
     numbers, first = encoding.numbered_lists(_series(switches.indices).cast(pl.Int32).to_numpy(), offsets)
     paths = _series(lists.take(_arrow(first))).cast(pl.List(pl.String)).list.join(BETWEEN_SWITCHES)
-    codes = _codes(paths.fill_null(""))  # a row without a path may be first of those without a switch
+    codes = _codes(paths.fill_null(""))  # the first of the rows without a switch may be a row without a path
     found = pl.Series(grouped_sort.taken(codes.to_numpy(), numbers))
     return found.set(_series(lists.is_null()), None) if lists.null_count else found

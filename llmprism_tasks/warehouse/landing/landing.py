@@ -1,6 +1,6 @@
-"""Land flow records: files in, a window's rows of `flows`, `flows_quarantine` and `windows` out, in one transaction.
+"""Landing: write flow records from files to a window's `flows`, `flows_quarantine` and `windows`, in one transaction.
 
-A record belongs to the window in which it starts; `staging.py` says where one goes that has no usable start.
+A record belongs to the window in which it starts; `records.py` explains where records without a usable start go.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_af
 
 logger = logging.getLogger(__name__)
 
-LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year must not make millions of empty windows
-STALE = (*DERIVED, "validation_results")  # what a window that starts over loses
-SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # of flows, by stages
+LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year must not create millions of windows
+STALE = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
+SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # columns that stages read
 NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
-EMPTY = "no record starts in the window, though there is a file for it, or a record at or after its end"
+EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
 def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
-    """Land a window's flows; the window starts over, so what was derived from it before is cleared.
+    """Land a window's flows; the window starts over, so all tables derived from it are cleared.
 
     Parameters
     ----------
-    flows : a file, a folder, a glob, or a pattern with the window's start in it; of a pattern, the files of the
+    flows : a file, a folder, a glob, or a pattern that contains the window's start; for a pattern, files of
         neighbouring windows are read too, as far as the lateness reaches
-    lateness_ns : how far outside of what its file's name promises a record may start
+    lateness_ns : how far outside the interval of its file's name a record may start
 
     Returns
     -------
-    how many records were `read`, `landed` and `quarantined`, and how many of the last are `duplicate`
+    number of records `read`, `landed` and `quarantined`, and of quarantined records that are `duplicate`
 
     Raises
     ------
-    InputError : a file cannot be read at all, or a plain file or folder is not there; nothing was written
+    InputError : a file cannot be read at all, or a plain file or folder does not exist; nothing was written
     WarehouseBusy : another process held the warehouse for too long; nothing was written
     """
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
@@ -62,10 +62,10 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
 
 
 def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_windows: int, lateness_ns: int) -> None:
-    """Land the earlier windows that a window looks back on, as far as they are not in the warehouse yet.
+    """Land the earlier windows that a window looks back on, if they are not in the warehouse yet.
 
-    Windows that are there are never touched, whoever landed them. Windows without a record are not written: there is
-    nothing to look back on, and it is for their own run to say that they were empty.
+    Windows that exist are never changed, whichever run landed them. Windows without a record are not written: there is
+    nothing to look back on, and their own run will record that they were empty.
     """
     past = [window.shifted(-back) for back in range(lookback_windows, 0, -1)]
     if not past:
@@ -86,7 +86,7 @@ def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_
 
 
 def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
-    """Return the starts of the warehouse's windows; refuse to mix windows of two lengths, for they would overlap.
+    """Return the starts of the warehouse's windows; windows of two lengths are refused, because they would overlap.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
             found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of "
             f"{others[0] // NANOSECONDS_PER_SECOND} s in {warehouse.location}",
             expected="windows of one length in a warehouse",
-            todo="Set the same length as before, or name another warehouse.",
+            todo="Set the same length as before, or use another warehouse.",
         )
     return there["window_start_ns"]
 
@@ -114,17 +114,16 @@ def land_all(
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
 ) -> list[Window]:
-    """Land every window of a source of flows: the files are read once, each window is written in its own transaction.
+    """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
     Parameters
     ----------
-    held : is given what stages see of the rows of `flows` of each window by its start, compact, if files are sound
-    submit : called with the work of writing a window, does it, or has it done later; for files that are not sound, it
-        is done here
+    held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
+    submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
 
     Returns
     -------
-    the windows in order, as `windows_in` gives them; each as if it had been landed alone
+    the windows in order, as by `windows_in`; each as if it had been landed alone
     """
     files = sources.find(flows, length_ns=length_ns)
     with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
@@ -145,8 +144,8 @@ def land_all(
 def windows_in(_warehouse: Warehouse | None, flows: str, length_ns: int, *, lateness_ns: int = 0) -> list[Window]:
     """Return every window of a source of flows, in order.
 
-    These are the windows with records, those that a pattern's file is named for, and those in between: silence is
-    a finding. Only gaps of more than a day stay gaps.
+    These are the windows with records, the windows named by a pattern's files, and all windows in between, because
+    silence is a finding. Only gaps of more than a day are left out.
     """
     files = sources.find(flows, length_ns=length_ns)
     with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
@@ -154,9 +153,9 @@ def windows_in(_warehouse: Warehouse | None, flows: str, length_ns: int, *, late
 
 
 def flows_arrived(window: Window, flows: str) -> bool:
-    """Tell whether a window's flows are all there, as far as can be seen.
+    """Return whether a window's flows have all arrived, as far as files show it.
 
-    A pattern's are when the file named for the window is; those of a file, folder or glob when some record starts at
+    For a pattern, they have if the file named for the window exists; for a file, folder or glob, if a record starts at
     or after the window's end.
     """
     arrived = sources.arrived(window, flows)
@@ -171,7 +170,7 @@ def flows_arrived(window: Window, flows: str) -> bool:
 def _records(
     files: Sequence[sources.FlowFile], *, length_ns: int, lateness_ns: int, within: Window = ALL_TIME
 ) -> Iterator[Staging | columnar.Sound]:
-    """Read files and lend what they hold; as `staging` does, which is asked only where it has something to say."""
+    """Read files and provide their records: from `columnar` if no record is bad, else from `records.staging`."""
     found = columnar.read(files, length_ns=length_ns, lateness_ns=lateness_ns, within=within)
     if found is not None:
         warn_of(found.strangers)

@@ -1,10 +1,10 @@
-"""Read files of flow records into a DuckDB of their own, check them there, and place each record in its window.
+"""Record-by-record landing: read files into a temporary DuckDB, check each record, and place it in a window.
 
-The warehouse is not open meanwhile: reading may take long, and others wait for it. A record is placed by its start. One
-whose start is of no use, or strays from what its file's name promises by more than the allowed lateness, goes to the
-first window of that promise. Where a name promises nothing, a record without a usable start goes to the window of the
-file's first usable start; in a file without any, to that of the earliest such start of all files; and when there is
-none at all, to the window at 1970. So where a record goes depends on the files alone, not on what was landed before.
+The warehouse is closed meanwhile, because reading may take long and would block other processes. A record is placed by
+its start. A record whose start is unusable, or outside the interval of its file's name by more than the allowed
+lateness, goes to the first window of that interval. If the name gives no interval, it goes to the window of the file's
+first usable start; in a file without any, to that of the earliest usable start in all files; without any at all, to the
+window at 1970. So the place of a record depends on the files alone, and not on what was landed before.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from llmprism_tasks.warehouse.sql_files import statement
 
 logger = logging.getLogger(__name__)
 
-MEMORY_LIMIT = "2GB"  # beyond it DuckDB spills to a temporary folder; a minute of a large platform needs a tenth
-ROWS_AT_A_TIME = 122_880  # a row group of DuckDB
-KEYS_SAMPLE = 1_000  # lines of a JSON file that are looked at for unknown keys
+MEMORY_LIMIT = "2GB"  # above it DuckDB spills to a temporary folder; a minute of a large platform needs a tenth
+ROWS_AT_A_TIME = 122_880  # one row group of DuckDB
+KEYS_SAMPLE = 1_000  # lines of a JSON file that are searched for unknown keys
 
 NAMES = tuple(column.name for column in FLOW_COLUMNS)
 REQUIRED = tuple(column.name for column in FLOW_COLUMNS if not column.optional)
@@ -48,7 +48,7 @@ NOT_THE_FILE = (duckdb.OutOfMemoryException, duckdb.InterruptException, duckdb.I
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the records of a window: `read` is the sum of `landed` and `quarantined`."""
+    """Outcome of a window's records: `read` is `landed` plus `quarantined`, which includes `duplicate`."""
 
     read: int
     landed: int
@@ -58,25 +58,25 @@ class Counts:
 
 @dataclass(frozen=True)
 class Staging:
-    """Records that were read, checked and placed, until they are landed."""
+    """Records that were read, checked and placed, and wait to be landed."""
 
     connection: duckdb.DuckDBPyConnection
     files: Sequence[FlowFile]
 
     def placed(self) -> set[int]:
-        """Return the starts of all windows that have records."""
+        """Return the starts of all windows with records."""
         rows = self.connection.execute("SELECT DISTINCT window_start_ns FROM staged").fetchall()
         return {int(row[0]) for row in rows}
 
     def counts(self, window: Window) -> Counts:
-        """Return what became of a window's records."""
+        """Return the outcome of a window's records."""
         row = self.connection.execute(statement("staged_counts"), {"window_start_ns": window.start_ns}).fetchone()
         return Counts(*(int(number) for number in row or (0, 0, 0, 0)))
 
     def flows(self, window: Window) -> Callable[[], Any]:
         """Return a function that returns a window's rows of `flows` in order, as an Arrow stream.
 
-        Sorting is done by then for the first call: the warehouse need not be held meanwhile.
+        The rows of the first call are sorted before this returns, so the warehouse is not held meanwhile.
         """
         sorted_rows = itertools.chain([self._sorted(window)], iter(lambda: self._sorted(window), None))
         return lambda: next(sorted_rows)
@@ -99,15 +99,17 @@ class Staging:
 def staging(
     files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within: Window | None = None
 ) -> Iterator[Staging]:
-    """Read files and lend what they hold.
+    """Read files and provide their records.
 
     Parameters
     ----------
+    length_ns : length of a window
+    lateness_ns : how far outside the interval of its file's name a record may start
     within : keep only records placed in this interval; None for all
 
     Raises
     ------
-    InputError : a file cannot be read at all; names it, the position in it and the reason
+    InputError : a file cannot be read at all; names the file, the position in it and the reason
     """
     with tempfile.TemporaryDirectory(prefix="llmprism-") as spill:
         connection = duckdb.connect(":memory:", config={"temp_directory": spill, "memory_limit": MEMORY_LIMIT})
@@ -124,14 +126,14 @@ def staging(
 def warn_of(strangers: set[str]) -> None:
     """Warn of columns that flows do not have."""
     if strangers:
-        logger.warning("ignored columns that flows do not have: %s", ", ".join(sorted(strangers)))
+        logger.warning("ignored unknown columns in files of flows: %s", ", ".join(sorted(strangers)))
 
 
 def starts_after(files: Sequence[FlowFile], time_ns: int) -> bool:
-    """Tell whether any record of the files has a usable start at or after a time."""
+    """Return whether any record of the files has a usable start at or after a time."""
     with duckdb.connect(":memory:") as connection:
         connection.execute(statement("staging"))
-        for file in reversed(files):  # the latest names are most likely to hold the latest records
+        for file in reversed(files):  # files with the latest names are most likely to hold the latest records
             records, values, _ = _reader(connection, file, Window(time_ns, ALL_TIME.end_ns - time_ns))
             sql = statement("starts_after").replace("/* records */", records)
             if _execute(connection, file, sql, values | {"time_ns": time_ns}).fetchone():
@@ -166,7 +168,7 @@ def _read(
 def _place_the_rest(
     connection: duckdb.DuckDBPyConnection, files: Sequence[FlowFile], length_ns: int, within: Window
 ) -> None:
-    """Place the records without a usable start in files whose names promise nothing, as the module's text says."""
+    """Place records without a usable start in files whose names give no interval, as the module docstring explains."""
     rows = connection.execute("SELECT DISTINCT file FROM staged WHERE window_start_ns IS NULL ORDER BY file").fetchall()
     for (number,) in rows:
         start_ns = _first_start(connection, files[number])
@@ -192,11 +194,11 @@ def _first_start(connection: duckdb.DuckDBPyConnection, file: FlowFile) -> int |
 def _reader(
     connection: duckdb.DuckDBPyConnection, file: FlowFile, within: Window
 ) -> tuple[str, dict[str, object], set[str]]:
-    """Return the SQL that gives a file's records, its values, and the file's columns that the contract does not know.
+    """Return the SQL that reads a file's records, its values, and the file's columns that the contract does not have.
 
     Parameters
     ----------
-    within : from Parquet, records that start elsewhere are left out where that saves reading; text is read whole
+    within : records of Parquet files that start elsewhere are left out if that saves reading; text is read whole
     """
     values: dict[str, object] = {"file_name": glob.escape(file.path)}
     if file.format == "parquet":
@@ -229,7 +231,7 @@ def _parquet_columns(connection: duckdb.DuckDBPyConnection, file: FlowFile) -> d
     for column in FLOW_COLUMNS:
         found = columns.get(column.name)
         wanted = {"VARCHAR"} if column.type == "VARCHAR" else INTEGERS
-        if column.optional:  # some exporters write numbers as text or, where some are missing, as fractions
+        if column.optional:  # some exporters write numbers as text, or as fractions where some are missing
             wanted = INTEGERS | {"VARCHAR", "VARCHAR[]", "DOUBLE", "FLOAT"}
         if found is not None and found not in wanted:
             meaning = f" ({column.meaning}, in nanoseconds since 1970 UTC)" if column.name.endswith("_ns") else ""
@@ -259,7 +261,7 @@ def _check_columns(file: FlowFile, columns: Sequence[str] | dict[str, str], posi
 def _execute(
     connection: duckdb.DuckDBPyConnection, file: FlowFile, sql: str, values: dict[str, object]
 ) -> duckdb.DuckDBPyConnection:
-    """Execute SQL that reads one file, so that whatever goes wrong can be told of that file."""
+    """Execute SQL that reads one file, so that an error can name the file."""
     try:
         return connection.execute(sql, {name: value for name, value in values.items() if f"${name}" in sql})
     except NOT_THE_FILE:

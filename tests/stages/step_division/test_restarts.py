@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
+from handmade import Row, flows, messages
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import TrafficSettings
-from llmprism_tasks.stages.step_division.restarts import at_restarts, runs, since_restart
+from llmprism_tasks.stages.step_division.restarts import (
+    OneWay,
+    at_restarts,
+    ends_of_pairs,
+    one_way,
+    runs,
+    since_restart,
+)
+from llmprism_tasks.stages.traffic import nic_pairs
 
 SECOND = 1_000_000_000
 WINDOW = Window(120 * SECOND, 60 * SECOND)
@@ -24,7 +34,7 @@ def sent(starts_s: list[float], src: str = "a", dst: str = "b") -> pl.DataFrame:
             "dst_addr": dst,
             "bytes": 10**6,
         },
-        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64},
+        schema_overrides={"flow_start_ns": pl.Int64, "flow_end_ns": pl.Int64, "bytes": pl.Int64},
     )
 
 
@@ -118,7 +128,10 @@ CYCLES = [every(1, 60 * cycle, 60 * cycle + 40) for cycle in range(4)]
 def ring(weights: int) -> pl.DataFrame:
     """Return what three NICs send each other, and how one sends the two others so many bytes as it comes back."""
     sends = [sent([start for steps in CYCLES for start in steps], *pair) for pair in ("ab", "bc", "ca")]
-    back = [sent([steps[0] - 2 for steps in CYCLES[1:]], "a", to).with_columns(bytes=pl.lit(weights)) for to in "bc"]
+    back = [
+        sent([steps[0] - 2 for steps in CYCLES[1:]], "a", to).with_columns(bytes=pl.lit(weights, dtype=pl.Int64))
+        for to in "bc"
+    ]
     return pl.concat([*sends, *(back if weights else [])])
 
 
@@ -138,22 +151,22 @@ def test_silences_that_come_again_and_again_are_pauses_unless_weights_follow(wei
 @pytest.mark.parametrize(("also_at", "since"), [([], 178), ([167], 178), ([172], 172), ([165, 172], 58)], ids=str)
 def test_pairs_that_only_start_ups_use_begin_with_the_others(also_at: list[float], since: float) -> None:
     """A few seconds sooner, maybe, after ten without anything: who goes on all the time begins nothing."""
-    tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH))
-    flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH))])
+    tree = sent([58, 118, 178, *also_at], "a", "c").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))
+    flows = pl.concat([ring(0), tree, sent([58, 118, 178], "a", "b").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))])
     kept = since_restart(flows, WHOLE, DEFAULT)
     assert min(seconds(kept.filter(pl.col("dst_addr") == "b"))) == 178
     assert min(seconds(kept.filter(pl.col("dst_addr") == "c", pl.col("src_addr") == "a"))) == since
 
 
 def test_with_who_does_not_begin_nothing_does() -> None:
-    tree = sent([58, 118, 178], "a", "x").with_columns(bytes=pl.lit(MUCH))
+    tree = sent([58, 118, 178], "a", "x").with_columns(bytes=pl.lit(MUCH, dtype=pl.Int64))
     kept = since_restart(pl.concat([ring(MUCH), tree]), WHOLE, DEFAULT)
     assert min(seconds(kept.filter(pl.col("dst_addr") == "x"))) == 58
 
 
 def test_what_goes_to_others_than_members_are_no_weights() -> None:
     """Checkpoints go one way, too, to storage."""
-    saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9))
+    saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9, dtype=pl.Int64))
     assert min(seconds(since_restart(pl.concat([ring(0), saved]), WHOLE, DEFAULT))) == 0
 
 
@@ -169,3 +182,46 @@ def test_so_they_are_for_a_job(weights: int, count: int) -> None:
     """Those of pairs begin and end in the window: only the job's runs can be told."""
     flows = ring(weights).with_columns(job_id=pl.lit("j"))
     assert len(runs(flows, Window(150 * SECOND, 60 * SECOND), DEFAULT)) == count
+
+
+PARTS = 3
+
+
+def measured(*rows: list[Row], of: str = "all") -> OneWay:
+    """Measure in parts of a second; of all pairs, or of one of them, all pairs being a row each."""
+    bulk = nic_pairs.in_order(flows(*rows))
+    pairs = nic_pairs.pairs_of(bulk, [*nic_pairs.PAIR]).select(nic_pairs.PAIR).rows()
+    wanted = np.array([at for at, pair in enumerate(pairs) if of in ("all", "".join(pair))])
+    starts = bulk["flow_start_ns"].to_numpy()
+    return one_way(bulk, np.arange(len(pairs)), wanted, (starts - starts.min()) // 10**9, PARTS)
+
+
+def test_round_a_ring_all_comes_back_and_weights_do_not() -> None:
+    ring = [messages(*ends, [0, 1000, 2000], 1000) for ends in ("ab", "bc", "ca")]
+    found = measured(*ring, messages("a", "b", [1500], 600))
+    # A hundredth of what all have sent and got, and 600 that one has sent and another got.
+    assert found.bytes.tolist() == [[60, 1200, 60]]
+    assert found.replicated.tolist() == [True]
+    assert found.groups.tolist() == [0, 0, 0]
+
+
+def test_groups_are_of_those_that_pairs_join() -> None:
+    line = [messages(*ends, [0], 1000) for ends in ("ab", "ba", "bc", "cb")]
+    found = measured(*line, messages("x", "y", [0], 500))
+    groups = dict(zip(["ab", "ba", "bc", "cb", "xy"], found.groups.tolist(), strict=True))
+    assert len({groups[pair] for pair in ("ab", "ba", "bc", "cb")}) == 1
+    assert groups["xy"] != groups["ab"]
+    assert not found.replicated.any()
+    assert found.bytes[groups["xy"]].tolist() == [1000, 0, 0]
+
+
+@pytest.mark.parametrize(("of", "expected"), [("ab", [1000, 0, 0]), ("all", [2000, 0, 0])])
+def test_only_what_the_nics_in_question_send_each_other_counts(of: str, expected: list[int]) -> None:
+    found = measured(messages("a", "b", [0], 500), messages("b", "c", [0], 1000), of=of)
+    assert found.bytes[found.groups[0]].tolist() == expected
+
+
+def test_nics_are_numbered_through() -> None:
+    bulk = nic_pairs.in_order(flows(messages("b", "a", [0], 1), messages("c", "a", [0], 1)))
+    source, target, count = ends_of_pairs(bulk)
+    assert (source.tolist(), target.tolist(), count) == ([1, 2], [0, 0], 3)

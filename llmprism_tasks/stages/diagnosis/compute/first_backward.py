@@ -1,8 +1,9 @@
-"""Passes: how long stages of a pipeline work on a step's first gradient, with nobody to wait for.
+"""First backward pass: how long a pipeline stage works on the first gradient of a step.
 
-When a gradient first comes to a stage, the stage before it waits for that stage's own, in 1F1B as in GPipe: until it
-leaves, one pass backward is worked on. The first stage sends no gradient. What it sends next, in 1F1B, is an activation
-after one pass backward and one forward, unless whoever takes it is busy for longer.
+A stage that receives its first gradient of a step is idle, and the stage before it waits for the gradient that this
+stage computes from it. This holds in 1F1B and in GPipe. So the time until that gradient leaves is one backward pass,
+and contains no waiting. The first stage sends no gradient. In 1F1B it next sends an activation, after one backward and
+one forward pass; the activation leaves later if its receiver is busy for longer.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from llmprism_tasks.stages.traffic import nic_pairs
 
 
 def answered(evidence: Evidence, _: DiagnosisSettings) -> pl.DataFrame:
-    """Return the NICs' own work in the steps of the window, with `answer_ns` as `answers` returns it."""
+    """Return the own work of the NICs in the window's steps, with `answer_ns` as `answers` returns it."""
     work = evidence.work.filter("current")
     return work.with_columns(answers(evidence.flows, work, evidence.members.drop_nulls("pp_stage")))
 
 
 def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:
-    """Time the answer of each NIC, but those of the last stage, to the first gradient that it gets in a step.
+    """Measure the time from a NIC's first gradient of a step to the message it sends in reply.
 
     Parameters
     ----------
     flows : bulk flows with `job_id` and `kind`
-    steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
+    steps : steps of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`
     stages : `job_id`, `addr`, `pp_stage`
 
     Returns
     -------
-    `answer_ns` of each of the steps, NULL without one; so in interleaved pipelines, in which stages are no line
+    `answer_ns`, one value (ns) for each row of `steps`. NULL for the last stage, for steps in which no reply was seen,
+    and for interleaved pipelines, whose stages do not form a line.
     """
     if steps.is_empty():
         return pl.Series("answer_ns", [], pl.Int64)
@@ -57,8 +59,11 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
 
 
 def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of the jobs whose stages are a line: the rows of their flows (`begin`, `until`), `src_stage` and
-    `way` (1 is forward)."""
+    """Return the pipeline pairs of jobs whose stages form a line.
+
+    Columns: `begin` and `until` (first row of the pair's flows, and the row after the last), `src_stage`, `dst_stage`
+    and `way` (1 forward, -1 backward).
+    """
     offsets = nic_pairs.starts_of_pairs(flows)
     pairs = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR])
     hops = pairs.with_columns(begin=offsets[:-1], until=offsets[1:]).filter(pl.col("kind") == "pp")
@@ -70,6 +75,6 @@ def _hops(flows: pl.DataFrame, stages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _series(hops: pl.DataFrame, nics: pl.DataFrame, end: str) -> Series:
-    """Return the flows of each hop as a series that the NIC at one end owns."""
+    """Return the flows of each hop as a series that belongs to the NIC at one end."""
     owned = hops.join(nics, left_on=["job_id", end], right_on=NIC)
     return Series(*(owned[name].cast(pl.Int64).to_numpy() for name in ("begin", "until", "nic")))

@@ -1,14 +1,16 @@
-"""Last to come: whom all others wait for in a job that works in lock step.
+"""Last arrival: find the slow NIC of a job whose ranks exchange data in every layer (expert or context parallelism).
 
-Where ranks exchange in every layer, everybody waits for the slow one within the step, and all are silent for about as
-long. But nobody is silent for longer than the slow one: the others push a little too early, or are asked sooner.
+In such a job every rank waits for the slow one within the step, so the compute gaps of all NICs are about equally long.
+Still no gap is longer than that of the slow NIC: the other NICs send a little early into free buffers, or receive a
+request sooner.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import quick_steps
@@ -18,32 +20,34 @@ from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
 AS_LONG = 0.998
-"""Ratio of the longest silences of a step above which others are as long: two ends of one transfer see it begin within
-some microseconds, and exchange a hundred times a step."""
+"""Share of a step's longest compute gap from which another NIC's gap counts as equally long. Both ends of a transfer
+see it begin within some microseconds, and exchange a hundred times a step."""
 
 BY_CHANCE = 0.001
-"""Probability below which one is the last so often by chance: jobs that are slower for another cause are few, and have
-some hundred NICs at most that are told apart."""
+"""Probability below which a NIC's being last so often is no chance. Few jobs are slower for another reason, and at most
+some hundred NICs of a job are compared."""
 
 PUSHED = 0.3
-"""Ratio of a NIC's mean burst below which one went ahead: a channel's buffers hold 4 MB, and its share of a layer of a
-small sharded model is 15 MB. Where other small bursts are taken for it, silences are too short in all steps alike."""
+"""Share of a NIC's mean burst below which a burst was sent early. The buffers of a channel hold 4 MB; its share of a
+layer of a small sharded model is 15 MB. Other small bursts may be mistaken for early ones; compute gaps are then too
+short, but equally so in all steps."""
 
 MOST = 0.5
-"""Ratio of what a job's steps lose by which the silences of who is to blame have grown."""
+"""Share of the time that the job's steps lose by which the compute gaps of the slow NIC must have grown."""
 
 
 def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name whom all wait for in slower jobs of which nothing else is known.
+    """Name the NIC that arrives last in jobs that became slower and have no other finding.
 
     Parameters
     ----------
-    found : rows of `evidence.ROW`, of all other troubles: where anything is known, be it that a group is slow, silences
-        grow for its sake
+    found : rows of `evidence.ROW` from all other detectors. A job with any finding but `cross_step` or a `straggler` of
+        the whole job is left out: that fault may be what makes the compute gaps grow.
 
     Returns
     -------
-    rows of `slow_compute`; where NICs of several hosts are the last together, of `straggler`: nobody can tell which
+    rows of `slow_compute`; rows of `straggler` where NICs of several hosts arrive last together, so that the slow one
+    cannot be told from the others
     """
     unknown = (pl.col("kind") == "cross_step") | ((pl.col("kind") == "straggler") & (pl.col("subject_type") == "job"))
     slower = found.filter(pl.col("kind") == "cross_step").join(found.filter(~unknown), on="job_id", how="anti")
@@ -58,22 +62,22 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
 
 
 def last_to_come(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the NICs that are silent for longest in the slow steps of some jobs, one after another.
+    """Return the NICs with the longest compute gaps in nearly all slow steps of their jobs.
 
-    Their silences have grown by most of what a step has, which those beside a slow transfer have not; and in quick
-    steps they were the last no more often than chance would have it.
+    Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not. In quick steps they
+    arrived last no more often than by chance.
 
     Parameters
     ----------
-    slower : `job_id`, `severity` (ratio by which their slow steps are longer)
+    slower : `job_id`, `severity` (ratio by which the job's slow steps are longer)
 
     Returns
     -------
-    the columns of `slow_nics`; several NICs of a job may be as long, and nobody can tell which of them is slow
+    the columns of `slow_nics`. Several NICs of a job may have equally long gaps; the slow one is then unknown.
     """
     quick = evidence.once(quick_steps, settings)
     usual = quick.group_by("job_id").agg(usual_ns=length_ns().median())
-    # As slow as in the window's run, or as in its look-back: nearer to that than to a quick step.
+    # A slow step is nearer to the length of the slow run, in this window or its look-back, than to a quick step.
     slow = length_ns() >= (1 + pl.col("severity") / 2) * pl.col("usual_ns")
     steps = (
         evidence.steps.join(slower, on="job_id")
@@ -92,12 +96,11 @@ def last_to_come(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSe
 
 
 def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Sum up each NIC's slow and quick steps, and keep who is the last in about all of the slow ones."""
+    """Summarise each NIC's slow and quick steps, and keep NICs that are last in nearly all slow steps."""
     of_job = work.filter("quick").group_by("job_id").agg(by_place=pl.col("last").mean())
     own, past = (pl.col("own_ns").filter(which) for which in ("slow", "quick"))
     grown = own.median() - past.median()
     lengths = [pl.col("length_ns").filter(which).median() for which in ("slow", "quick")]
-    noise = SIGMA_PER_MAD * (past - past.median()).abs().median() / past.median()
     summed = work.group_by(NIC).agg(
         pl.col("start_ns").filter("slow").min(),
         pl.col("end_ns").filter("slow").max(),
@@ -106,7 +109,7 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         excess=grown / past.median(),
         loss=grown / lengths[0],
         longer=(lengths[0] - lengths[1]) / lengths[0],
-        noise=noise,
+        noise=relative_sigma(past),
         slow=pl.col("last").filter("slow").sum().cast(pl.Int64),
         steps=pl.col("slow").sum().cast(pl.Int64),
         usually=pl.col("last").filter("quick").mean(),
@@ -118,7 +121,7 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
             pl.col("slow") >= settings.least_steps,
             pl.col("slow") >= settings.persistence * pl.col("steps"),
             chance < settings.persistence,
-            _at_least("slow", "steps", chance) <= BY_CHANCE,
+            binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= BY_CHANCE,
             pl.col("loss") >= pl.max_horizontal(settings.least_effect, MOST * pl.col("longer")),
         )
         .with_columns(
@@ -129,11 +132,3 @@ def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         )
         .sort(NIC)
     )
-
-
-def _at_least(count: str, among: str, probability: pl.Expr) -> pl.Expr:
-    """Return a bound of how probable it is that as many of some happen, each by itself (Chernoff's)."""
-    ratio = pl.col(count) / pl.col(among)
-    missing = pl.when(ratio < 1).then((1 - ratio) * ((1 - ratio) / (1 - probability)).log()).otherwise(0.0)
-    divergence = ratio * (ratio / probability).log() + missing
-    return pl.when(ratio > probability).then((-pl.col(among) * divergence).exp()).otherwise(1.0)

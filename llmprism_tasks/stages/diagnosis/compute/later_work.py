@@ -1,48 +1,53 @@
-"""Later work: what a NIC computes after it was late at a step's beginning: as quickly as ever, or longer, too.
+"""Later work: whether a NIC that is late at the beginning of a step also computes slowly in the rest of the step.
 
-Who waits for its input before its first pass, or stands still there, works at its usual pace afterwards. A slow GPU is
-slow in all that it computes, and a micro-batch that is longer is so backward as well.
+A NIC that waits for input before its first pass, or is stalled there, works at its usual pace afterwards. A slow GPU is
+slow in everything it computes. A longer micro-batch is longer in its backward pass, too.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import answered, answers
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, usual
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import spread
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
 MOST = 0.5
-"""Ratio of what was late at the beginning by which later work must be longer, if the same made it long."""
+"""Share of the delay at the beginning by which later work must be longer, if one cause made both long."""
 
 LEAST_LATER = 0.1
-"""Ratio of the first silence below which all others may be the optimizer's, which no sample and hardly a slow GPU makes
-longer. Of four micro-batches, the last pass backward is a sixth."""
+"""Share of the first compute gap below which all other gaps may belong to the optimizer. A longer sample does not
+lengthen the optimizer, and a slow GPU hardly does. With four micro-batches, the last backward pass is a sixth."""
 
 
 def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add to the NICs' own work in the window's steps what each computed later in the step.
+    """Add to the NICs' own work in the window's steps how long each NIC computed later in the step.
 
     Returns
     -------
-    the rows of `evidence.work` that have peers, in their order, with `first_ns` (in a pipeline the first pass,
-    elsewhere the longest silence, which holds all that comes before the first gradient), `first_excess` over the
-    peers', `behind_ns` (by how much they were quicker, 0 at least), `later_ns`, NULL where none was seen (in a pipeline
-    the answer to the first gradient, elsewhere all other silences), and `later_excess` (NULL outside pipelines: there
-    all members wait for the slowest from one exchange to the next, so that silences are alike)
+    the rows of `evidence.work` that have peers, in their order, with
+
+    - `first_ns`: in a pipeline the first pass; elsewhere the longest compute gap, which holds all work before the first
+      gradient
+    - `first_excess`: the excess of `first_ns` over the peers', as a ratio
+    - `behind_ns`: how much longer `first_ns` is than usual, at least 0
+    - `later_ns`: in a pipeline the reply to the first gradient; elsewhere all other compute gaps; NULL where none was
+      seen
+    - `later_excess`: the excess of `later_ns`; NULL outside pipelines, where every member waits for the slowest between
+      exchanges and the gaps of all members are alike
     """
     work = evidence.once(answered, settings).drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     past = _past(evidence, stages, settings)
-    # A pass backward is longer than one forward: what leaves sooner is no answer to the gradient.
+    # A backward pass is longer than a forward pass: a message that leaves sooner is no reply to the gradient.
     answer = pl.when(usual("answer_ns") >= usual("own_ns")).then(pl.col("answer_ns").cast(pl.Float64))
     silent = pl.when(pl.col("later_ns") >= LEAST_LATER * (pl.col("own_ns") - pl.col("later_ns"))).then("later_ns")
     piped_here = pl.col("last_stage").is_not_null()
-    # What a first stage sends may wait for a slow one that takes it, so of the middle ones the quicker counts.
+    # The message of a first stage may wait for a slow receiver, so the lower of the two middle values counts.
     least_later = pl.col("later_ns").quantile(0.5, "lower").over(SAME)
     return (
         work.join(past, on=STEP, how="left", maintain_order="left")
@@ -64,10 +69,10 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return what was usual in the pipelines whose NICs are compared with their own past: `STEP`, `usual_ns` of their
-    first pass and `usual_later_ns` of their answer.
+    """Return the usual work of pipeline NICs that are compared with their own past.
 
-    Of two replicas, one may be slow itself, and the other one's answer wait for a slow one that takes it.
+    Columns: `STEP`, `usual_ns` (first pass) and `usual_later_ns` (reply to the first gradient). Of two replicas, one
+    may be slow itself, and the reply of the other may wait for a slow receiver.
     """
     work = evidence.once(against_past, settings).filter(pl.col("last_stage").is_not_null())
     quick = evidence.once(quick_steps, settings).join(work, on="job_id", how="semi")
@@ -77,8 +82,11 @@ def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings)
 
 
 def at_first(nics: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return which of some NICs are late at the beginning of their steps alone: `job_id`, `addr`, `at_first` (NULL
-    where nobody can tell), `behind` (their peers, as a ratio of the step)."""
+    """Return which NICs are late only at the beginning of their steps.
+
+    Columns: `job_id`, `addr`, `at_first` (NULL where it cannot be decided), `behind` (the delay, as a ratio of the
+    step).
+    """
     return (
         evidence.once(later_work, settings)
         .join(nics, on=NIC, how="semi")
@@ -88,25 +96,21 @@ def at_first(nics: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 
 
 def length_ns() -> pl.Expr:
-    """Return how long a step is, ns."""
+    """Return the length of a step, ns."""
     return (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
 
 
 def late_at_first(settings: DiagnosisSettings) -> pl.Expr:
-    """Say whether a NIC is late at the beginning alone: one value for all rows, or each group of them.
+    """Return whether a NIC is late only at the beginning of its steps; one value per group of rows.
 
-    Replicas of a pipeline's stage show how long later work should be. Elsewhere steps do: where the beginning varies
-    and later work does not, nothing that slows computing did it.
-
-    Returns
-    -------
-    NULL where nobody can tell
+    In a pipeline, the replicas of a stage show how long later work should be. Elsewhere the steps themselves do: if the
+    beginning varies and later work does not, the cause is not slow computing. NULL where it cannot be decided.
     """
     by_peers = (
         pl.col("later_excess").median()
         < MOST * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
     )
-    begins, later = spread(pl.col("first_ns")), spread(pl.col("later_ns"))
+    begins, later = relative_sigma(pl.col("first_ns")), relative_sigma(pl.col("later_ns"))
     by_steps = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
     seen = pl.col("later_ns").count()
     return (

@@ -1,14 +1,14 @@
-"""Own past: how much longer NICs work than in the quick steps of their job, where peers are slow themselves.
+"""Own baseline: compare a NIC's work with the quick steps of its own job, where its peers may be slow as well.
 
-Of four replicas two may be slow, of two stages one replica each: then neither the median of peers nor how much they
-differ tells what is usual. But the job was quicker before.
+Of four replicas two may be slow; of two stages with two replicas, one replica of each. Then neither the median of the
+peers nor the spread among them shows the usual work. The job's earlier, quicker steps do.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, own_work
@@ -16,23 +16,24 @@ from llmprism_tasks.stages.diagnosis.step_times import slow_run
 from llmprism_tasks.stages.timeline.placement import NIC
 
 MOST = 0.5
-"""Ratio of a job's NICs that must work as they used to, and more of them, to outvote the others."""
+"""Share of a job's NICs that must have become slower. With less, the NICs that work as before outvote them."""
 
 FEW = 4
-"""Replicas of which two are half. Of more, others tell what is usual; where half of those are late, the network is."""
+"""Replicas of which two are half. With more replicas the peers show what is usual; if half of those are late, the cause
+is in the network."""
 
 WORK = [*NIC, "last_stage"]
-"""Columns alike in steps whose own work compares: who ends a pipeline works backward in it, too."""
+"""Columns that are equal in comparable steps. In the last stage the measured work includes the backward pass."""
 
 
 def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Compare NICs with their own past in jobs whose steps have become longer, as has the work of half of their NICs.
+    """Compare NICs with their own past, in jobs whose steps became longer as the work of half of their NICs did.
 
     Returns
     -------
-    their rows of `evidence.work`, with another `excess`, `noise` (the robust deviation of the job's quick steps), and
-    `common` (whether the least late replica is about as late). In pipelines what all replicas of a stage have in common
-    is the stage's, and no excess.
+    rows of `evidence.work` with `excess` over the NIC's own past, `noise` (robust deviation of the job's quick steps,
+    as a ratio) and `common` (whether even the least late replica is about as late). In pipelines, what all replicas of
+    a stage have in common belongs to the stage and is taken off `excess`.
     """
     longer = evidence.once(slow_run.find, settings).select("job_id", since_ns="start_ns")
     if longer.is_empty():
@@ -56,18 +57,18 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
 
 
 def quick_steps(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the rows of `evidence.steps` that are about as quick as a quarter of them, of jobs that are slower now."""
+    """Return the steps about as short as the job's lower quartile, for jobs that have become slower."""
     length = pl.col("end_ns") - pl.col("start_ns")
     longer = evidence.steps.join(evidence.once(slow_run.find, settings), on="job_id", how="semi")
     return longer.filter(length <= (1 + settings.least_effect) * length.quantile(QUICK).over(NIC))
 
 
 def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return how long NICs work in quick steps: `WORK`, `usual`, and the `noise` of their job."""
+    """Return the pace of NICs in quick steps: `WORK`, `usual`, and `noise`, the robust deviation in their job."""
     steps = evidence.once(quick_steps, settings)
     work = own_work(evidence.of_jobs(steps["job_id"]), steps, evidence.groups)
     seen = work.filter(pl.len().over(WORK) >= settings.least_steps).with_columns(
         usual=pl.col("pace").median().over(WORK)
     )
-    off = SIGMA_PER_MAD * (pl.col("pace") / pl.col("usual") - 1).abs().median().over("job_id")
+    off = sigma_about_zero(pl.col("pace") / pl.col("usual") - 1).over("job_id")
     return seen.with_columns(noise=off).select(*WORK, "usual", "noise").unique()

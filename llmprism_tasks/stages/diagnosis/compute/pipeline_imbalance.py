@@ -1,6 +1,6 @@
-"""Pipeline imbalance: a stage that takes longer than the others in all replicas, so that all others wait for it.
+"""Pipeline imbalance: one stage takes longer than the others in all replicas, and the other stages wait for it.
 
-It may have been so ever since, so stages of one job are compared with each other, pass by pass.
+The job may have had the imbalance from its start, so stages of one job are compared with each other, pass by pass.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import answered
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
@@ -20,14 +20,14 @@ from llmprism_tasks.stages.timeline.placement import NIC
 STAGE = ["job_id", "pp_stage"]
 
 RECOMPUTED = 4 / 3
-"""Ratio by which a pass is longer where the forward is computed again before the backward (Chen and others, 2016)."""
+"""Ratio by which a pass is longer where the forward pass is recomputed before the backward (Chen and others, 2016)."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the stages whose pass takes longer than that of most stages of the job, in all replicas and most steps.
+    """Name the stages whose pass takes longer than that of most stages, in all replicas and nearly all steps.
 
-    `score` is the excess over the least that counts; `severity` the ratio by which steps are longer for it;
-    `confidence` how many of the steps show it.
+    `score` is the excess divided by the smallest excess that counts. `severity` is the ratio by which the job's steps
+    are longer because of the stage. `confidence` is the share of the steps that show it.
     """
     stages = _compared(evidence, settings)
     found = (
@@ -53,16 +53,17 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Compare the stages of each step, where all were seen: a row per job, step and stage.
+    """Compare the stages in each step in which all stages were measured; one row per job, step and stage.
 
-    The quickest replica stands for a stage: one slow replica is no imbalance. What the first stage sends may wait for
-    one, so it must take longer than the slowest as well. Left out are jobs of which a stage's steps are cut within the
-    first micro-batch, where parameters are gathered meanwhile.
+    The quickest replica represents a stage: one slow replica is no imbalance. A message of the first stage may wait for
+    a slow replica of the next, so the first stage must also take longer than the slowest replica of the others. Jobs
+    are left out if the steps of a stage are cut within the first micro-batch, as when parameters are gathered
+    meanwhile.
     """
     passes = _passes(evidence, settings)
     first, step = pl.col("pp_stage") == 0, ["job_id", "step_index"]
     others = pl.col("pass_ns").filter(~first)
-    # What the first stage sends may wait for the slowest of the others: only what takes longer than that is its own.
+    # A message of the first stage may wait for the slowest other stage: only time beyond that is its own work.
     usual = pl.when(first).then(others.max().over(step)).otherwise(others.quantile(0.5, "lower").over(step))
     slowest = pl.col("slowest_ns").filter(~first).max().over(step)
     waits = (1 + settings.uneven_stage) * slowest / pl.col("usual_ns") - 1
@@ -78,12 +79,14 @@ def _compared(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return how long the stages work on a micro-batch: a row per job, step and stage, with `pass_ns`, `slowest_ns` (of
-    the replica that mostly takes longest), `uneven` (the excess that is ordinary), `share`, `start_ns` and `end_ns`.
+    """Return how long the stages work on a micro-batch; one row per job, step and stage.
 
-    Where answers to gradients do not show all stages' passes backward, they are reckoned from those forward, and the
-    first stage, whose pass forward begins with the optimizer and the next samples, is left out. Its answer must be
-    longer by the noise of the others' passes as well.
+    Columns: `pass_ns` (quickest replica), `slowest_ns` (replica with the longest median), `uneven` (excess that is
+    still ordinary), `share`, `start_ns`, `end_ns`.
+
+    Where replies to gradients do not show the backward pass of every stage, backward passes are estimated from forward
+    passes. The first stage is then left out, because its forward pass includes the optimizer and loading of samples.
+    Where its reply is measured, it must be longer by the noise of the other stages' passes as well.
     """
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     stages = stages.with_columns(last=pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id"))
@@ -99,8 +102,8 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     reckoned = pl.when("last_stage").then(forward).when(~first).then(FORWARD_AND_BACKWARD * forward)
     longer = pl.when("seen").then(settings.uneven_last).otherwise((1 + settings.uneven_last) * RECOMPUTED - 1)
     off = (pl.col("pass_ns") / pl.col("pass_ns").median().over(STAGE) - 1).abs()
-    deviation = SIGMA_PER_MAD * pl.col("off").filter(~first).median().over("job_id")
-    # What the first stage sends may wait for the longest of the micro-batches that others work on.
+    deviation = sigma_about_zero(pl.col("off").filter(~first)).over("job_id")
+    # A message of the first stage may wait for the longest of the micro-batches at the other stages.
     waits = pl.when(first).then(settings.sigmas * deviation).otherwise(0.0)
     return (
         timed.with_columns(seen=seen)
@@ -121,9 +124,9 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _may_wait(work: pl.DataFrame) -> pl.Series:
-    """Tell which passes may have waited for the next stage: some of it still synchronised when their input came.
+    """Return which passes may contain waiting for the next stage, which still synchronised when their input came.
 
-    A ring that is slow, or a slow NIC in it, then seems to be work of the stage before.
+    A slow gradient ring, or a slow NIC in it, would then look like work of the stage before.
     """
     ready = work.group_by("job_id", "step_index", pp_stage=pl.col("pp_stage") - 1).agg(
         ready_ns=pl.col("start_ns").max()
@@ -143,11 +146,11 @@ def _row(found: dict[str, Any], stages: list[int]) -> dict[str, Any]:
         "end_ns": found["end_ns"],
         "score": found["excess"] / found["uneven"],
         "severity": severity,
-        "explanation": f"Stage {found['pp_stage']} works {1 + found['excess']:.2f} times as long on a micro-batch as "
-        f"{'any other' if found['pp_stage'] == 0 else 'most'} of the {len(stages)} stages that were timed "
+        "explanation": f"Stage {found['pp_stage']} takes {1 + found['excess']:.2f} times as long for a micro-batch as "
+        f"{'any other' if found['pp_stage'] == 0 else 'most'} of the {len(stages)} measured stages "
         f"({found['pass_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms), in all replicas "
-        f"and {found['longer']} of {found['steps']} steps; the others wait for it, and steps take "
-        f"{1 + severity:.2f} times as long as if layers were spread evenly.",
+        f"and in {found['longer']} of {found['steps']} steps. The other stages wait for it, and steps take "
+        f"{1 + severity:.2f} times as long as with evenly distributed layers.",
         "confidence": found["longer"] / found["steps"],
         "peers": [str(stage) for stage in stages if stage != found["pp_stage"]],
     }

@@ -1,4 +1,4 @@
-"""Slow compute: a GPU or host that works longer than its peers, or than it used to, while the job waits for it."""
+"""Slow compute: a GPU or host computes longer than its peers, or than it used to, while the job waits for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import max_subarray
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
@@ -20,29 +20,31 @@ from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, sprea
 from llmprism_tasks.stages.timeline.placement import NIC
 
 QUARTILE_PER_SIGMA = 0.3186
-"""Lower quartile of the size of a normal deviate, in standard deviations."""
+"""Lower quartile of the absolute value of a standard normal deviate."""
 
 MOST = 0.5
-"""Ratio of a job's NICs, or of its loss: where more are slow, nobody is; what explains less is no explanation."""
+"""Share of a job's NICs above which so many are slow that none is an outlier; share of the loss from which a cause
+explains it."""
 
 ALL_PASSES = 3
-"""Passes forward that one micro-batch takes at least: one, and backward twice that."""
+"""Work of one micro-batch, in forward passes: one forward pass, and a backward pass of at least twice that."""
 
 AS_UNEVEN = 4.0
-"""Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. Its peers differ, too;
-in a ring they seem more alike by a third, since who waits begins with whom it waits for; and of a dozen steps a
-deviation is known to a third."""
+"""Ratio of a slow NIC's deviation to its job's up to which samples of uneven length explain it. The deviation of the
+peers is uncertain, too: in a ring it is too small by a third, because a waiting NIC begins with the NIC it waits for;
+and of a dozen steps a deviation is known to a third."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name those whose own work takes too long, step after step, by enough to slow the job.
+    """Name the NICs and hosts whose own work is too long in most steps, by enough to slow the job.
 
-    They are compared with their replicas, and where there are none, or half of them are slow, with their own past; not
-    in lock step, where all are silent alike (`last_to_come`).
-    `score` is the excess in robust deviations of the job's NICs over as many steps (0 is normal); `severity` the ratio
-    by which the job's steps are longer than its quick ones, or, where that is more, the loss itself; `confidence` the
-    share of it that the excess explains. The kind is `straggler` where it explains less than half, or where a transfer
-    that begins late has two ends to blame, and `stalls` where only the beginning of its steps is late.
+    A NIC is compared with its replicas; without replicas, or if half of them are slow, with its own past. Jobs in lock
+    step, in which the compute gaps of all NICs are alike, are left to `last_arrival`.
+
+    `score` is the excess in robust deviations of the job's NICs over as many steps (0 is normal). `severity` is the
+    ratio by which the job's steps are longer than its quick ones, or the loss itself where that is more. `confidence`
+    is the share of it that the excess explains. The kind is `straggler` where the excess explains less than half, or
+    where either end of a late transfer may be at fault; it is `stalls` where only the beginning of the steps is late.
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
@@ -56,7 +58,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Return a row for each NIC or host to blame, and one for each job of which nobody can tell.
+    """Return a row for each NIC or host to blame, and one for each job in which the slow NIC cannot be told.
 
     Parameters
     ----------
@@ -68,10 +70,10 @@ def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) ->
 
 
 def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the NICs that are slow for long enough, by enough: a row per NIC, sorted.
+    """Return the NICs that are slow for long enough, by enough; one row per NIC, sorted.
 
-    `at_first` says whether they are late at the beginning of their steps alone: they lose that, and no more. `alone`,
-    whether nothing could be seen of what they compute later, in a pipeline.
+    `at_first` says whether a NIC is late only at the beginning of its steps; it then costs only that delay. `alone`
+    says whether a pipeline shows nothing of what the NIC computes later.
     """
     past = evidence.once(against_past, settings)
     work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
@@ -88,7 +90,7 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     if persistent.is_empty():
         return persistent
     found = _outstanding(persistent, work)
-    # Beside several slow ones all others wait, and are excused before they are counted.
+    # Several slow NICs make all others wait. The waiting NICs are excused before slow NICs are counted.
     crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
     few = found.join(crowded, on="job_id", how="anti")
     told = few.join(at_first(few, evidence, settings), on=NIC, how="left").with_columns(
@@ -100,18 +102,18 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _noise(excess: pl.Expr) -> pl.Expr:
-    """Return how much the NICs of a job differ, as a standard deviation: in a step, or in what lasts.
+    """Return the spread of the excess among a job's NICs, as a standard deviation.
 
-    Of two peers the quicker is usual, so half of the excesses are 0. Of the others the lower quartile counts: with two
-    stages of two replicas, half of them are a culprit's.
+    Of two peers the quicker is the reference, so half of the excesses are 0. Of the other half the lower quartile
+    counts: with two stages of two replicas, half of those values may be a slow NIC's.
     """
     excess, pairs = excess.abs(), pl.col("members") == OUTVOTING - 1
     of_pairs = pl.when(pairs).then(excess).quantile(0.625, interpolation="lower").over("job_id") / QUARTILE_PER_SIGMA
-    return pl.when(pairs).then(of_pairs).otherwise(SIGMA_PER_MAD * excess.median().over("job_id"))
+    return pl.when(pairs).then(of_pairs).otherwise(sigma_about_zero(excess).over("job_id"))
 
 
 def _most_slow(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Return the jobs of which most NICs were found slow."""
+    """Return the jobs in which most NICs were found slow."""
     nics = evidence.work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
     return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MOST * pl.col("nics"))
 
@@ -124,10 +126,10 @@ def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Find for each NIC the run of steps in which it is slow, and keep those that are long and slow enough.
+    """Find for each NIC the run of steps in which it is slow, and keep runs that are long and slow enough.
 
-    What differs by chance, as samples of uneven length do, does so less and less over more steps. Where none are long
-    enough, there are no columns but theirs to compare.
+    Differences by chance, such as samples of uneven length, average out over more steps. If no run is long enough, the
+    result has no rows and only the columns `NIC`, `first` and `last`.
     """
     work = work.sort(*NIC, "step_index").with_columns(
         above=pl.col("excess")
@@ -179,10 +181,11 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 
 
 def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Keep the NICs that are slower than samples are long, one after another, by chance: over more steps, less will do.
+    """Keep the NICs that are slower than uneven sample lengths explain; over more steps, a smaller excess is enough.
 
-    Who waits begins with whom it waits for, so that NICs of a ring seem more alike than what they work on. Silences
-    that some steps have and others have not make work differ, too, but not that before the first exchange.
+    A waiting NIC begins with the NIC it waits for, so the NICs of a ring seem more alike than their samples are.
+    Compute gaps that only some steps have make own work vary, too, but not the work before the first exchange. So the
+    smaller spread of the two counts.
     """
     lasting = found.group_by("job_id").agg(since_ns=pl.col("start_ns").min(), until_ns=pl.col("end_ns").max())
     slowed = (pl.col("start_ns") < pl.col("until_ns")) & (pl.col("end_ns") > pl.col("since_ns"))
@@ -199,15 +202,14 @@ def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return of each NIC how much it varies by itself, as `own_noise`, and whether the job pays for it, as `paid`.
+    """Return how much each NIC varies, as `own_noise`, and whether the job's steps are longer for it, as `paid`.
 
-    It varies within its run, or outside, whichever is more: what is slow for a while now and then, or by quite another
-    amount each time, has no trouble that began and lasts. Nor has what is as slow while steps are as quick as ever:
-    nobody waited for it, or a record is missing.
+    `own_noise` is the larger of the deviations within the NIC's run of slow steps and outside it. A NIC that is slow
+    now and then, or by very different amounts, has no fault that began and lasts. A NIC that is slow while steps are as
+    quick as ever is no fault either: no NIC waited for it, or a record is missing.
     """
     excess = pl.col("excess")
-    spread = SIGMA_PER_MAD * (excess - excess.median()).abs().median()
-    noise = marked.group_by(*NIC, "in_run").agg(own_noise=spread).group_by(NIC).agg(pl.col("own_noise").max())
+    noise = marked.group_by(*NIC, "in_run").agg(own_noise=sigma(excess)).group_by(NIC).agg(pl.col("own_noise").max())
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
     told = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
@@ -215,8 +217,7 @@ def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFram
 
 
 def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Join the NICs of one host, which slow down together, and keep those that cost about as much as the worst of the
-    job."""
+    """Merge the slow NICs of one host, and keep NICs and hosts that cost at least half of the job's worst."""
     joined = suspects.join(evidence.members, on=NIC)
     in_host = evidence.members.group_by("job_id", "host").agg(nics=pl.len())
     slow_in_host = pl.len().over("job_id", "host")
@@ -251,12 +252,13 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     at_first = found["at_first"] or (found["alone"] and _costs_once(history, found))
     known = "stalls" if at_first else "slow_compute"
     kind = known if confidence >= MOST else "straggler"
-    what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends"
+    times = f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms)"
+    what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends {times}"
     if at_first:
-        what = f"begins its steps later than {usual}, and works as quickly afterwards"
+        what = f"begins its steps later than {usual} {times}, and then works at the usual pace,"
     work = evidence.work.filter(pl.col("job_id") == found["job_id"])
-    # In a pipeline nothing shows which end of what is sent late was not ready.
-    other = " but who takes what it sends" if at_first and work["last_stage"].count() else ""
+    # In a pipeline the flows do not show which end of a late message was not ready.
+    other = " except perhaps the one that it sends to" if at_first and work["last_stage"].count() else ""
     return {
         "job_id": found["job_id"],
         "kind": kind,
@@ -266,18 +268,20 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "end_ns": found["end_ns"],
         "score": found["score"],
         "severity": _of_window(severity, history, found) if kind == "stalls" else severity,
-        "explanation": f"{who} {what} "
-        f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
-        f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for{other}; "
-        f"the job's steps take {1 + severity:.2f} times as long as they need to.",
+        "explanation": f"{who} {what} in {found['slow']:.0f} of {found['steps']:.0f} "
+        f"steps, and was not waiting for any NIC{other}. "
+        f"The job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": confidence,
         "peers": _peers(found, evidence),
     }
 
 
 def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:
-    """Say whether steps are longer by about as much as the first pass, which is all that is seen of a pipeline without
-    replicas: if all passes took so long, they would be by `ALL_PASSES` of it at least."""
+    """Return whether steps are longer by about as much as the first pass.
+
+    The first pass is all that is seen of a pipeline without replicas. If all passes took as long, the steps would be
+    longer by at least `ALL_PASSES` times as much.
+    """
     length_ns = float(history.filter(_within(found)).select((pl.col("end_ns") - pl.col("start_ns")).median()).item())
     slower = slowdown(history, found["start_ns"], found["end_ns"])
     longer_ns = slower / (1 + slower) * length_ns
@@ -290,7 +294,7 @@ def _within(found: dict[str, Any]) -> pl.Expr:
 
 
 def _of_window(severity: float, history: pl.DataFrame, found: dict[str, Any]) -> float:
-    """Return by which ratio a window's steps are longer if those of a trouble are: as `stalls` are told."""
+    """Return the ratio by which the window's steps are longer in total; the severity of `stalls` is defined so."""
     length = pl.col("end_ns") - pl.col("start_ns")
     ratio = history.filter("current").select(length.filter(_within(found)).sum() / length.sum()).item()
     loss = severity / (1 + severity) * ratio * found["slow"] / found["steps"]
@@ -298,7 +302,7 @@ def _of_window(severity: float, history: pl.DataFrame, found: dict[str, Any]) ->
 
 
 def _peers(found: dict[str, Any], evidence: Evidence) -> list[str] | None:
-    """Return the other members of the groups that the subject's NICs are in."""
+    """Return the other members of the groups of the subject's NICs."""
     if found["by_past"]:
         return None
     same = evidence.work.filter(
@@ -310,7 +314,7 @@ def _peers(found: dict[str, Any], evidence: Evidence) -> list[str] | None:
 
 
 def _doubt(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
-    """Say that one of some NICs is slow, and that nobody can tell which."""
+    """Return the row of a job in which one of several NICs is slow and cannot be told from the others."""
     job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
     history = evidence.history.filter(pl.col("job_id") == job_id)
     severity = max(slowdown(history, int(start_ns), int(end_ns)), float(rows["loss"].median()))  # type: ignore[arg-type]
@@ -324,8 +328,8 @@ def _doubt(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
         "end_ns": end_ns,
         "score": float(rows["score"].median()),  # type: ignore[arg-type]
         "severity": severity,
-        "explanation": f"{among} begin late together, step after step: one keeps the others waiting, and nobody can "
-        f"tell which. The job's steps take {1 + severity:.2f} times as long as they need to.",
+        "explanation": f"{among} begin late together, step after step. One of them keeps the others waiting; the flows "
+        f"do not show which. The job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": None,
         "peers": None,
     }

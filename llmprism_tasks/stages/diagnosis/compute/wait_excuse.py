@@ -1,4 +1,4 @@
-"""Waiting: who may only have been late because a neighbour was."""
+"""Wait excuse: drop slow NICs that may only have waited for a slow neighbour in their ring."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from llmprism_tasks.stages.traffic import nic_pairs
 ENDS = (("src_addr", "dst_addr"), ("dst_addr", "src_addr"))
 
 SAME_TRANSFER = 0.98
-"""Ratio of two neighbours' own times above which both ended with one transfer between them, give or take its start."""
+"""Ratio of two neighbours' own times from which both ended with one transfer between them; its start may differ."""
 
 APART = 0.5
-"""Ratio of what somebody is late by, from which on its neighbours' transfers begin one after the other for its sake:
-where all are late alike, one that is slower by a percent for ever is the last, too."""
+"""Share of a NIC's delay by which the transfers of its neighbours must begin one after the other, if the neighbours
+waited for that NIC. Where all NICs are late alike, the NIC that is slower by a percent is always the last."""
 
 
 def not_waiting(
     suspects: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Excuse who may only have waited for its neighbours: a transfer can begin late because of either end.
+    """Excuse NICs that may only have waited for their neighbours: either end of a transfer can delay its start.
 
-    Whose neighbours are all as late waited for them, and who is no later than all of its ring for what they have in
-    common, unless it begins with all its neighbours at one moment and they do not: then they waited for it. Where they
-    waited for it as well, nobody can tell.
+    A NIC waited if all its neighbours are as late as it is, or if it is no later than all of its ring (`common`). It is
+    not excused if it begins with all its neighbours at one moment while each neighbour's own transfers begin one after
+    the other: then the neighbours waited for it. Where NICs excuse each other, the slow one cannot be told.
+
+    Parameters
+    ----------
+    suspects : rows as `slow_nics` returns
 
     Returns
     -------
-    those to blame, and those of whom nobody can tell
+    the suspects to blame, and the suspects among which the slow one cannot be told
     """
     late = suspects.filter("ringed").select(*NIC, "own_ns", "common")
     sent = nic_pairs.pairs_of(nic_pairs.in_order(evidence.flows), ["job_id", "kind", *nic_pairs.PAIR])
@@ -53,22 +57,26 @@ def not_waiting(
 
 
 def exchanging(evidence: Evidence) -> pl.Series:
-    """Return the jobs that exchange tokens or blocks of context in every layer."""
+    """Return the jobs that exchange tokens or context blocks in every layer (expert or context parallelism)."""
     pairs = nic_pairs.pairs_of(nic_pairs.in_order(evidence.flows), ["job_id", "kind"])
     return pairs.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
 
 
 def in_lock_step(evidence: Evidence) -> pl.Expr:
-    """Say of NICs (`job_id`, `ringed`: whether silences between collectives were measured) whether their job exchanges
-    in every layer: there all wait for the slow one within the step, and seem slow."""
+    """Return whether a NIC's job exchanges data in every layer, so that every rank seems as slow as the slow one.
+
+    The expression reads `job_id` and `ringed` (whether compute gaps between collectives were measured).
+    """
     return pl.col("ringed") & pl.col("job_id").is_in(exchanging(evidence).implode())
 
 
 def _in_between(
     suspects: pl.DataFrame, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> pl.DataFrame:
-    """Return whose hops begin together, step after step, and those of its neighbours one after the other, by most of
-    what it is late: that end was late.
+    """Return the NICs that neighbours waited for.
+
+    The hops of such a NIC begin together, step after step. The hops of each of its neighbours begin one after the
+    other, apart by most of the NIC's delay.
     """
     names = hops.select("job_id", "neighbour").rename({"neighbour": "addr"})
     mine = pl.concat([hops.select(NIC), names]).unique()
@@ -102,7 +110,7 @@ def _in_between(
 
 
 def _in_steps(messages: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Add the step of the NIC in which a message starts; leave out those that start in none."""
+    """Add the step of the NIC in which each message starts; drop messages that start in no step."""
     spans = steps.select(*STEP, "start_ns", "end_ns").sort("start_ns")
     placed = messages.sort("flow_start_ns").join_asof(
         spans, left_on="flow_start_ns", right_on="start_ns", by=["job_id", "addr"], check_sortedness=False

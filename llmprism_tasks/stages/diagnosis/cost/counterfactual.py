@@ -1,4 +1,4 @@
-"""Repair: how long a job's operations would have taken without a trouble."""
+"""Counterfactual: how long a job's operations would have taken without a fault."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.breakdown import Account
 
 COMPUTING = ("slow_compute", "straggler", "pipeline_imbalance")
-"""Kinds of trouble with a subject's own work; all others with what it carries."""
+"""Kinds of fault that lengthen a subject's own work; all other kinds lengthen the transfers that it carries."""
 
 
 PAUSED = 0.25
-"""Ratio of the time until the first round by which nobody comes as soon as in most troubled steps where the whole job
-paused: a checkpoint that is worth a diagnosis lengthens its step by as much."""
+"""Ratio of a member's usual time to its first round by which every member must be later for the step to contain a pause
+of the whole job. A checkpoint worth a diagnosis lengthens its step by as much."""
 
 FACTS = 2**20
-"""More than there are stages, bits of an exchange, and gaps of a step."""
+"""Above the number of stages, of an exchange's bits and of a step's gaps."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A diagnosis, within its window."""
+    """A diagnosis, limited to its window."""
 
     job_id: str
     kind: str
@@ -38,7 +38,7 @@ class Trouble:
 
     @property
     def hit(self) -> pl.Expr:
-        """Select the steps that it had a part in."""
+        """Select the steps that overlap the fault."""
         return (pl.col("end_ns") > self.start_ns) & (pl.col("start_ns") < self.end_ns)
 
 
@@ -51,7 +51,16 @@ def repaired(
     *,
     since: int,
 ) -> pl.Series | None:
-    """Return the durations of all operations, with the subject's like those of its peers; None where it has none."""
+    """Return the duration of every operation if the subject's took as long as those of its peers.
+
+    Parameters
+    ----------
+    since : first `step_index` that the fault has a part in; earlier steps show the subject's own past
+
+    Returns
+    -------
+    ns, in the order of `graph.operations`; None if none of the operations is the subject's
+    """
     described = _described(found, graph, members)
     computing = trouble.kind in COMPUTING
     theirs = _nics(trouble, members, jobs)
@@ -73,18 +82,19 @@ def repaired(
 
 
 def _paused() -> pl.Expr:
-    """Return for how long the whole job pauses in a step, which no repair of one member gives back."""
+    """Return how long the whole job pauses in a step, ns; repairing one member does not shorten it."""
     soonest = pl.col("first_ns").min().over("kind", "place", "step_index")
     usual = soonest.filter(~pl.col("past")).median().over("kind", "place")
     return pl.when(soonest > (1 + PAUSED) * usual).then(soonest - usual).otherwise(0).fill_null(0)
 
 
 def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
-    """Add how long work takes for the subject's peers, or took the subject itself before (`healthy_ns`).
+    """Add `healthy_ns`, how long the work takes the subject's peers, or took the subject itself before.
 
-    Before gradients are reduced, peers may have waited for the subject unseen: there its own past counts first. Without
-    one, the pace of its other work in the step tells, and where there is none, the time until the first round, before
-    which nobody has waited: who computes slowly comes as much later to it as to the last.
+    Before a gradient round, peers may have waited for the subject, which flows do not show; there the subject's own
+    past counts first. Without a past, the pace of the subject's other work in the step counts. Without other work, the
+    time until the first round counts, because no member has waited before that: a slow GPU is late to the first round
+    by the same ratio as to the last.
     """
 
     def of(who: pl.Expr, duration: str = "duration_ns") -> pl.Expr:
@@ -94,7 +104,7 @@ def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
     now, past = of(peers).over(*place, "step_index"), of(pl.col("mine") & pl.col("past")).over(place)
     ever = of(peers).over(place)
     known = marked.with_columns(past_ns=past, others_ns=pl.coalesce(now, ever), usual_ns=pl.coalesce(now, past, ever))
-    # Work has its place by what is exchanged after it. Where neighbours are late that may be another pass, never less.
+    # The place of work is given by the exchange after it. Beside late neighbours that may be a later pass, never less.
     known = known.with_columns(healthy_ns=pl.col("usual_ns").clip(upper_bound=pl.col("duration_ns")))
     free = (pl.col("kind") == WORK) & pl.col("first_ns").is_null() & pl.col("healthy_ns").is_not_null()
     healthy, took = (
@@ -110,11 +120,11 @@ def _healthy(marked: pl.DataFrame) -> pl.DataFrame:
 
 
 def _carried_as_usual() -> pl.Expr:
-    """Return how long what the subject carries takes when it is carried as usual.
+    """Return how long a transfer that the subject carries takes at its usual pace, with the work before it.
 
-    A slow network joins rounds that lie apart otherwise, or lets each part into many, and hides no more of them behind
-    work that goes on meanwhile. So what follows the first round, work and last round, is taken from the same steps. To
-    the first round nobody comes later than he did before, but for whom he waits there.
+    A slow network merges rounds that are otherwise separate, or splits one into several, and fewer of them overlap with
+    computing. So everything after the first round, work and last round, is taken from the same steps. No member reaches
+    the first round later than it did before, except by waiting for another member there.
     """
 
     def of(who: pl.Expr, *over: str) -> pl.Expr:
@@ -132,11 +142,12 @@ def _carried_as_usual() -> pl.Expr:
 
 
 def _not_held_up() -> pl.Expr:
-    """Return how long the others' work before their gradients would have taken, had they not been held up meanwhile.
+    """Return how long the other members' work before their rounds would have taken without waiting for the subject.
 
-    As long as it took them before, or whoever was as late to the round as they are now, or else as much of the
-    subject's as of its time until the first round. Where they came no earlier to that, as in a ring of two, in which
-    nobody can push, they may have waited there for the subject: what they did after it is all that is known.
+    The estimate is, in this order: the time it took them before; the time of any member before; the subject's growth
+    since its own first round, applied to theirs. Where they reached the first round no earlier than the subject, as in
+    a ring of two, in which nothing can be sent early, they may have waited there for it; then only the work after the
+    first round is known.
     """
     place = ["kind", "place"]
     past, anyone = (pl.col("duration_ns").filter("past").median().over(*place, *nic) for nic in (["nic"], []))
@@ -148,16 +159,16 @@ def _not_held_up() -> pl.Expr:
     by_first = pl.when(first < of_subject).then(first * growth).otherwise(after)
     before = pl.coalesce(past, anyone) + pl.col("paused_ns")
     usual = pl.when(pl.col("first_ns").is_not_null()).then(pl.coalesce(before, by_first))
-    # Rounds that part when their members are late are one when they are not, so that work and round go together.
+    # Rounds that are split when members are late are one round otherwise, so work and round change together.
     round_before = pl.col("duration_ns").filter("past").median().over(place)
     as_before = pl.coalesce(pl.when(~pl.col("past")).then(round_before), "duration_ns")
     return pl.when(pl.col("kind") == ROUND).then(as_before).otherwise(pl.min_horizontal("duration_ns", usual))
 
 
 def _replica(theirs: list[str], found: Account) -> list[str]:
-    """Return these NICs and those that share a pipeline with them.
+    """Return some NICs and all NICs that share a pipeline with them.
 
-    How long those work cannot be told from how long they wait for these.
+    The flows do not separate the work of NICs in one pipeline from their waiting for each other.
     """
     linked = found.messages.filter(pl.col("kind") == "pp").select("job_id", src_addr="addr", dst_addr="peer").unique()
     if linked.is_empty():
@@ -168,7 +179,7 @@ def _replica(theirs: list[str], found: Account) -> list[str]:
 
 
 def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[str]:
-    """Return the subject's NICs; those of one host and pp_stage that work in lock-step, tensor-parallel, are one."""
+    """Return the subject's NICs; tensor-parallel NICs of one host and pp_stage work in lock step and count as one."""
     subject = pl.lit(trouble.subject)
     chosen = {
         "addr": pl.col("addr") == subject,
@@ -186,10 +197,10 @@ def _nics(trouble: Trouble, members: pl.DataFrame, jobs: pl.DataFrame) -> list[s
 
 
 def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.DataFrame:
-    """Say of each operation whose it is, in which step, and what place in the step it has (`place`).
+    """Add to each operation its NIC, its step, and its place in the step (`place`).
 
-    Work has peers in the same pp_stage, before the same exchange; messages in those between the same pp_stages;
-    rounds in those of other groups of the pp_stage.
+    Operations of equal place are peers: work of one pp_stage before the same exchange; messages between the same
+    pp_stages; rounds of the groups of one pp_stage.
     """
     parts = found.parts.select("part", "addr", "nic", "step_index", "pp_stage")
     of_kind = pl.col("kind").cast(pl.Categorical).to_physical()
@@ -223,7 +234,7 @@ def _described(found: Account, graph: StepGraph, members: pl.DataFrame) -> pl.Da
 
 
 def _numbered(*facts: str | pl.Expr) -> pl.Expr:
-    """Make one number of some that are small, or not known."""
+    """Combine several small integers, NULL included, into one number."""
     number: pl.Expr = pl.lit(0, pl.Int64)
     for fact in facts:
         known = pl.col(fact) if isinstance(fact, str) else fact
@@ -232,13 +243,15 @@ def _numbered(*facts: str | pl.Expr) -> pl.Expr:
 
 
 def _carried(trouble: Trouble, found: Account, theirs: list[str]) -> pl.DataFrame:
-    """Return the messages and rounds that the subject carries, and the work before the latter: `kind`, `flow`, `group`,
-    `round`, `before` (the part that works), `carried`."""
+    """Return the messages and rounds that the subject carries, and the work before those rounds.
+
+    Columns: `kind`, `flow`, `group`, `round`, `before` (the part that works), `carried`.
+    """
     path = pl.col("switch_path")
     if trouble.subject_type == "switch":
         crosses = path.list.contains(trouble.subject)
     elif trouble.subject_type == "link":
-        # "leaf - spine", or "leaf to spine" where one direction is meant
+        # "leaf - spine", or "leaf to spine" for one direction
         one, other = trouble.subject.replace(" to ", " - ").split(" - ")
         crosses = path.list.contains(one) & path.list.contains(other)
     else:

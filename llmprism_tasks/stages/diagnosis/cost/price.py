@@ -1,8 +1,9 @@
-"""Price: the GPU-seconds that a job lost to a trouble, and those that a repair would give back.
+"""Price: the GPU-seconds that a job lost to a fault, and those that a repair would give back.
 
-What a job lost is what its steps took longer than usual, times its GPUs. What a repair gives back is told by a replay
-of the steps' graph: once as it was, once with the subject's durations replaced by those of its peers, or by its own
-from before. Both replays err alike, so their difference counts, not the one to what was measured.
+A job loses what its steps take longer than usual, times its GPUs. The gain of a repair is computed by replaying the
+dependency graph of the steps twice: with measured durations, and with the subject's durations replaced by those of its
+peers or of its own past. Both replays have the same error, so the gain is their difference, and not the difference from
+the measured time.
 """
 
 from __future__ import annotations
@@ -18,34 +19,39 @@ from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
 from llmprism_tasks.stages.timeline.breakdown import account
 
 MOST_STEPS = 32
-"""Steps of a window that are replayed; where there are more, these stand for them."""
+"""Most steps of a window that are replayed; in longer windows they represent all steps."""
 
 MOST_FLOWS = 400_000
-"""Flows that are replayed at most, so that a price takes seconds in the largest jobs: fewer steps stand for all."""
+"""Most flows that are replayed; above it, fewer steps are. A price then takes seconds even in the largest jobs."""
 
 LEAST_STEPS = 2
-"""Steps that are replayed however many flows they have."""
+"""Steps that are always replayed, however many flows they have."""
 
 PAST_STEPS = 8
-"""Healthy steps of the look-back that show what was usual: enough for a median that jitter does not move."""
+"""Healthy steps of the look-back that show the usual durations; enough for a median that jitter does not move."""
 
 NOW_AND_THEN = ("checkpoint_stall", "stalls", "uneven_micro_batches")
-"""Kinds that add up what they cost themselves: no operation of the steps' graph takes longer each time."""
+"""Kinds whose severity already adds up what they cost: no operation of the step graph is longer in every step."""
 
 SEEN = 0.5
-"""Ratio of a trouble's severity that the job's own past must show to tell what is usual; else it is full of it."""
+"""Share of a fault's severity that must show against the job's own past. With less, the past contains the fault, too,
+and cannot show what is usual."""
 
 NANOSECONDS = 1e9
 
 
 def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return the diagnoses with `lost_gpu_s` and `recoverable_gpu_s`, both NULL where they are not known: the latter
-    also of slow computing in jobs that exchange in every layer.
+    """Return the diagnoses with `lost_gpu_s` and `recoverable_gpu_s`.
 
     Parameters
     ----------
-    diagnoses : `job_id`, `kind`, `subject_type`, `subject`, `start_ns`, `end_ns`, `severity`, and whatever else
-    jobs : the window's: `job_id`, `tp`, `sharded`
+    diagnoses : `job_id`, `kind`, `subject_type`, `subject`, `start_ns`, `end_ns`, `severity`, and any other columns
+    jobs : the window's jobs: `job_id`, `tp`, `sharded`
+
+    Returns
+    -------
+    both columns in GPU-seconds, NULL where unknown. `recoverable_gpu_s` is also NULL for slow computing in jobs that
+    exchange data in every layer.
     """
     lost, given_back, waiting = [], [], set(exchanging(evidence))
     for job_id, kind, subject_type, subject, start_ns, end_ns, severity in diagnoses.select(
@@ -57,7 +63,7 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
         elif kind in EFFECTS or (kind in COMPUTING and job_id in waiting):
-            # Nobody is named whose repair would give any of it back, or the replay knows no waits in every layer.
+            # No repair is named that would give time back, or the replay does not know the waits in every layer.
             cost = (_lost(trouble, evidence), None)
         elif kind in NOW_AND_THEN or (kind == "pipeline_imbalance" and _hides(trouble, evidence, severity)):
             cost = _agreed(_lost(trouble, evidence), _share(trouble, evidence, severity), hides=True)
@@ -72,12 +78,12 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
 
 
 def _agreed(lost: float | None, given_back: float | None, *, hides: bool) -> tuple[float | None, float | None]:
-    """Return what was lost and what a repair gives back, which is no more, though the replay may err.
+    """Return the loss and the gain of a repair, which cannot exceed the loss even if the replay errs.
 
     Parameters
     ----------
-    hides : whether the trouble has lasted for so long that the look-back does not show the job's usual step any more;
-        peers still show what a repair gives back, and that was lost
+    hides : whether the fault has lasted so long that the look-back no longer shows the job's usual step. The peers
+        still show what a repair gives back, and at least as much was lost.
     """
     if lost is None or given_back is None:
         return lost, given_back
@@ -85,37 +91,36 @@ def _agreed(lost: float | None, given_back: float | None, *, hides: bool) -> tup
 
 
 def _silent(trouble: Trouble, evidence: Evidence) -> float:
-    """Return what silence costs: all of it, for all GPUs of the job."""
+    """Return the cost of a silence: all of its time, for all GPUs of the job."""
     until_ns = min(trouble.end_ns, evidence.window.end_ns)
     return max(until_ns - trouble.start_ns, 0) / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
 def _share(trouble: Trouble, evidence: Evidence, severity: float) -> float:
-    """Return what a trouble costs that lengthens the window's steps by so much, all in all."""
+    """Return the GPU-seconds lost in total by a fault that lengthens the window's steps by `severity`."""
     steps = trouble.of_job(evidence.history).filter("current")
     length = float(steps.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
     return severity / (1 + severity) * length / NANOSECONDS * trouble.of_job(evidence.members).height
 
 
 def _hides(trouble: Trouble, evidence: Evidence, severity: float) -> bool:
-    """Say whether the trouble has lasted for so long that the look-back does not show the job's usual step any more.
+    """Return whether the fault has lasted so long that the look-back no longer shows the job's usual step.
 
-    What carries slowly was compared with healthy steps that it shows, be there quick ones now in between.
+    Slow transfers were compared with healthy steps of the look-back, so there is always one for them.
     """
     history = trouble.of_job(evidence.history)
     return trouble.kind in COMPUTING and slowdown(history, trouble.start_ns, trouble.end_ns) < SEEN * severity
 
 
 def _came_back(trouble: Trouble, evidence: Evidence) -> bool:
-    """Say whether a job that was stopped went on later; the GPUs of one that did not are free."""
+    """Return whether a stopped job went on later; the GPUs of a job that did not are free."""
     return any(silence.over for silence in evidence.silences if silence.gap.job_id == trouble.job_id)
 
 
 def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
-    """Return what the job's steps took longer than its usual step, times its GPUs.
+    """Return by how much the job's steps exceed its usual step, times its GPUs.
 
-    The usual step is the lower quartile of look-back and window: a healthy one, as long as the trouble has not lasted
-    for most of it.
+    The usual step is the lower quartile of look-back and window, a healthy step unless the fault lasted for most of it.
     """
     history = trouble.of_job(evidence.history).with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
     usual = history["length"].quantile(QUICK)
@@ -126,11 +131,11 @@ def _lost(trouble: Trouble, evidence: Evidence) -> float | None:
 
 
 def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, past: bool) -> float | None:
-    """Return how much earlier the replay ends with the subject like its peers, times the job's GPUs.
+    """Return how much earlier the replay ends with the subject as quick as its peers, times the job's GPUs.
 
     Parameters
     ----------
-    past : whether steps before the trouble may show what is usual, beside its peers
+    past : whether steps before the fault may show what is usual, besides the peers
     """
     steps = trouble.of_job(evidence.steps).with_columns(hit=trouble.hit & pl.col("current"))
     numbers = steps.filter("hit")["step_index"].unique().sort()
@@ -161,7 +166,7 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, pa
 
 
 def _of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Leave out the flows that start in none of the steps, whoever's they are."""
+    """Keep the flows that start in one of the steps, of whichever NIC."""
     spans = steps.group_by("step_index").agg(pl.col("start_ns").min(), pl.col("end_ns").max()).sort("start_ns")
     starts, until = spans["start_ns"].to_numpy(), np.maximum.accumulate(spans["end_ns"].to_numpy())
     begins = flows["flow_start_ns"].to_numpy()
@@ -170,9 +175,9 @@ def _of_steps(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _healthy_steps(steps: pl.DataFrame) -> list[int]:
-    """Return the steps before the trouble that are nearest to the lower quartile in length.
+    """Return the steps before the fault whose length is nearest to the lower quartile.
 
-    Troubles are diagnosed in a window whose look-back may have them already, for all but a quarter of it.
+    The look-back may contain the fault already, in up to three quarters of its steps.
     """
     lengths = (
         steps.filter(pl.col("step_index") < pl.col("step_index").filter("hit").min())

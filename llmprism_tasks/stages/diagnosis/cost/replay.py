@@ -1,8 +1,8 @@
-"""Replay: a graph of operations, played through with the durations they had, or with others.
+"""Replay: run through a dependency graph of operations with measured or with other durations.
 
 What-if analysis (Lin and others, "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI 2025;
-github.com/ByteDance-Seed/StragglerAnalysis): an operation starts when all that it depends on has ended. The price of
-stragglers is the time of the replay with measured durations over that with idealised ones.
+github.com/ByteDance-Seed/StragglerAnalysis): an operation starts when everything it depends on has ended. The cost of
+stragglers is the time of the replay with measured durations over that of the replay with ideal durations.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors:
     Parameters
     ----------
     durations : shape (n,), any unit; operations in topological order
-    earliest : shape (n,), before which none starts; -inf where nothing but predecessors counts
+    earliest : shape (n,), same unit: time before which the operation cannot start; -inf if only predecessors count
     offsets : shape (n + 1,): operation i waits for `predecessors[offsets[i]:offsets[i + 1]]`
-    predecessors : positions of operations, each before the one that waits for it
+    predecessors : positions of operations; each is smaller than the position of the operation that waits
 
     Returns
     -------
@@ -41,47 +41,3 @@ def _finish(durations: Floats, earliest: Floats, offsets: Integers, predecessors
             start = 0.0
         ends[i] = start + durations[i]
     return ends
-
-
-def transfers(starts: Floats, ends: Floats, groups: Integers) -> Floats:
-    """Return how long each end of a transfer took once all of its ends were there: its end less the latest start.
-
-    Parameters
-    ----------
-    starts, ends : shape (n,), of each participant's operation
-    groups : shape (n,), >= 0: which transfer (a message, a collective) the operation is a part of
-    """
-    latest = np.full(int(groups.max(initial=-1)) + 1, -np.inf)
-    np.maximum.at(latest, groups, starts)
-    return np.asarray(np.maximum(ends - latest[groups], 0.0))
-
-
-def idealised(durations: Floats, kinds: Integers, transferring: np.ndarray) -> Floats:
-    """Give all operations of a kind the same duration: the mean of what is computed, the median of what is transferred.
-
-    All ranks then share the work that is there evenly, and no transfer meets trouble. So does the what-if analysis
-    (analyzer/analysis_util.py, `simulation_analysis_reduce_dim_v4`).
-
-    Parameters
-    ----------
-    durations : shape (n,); for transfers as `transfers` returns
-    kinds : shape (n,), >= 0
-    transferring : bool, shape (n,), the same for all operations of a kind
-    """
-    ideal = np.empty(len(durations))
-    for kind in range(int(kinds.max(initial=-1)) + 1):
-        of_kind = kinds == kind
-        if of_kind.any():
-            typical = np.median if transferring[of_kind][0] else np.mean
-            ideal[of_kind] = typical(durations[of_kind])
-    return ideal
-
-
-def slowdown(measured: Floats, ideal: Floats) -> float:
-    """Return the mean step's time over that of the ideal replay: 1 is no loss, 2 is half of the time lost.
-
-    Parameters
-    ----------
-    measured, ideal : shape (steps,): lengths of the replayed steps, with measured and with idealised durations
-    """
-    return float(np.mean(measured) / np.mean(ideal))

@@ -1,9 +1,9 @@
-"""Step graph: what each NIC's work, messages and synchronisation wait for, to be played again with other durations.
+"""Step graph: dependencies between the work, messages and collective rounds of a step, for replay with other durations.
 
-Work before an exchange waits for the exchange before it; a message waits for the work of both of its ends, and for what
-it followed in their exchanges; a round of synchronisation for the work of all members of the group, and the update of
-parameters, where it waits for the norm of all gradients, for all groups. Waiting is no operation: it comes out of the
-replay.
+Work before an exchange waits for the previous exchange. A message waits for the work of both its ends, and for the
+message before it in each exchange. A collective round waits for the work of all members of its group. The parameter
+update waits for the rounds of all groups if it needs the norm of all gradients. Waiting is no operation; it results
+from the replay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llmprism_tasks.stages.timeline.breakdown import Account
 from llmprism_tasks.stages.timeline.exchanges import SYNCHRONISED
 
 WORK, MESSAGE, ROUND, DONE = range(4)
-"""Kinds of operations; `DONE`, when an exchange is over, takes no time."""
+"""Kinds of operations; `DONE` marks the end of an exchange and takes no time."""
 
 JOB_STEP = ["job_id", "step_index"]
 
@@ -30,10 +30,11 @@ class StepGraph:
 
     Attributes
     ----------
-    operations : `position`, `kind`, `duration_ns`; of `WORK` and `DONE` `part`; of `WORK` `took` and `order` (of its
-        gap), `first_ns` (its time until the first round, where rounds follow it) and `earliest_ns` (where nothing known
-        comes before it); of `MESSAGE` `flow`; of `ROUND` `group` and `round`
-    offsets, predecessors : as for `methods.replay.finish`
+    operations : `position`, `kind`, `duration_ns`. `WORK` and `DONE` have `part`. `WORK` also has `took` and `order`
+    (of
+        its gap), `first_ns` (time until the first round, if rounds follow it) and `earliest_ns` (if no operation before
+        it is known). `MESSAGE` has `flow`; `ROUND` has `group` and `round`
+    offsets, predecessors : as for `replay.finish`
     """
 
     operations: pl.DataFrame
@@ -41,7 +42,12 @@ class StepGraph:
     predecessors: Integers
 
     def step_ends(self, durations: Floats, parts: pl.DataFrame) -> pl.DataFrame:
-        """Replay, and return when each job ends its steps: `job_id`, `step_index`, `end_ns` (replayed), sorted."""
+        """Replay, and return when each job's steps end: `job_id`, `step_index`, `end_ns` (replayed), sorted.
+
+        Parameters
+        ----------
+        durations : ns, in the order of `operations`
+        """
         earliest = self.operations["earliest_ns"].cast(pl.Float64).fill_null(-np.inf).to_numpy()
         ends = finish(durations, earliest, self.offsets, self.predecessors)
         done = self.operations.with_columns(end_ns=pl.Series(ends)).filter(pl.col("kind") == DONE)
@@ -54,9 +60,9 @@ class StepGraph:
 
 
 def step_graph(found: Account) -> StepGraph:
-    """Build the graph of all steps of an account; steps of a NIC that follow each other are linked.
+    """Build the graph of all steps of an account; successive steps of a NIC are linked.
 
-    Times are ns since the epoch; floats hold them to some 100 ns.
+    Times are ns since the epoch; as floats they are exact to some 100 ns.
     """
     parts = found.parts.with_columns(nic=pl.struct("job_id", "addr").rank("dense"))
     exchanges = found.exchanged.with_columns(exchange=pl.int_range(pl.len())).join(
@@ -66,7 +72,7 @@ def step_graph(found: Account) -> StepGraph:
     rounds = _in_exchanges(found.blocks, exchanges, "start_ns")
     sent, synced = _sent(messages), _synced(rounds)
     operations = pl.concat([_work(found, exchanges), sent, synced, _done(exchanges)], how="diagonal_relaxed")
-    # Operations are named by their rows: work and what is done by its exchange, after others by their place in theirs.
+    # An operation's name is its row number: work and `DONE` by their exchange, messages and rounds by their own order.
     first_round = exchanges.height + sent.height
     named = exchanges.with_columns(done=pl.col("exchange") + first_round + synced.height)
     messages = _named(messages, sent, exchanges.height, named, "flow")
@@ -76,7 +82,7 @@ def step_graph(found: Account) -> StepGraph:
 
 
 def _in_exchanges(rows: pl.DataFrame, exchanges: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Say in which exchange of its part each row is."""
+    """Add to each row the exchange of its part that contains it."""
     places = exchanges.select("part", "exchange", begun_ns="start_ns").sort("begun_ns")
     return rows.sort(time).join_asof(
         places, left_on=time, right_on="begun_ns", by="part", strategy="backward", check_sortedness=False
@@ -106,7 +112,7 @@ def _work(found: Account, exchanges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sent(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return the messages; one moves once both of its ends are there."""
+    """Return the messages; a message moves once both its ends have started."""
     moved = messages.group_by("flow").agg(
         time_ns=pl.col("start_ns").max(), duration_ns=pl.col("end_ns").max() - pl.col("start_ns").max()
     )
@@ -114,7 +120,7 @@ def _sent(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _synced(rounds: pl.DataFrame) -> pl.DataFrame:
-    """Return the rounds of synchronisation; one begins once all of the group's members are there."""
+    """Return the collective rounds; a round moves once all members of the group have started."""
     together = rounds.group_by("group", "round").agg(
         time_ns=pl.col("begin_ns").max(),
         duration_ns=pl.col("end_ns").max() - pl.col("begin_ns").max(),
@@ -123,20 +129,20 @@ def _synced(rounds: pl.DataFrame) -> pl.DataFrame:
 
 
 def _done(exchanges: pl.DataFrame) -> pl.DataFrame:
-    """Return when exchanges are over."""
+    """Return the ends of exchanges."""
     return exchanges.select("part", time_ns="end_ns", kind=pl.lit(DONE), duration_ns=pl.lit(0))
 
 
 def _named(
     rows: pl.DataFrame, operations: pl.DataFrame, first: int, exchanges: pl.DataFrame, *key: str
 ) -> pl.DataFrame:
-    """Add to each row its operation's `name`, and the exchange that it is in and when that is `done`."""
+    """Add to each row the `name` of its operation, its exchange, and the operation that ends that exchange (`done`)."""
     names = operations.select(*key, name=pl.int_range(pl.len()) + first)
     return rows.join(names, on=key).join(exchanges.select("exchange", "done"), on="exchange")
 
 
 def _exchange_edges(exchanges: pl.DataFrame, messages: pl.DataFrame, rounds: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return `name` and `waits_for` of what happens in and between exchanges."""
+    """Return the dependencies (`name`, `waits_for`) inside exchanges and between successive ones."""
     near = (pl.col("step_index") - pl.col("step_index").shift().over("nic")).is_in([0, 1])
     following = exchanges.with_columns(before=pl.col("done").shift().over("nic")).filter(near)
     in_order = messages.select("exchange", "name", "start_ns", "end_ns")
@@ -154,7 +160,7 @@ def _exchange_edges(exchanges: pl.DataFrame, messages: pl.DataFrame, rounds: pl.
 
 
 def _norm_edges(found: Account, exchanges: pl.DataFrame, rounds: pl.DataFrame) -> list[pl.DataFrame]:
-    """Let the update wait for the gradients of all groups where it does."""
+    """Return the dependencies of a parameter update on the gradients of all groups, where it has them."""
     steps = found.parts.select("part", *JOB_STEP)
     updates = found.gaps.filter("together").select("part", start_ns="end_ns").join(exchanges, on=["part", "start_ns"])
     reduced = rounds.filter(pl.col("does") == SYNCHRONISED).join(steps, on="part")
@@ -167,7 +173,7 @@ def _norm_edges(found: Account, exchanges: pl.DataFrame, rounds: pl.DataFrame) -
 
 
 def _ordered(operations: pl.DataFrame, edges: pl.DataFrame) -> StepGraph:
-    """Put operations in order of time, which is topological, and edges in the form of `finish`."""
+    """Sort operations by time, which is a topological order, and bring edges to the form that `finish` reads."""
     order = np.argsort(operations["time_ns"].to_numpy(), kind="stable")
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)

@@ -1,4 +1,4 @@
-"""Congestion: transfers that are slow while another job sends over the same link, and at no other time."""
+"""Congestion: transfers that are slow only while another job sends over the same link."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BURST = ["flow_start_ns", "flow_end_ns"]
 def colliding_job(
     culprit: Row, slow: pl.DataFrame, records: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> str | None:
-    """Return the job whose bursts our slow records meet and our quick ones do not; None where there is none.
+    """Return the job whose bursts overlap with our slow records and not with our quick ones; None if there is none.
 
     Parameters
     ----------
     culprit : the link: `device_type`, `device`
-    slow : our job's slow hops across it: `PLACE`, `usual` (ns per byte)
-    records : as `hops.placed` returns
+    slow : our job's slow hops across the link: `PLACE`, `usual` (ns per byte)
+    records : as `path_pace.placed` returns
     """
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     ours = (
@@ -43,7 +43,7 @@ def colliding_job(
 
 
 def across(evidence: Evidence, culprit: Row, job_id: str) -> pl.DataFrame:
-    """Return the flows of other jobs that cross a link, or a direction of it, job by job."""
+    """Return the flows of other jobs that cross a link, or one direction of it, sorted by job."""
     one_way = culprit["device_type"] == "one_way"
     first, second = culprit["device"].split(" to " if one_way else " - ")
     others = evidence.with_paths(evidence.flows.filter(pl.col("job_id") != job_id))
@@ -58,11 +58,11 @@ def _share(met: pl.Series) -> float:
 
 
 def _meets(ours: pl.DataFrame, bursts: pl.DataFrame) -> pl.Series:
-    """Tell for each of our records, sorted by end, whether it meets a burst of the other job."""
+    """Return for each of our records, sorted by end, whether it overlaps with a burst of the other job."""
     theirs = (
         bursts.select(begin_ns="flow_start_ns", until_ns="flow_end_ns")
         .sort("begin_ns")
-        .with_columns(pl.col("until_ns").cum_max())  # the last to begin may end before one that began earlier
+        .with_columns(pl.col("until_ns").cum_max())  # the burst that begins last may end before an earlier one
     )
     joined = ours.join_asof(theirs, left_on="flow_end_ns", right_on="begin_ns", strategy="backward")
     return joined.select((pl.col("until_ns") >= pl.col("flow_start_ns")).fill_null(value=False)).to_series()

@@ -1,4 +1,4 @@
-"""Cross-group: data-parallel groups that are slow while others of their job are not."""
+"""Cross-group: data-parallel groups that are slow while other groups of their job are not."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Row = dict[str, Any]
 
 
 def rows(hops: pl.DataFrame, losses: Losses, settings: DiagnosisSettings) -> Iterator[Row]:
-    """Yield the groups that explain most of what their job loses, where they are not most of its groups: each was
-    compared with its own healthy steps, so that of two it is known which is slower.
+    """Yield the slow groups that explain most of their job's loss, unless most groups of the job are slow.
 
-    The subject is the group's lowest address.
+    Each group is compared with its own healthy steps, so even of two groups the slower one is known. The subject is the
+    group's lowest address.
 
     Parameters
     ----------
-    hops : as `hops.compared` returns, of jobs in which no device is named
+    hops : as `path_pace.compared` returns, for jobs in which no device is named
     """
     of_rings = hops.filter(pl.col("kind") == "dp")
     groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")

@@ -1,7 +1,7 @@
-"""Network: a NIC, link or switch that moves the same bytes more slowly while the job loses time.
+"""Network: find the NIC, link or switch that moves the same bytes more slowly while the job loses time.
 
-In the steps in which a job loses time, the pace of each path is compared with that in its healthy steps; what all slow
-paths share and no quick one crosses is the culprit. A slow ring or pair that computing hides costs no step, and is not
+The pace of each path in the job's slow steps is compared with its pace in healthy steps. The device that all slow paths
+share and no quick path crosses is named. A slow ring or pair that is hidden behind computing costs no step, and is not
 looked for.
 """
 
@@ -23,19 +23,19 @@ from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 Row = dict[str, Any]
 
 KINDS = {
-    "addr": ("slow_nic", "and what avoids it is not slower"),
-    "link": ("degraded_link", "and what avoids it is not slower"),
-    "one_way": ("congestion", "and the other way is not slower"),
-    "switch": ("degraded_switch", "and what avoids it is not slower"),
+    "addr": ("slow_nic", "and traffic that avoids it is not slower"),
+    "link": ("degraded_link", "and traffic that avoids it is not slower"),
+    "one_way": ("congestion", "and the opposite direction is not slower"),
+    "switch": ("degraded_switch", "and traffic that avoids it is not slower"),
 }
-"""What is wrong with a device of a type that is slow all the time, and how it shows."""
+"""For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the NICs, links and switches for which jobs lose time; where none can be told, the groups that are slow.
+    """Name the NICs, links and switches that cost jobs time; where no device can be told, the slow groups.
 
-    `score` is the ratio of time per byte in slow steps to that in healthy ones, `severity` the ratio by which slow
-    steps are longer, `confidence` the share of that which the subject's own delay makes up.
+    `score` is the ratio of time per byte in slow steps to that in healthy ones. `severity` is the ratio by which slow
+    steps are longer. `confidence` is the share of that which the subject's own delay makes up.
     """
     hops = evidence.once(hops_in_trouble, settings)
     if not hops["slow"].any():
@@ -61,8 +61,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the hops of jobs that lose time in some steps, as `hops.compared` does. Unless one is `slow`, no device is
-    accused, by these jobs or others."""
+    """Return the hops of jobs that lose time in some steps, as `compared` does.
+
+    If none of them is `slow`, no device can be at fault, for these jobs or for others.
+    """
     steps = in_trouble(evidence.history, settings)
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
@@ -70,15 +72,15 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
 
 
 def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:
-    """Say what is wrong with a device, and how it shows."""
+    """Return the kind of fault of a device, and how it shows."""
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)
     of_link = device_type in ("link", "one_way")
     kind, how = KINDS[device_type]
     if of_link and (other := congestion.colliding_job(culprit, slow, losses.records, evidence, settings)):
-        kind, how = "congestion", f"when {other} sends over it and at no other time"
+        kind, how = "congestion", f"but only while {other} sends over the same link"
     elif device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
-        kind, how = "link_flap", f"in {stretches} stretches with healthy steps between"
+        kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
     return {
         "kind": kind,
         "subject_type": "link" if of_link else device_type,
@@ -88,12 +90,12 @@ def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
 
 
 def _said(row: Row) -> Row:
-    """Complete a row by its sentence."""
-    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "What crosses"
+    """Return the row of `ROW` with its explanation."""
+    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "Traffic through"
     said = (
         f"{what} {row['subject']} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
-        f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s; "
-        f"that explains {row['confidence']:.0%} of the loss."
+        f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s. "
+        f"This explains {row['confidence']:.0%} of the loss."
     )
     effect = row["kind"] in EFFECTS
     return {name: row.get(name) for name in ROW} | {

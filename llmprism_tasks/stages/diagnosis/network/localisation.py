@@ -1,8 +1,8 @@
-"""Suspects: which device all slow transfers share and no quick one crosses.
+"""Localisation: find the device that all slow transfers share and no quick transfer crosses (binary tomography).
 
-A transfer at its usual pace clears all devices that it crosses. A pair that is slow accuses all of them. A ring whose
-hops are all slow alike accuses everything on it, but nothing in particular: every hop has the pace of the slowest. So
-devices that many paths share are discounted, and one is named only where no other explains as much.
+A transfer at its usual pace clears every device it crosses. A slow pair accuses every device it crosses. In a ring
+whose hops are all equally slow, every hop has the pace of the slowest, so the ring accuses all its devices and none in
+particular. Devices that many paths share are discounted, and a device is named only if no other explains as much.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from llmprism_tasks.stages.diagnosis.ranking import MOST
 
 DEVICE = ["device_type", "device"]
 SPECIFIC = {"addr": 0, "link": 1, "one_way": 2, "switch": 3}
-"""Types of devices. Of those that the same transfers cross the first is likeliest: it can be slow without harm to
-others. `one_way` is a direction of a link."""
+"""Types of devices, the likeliest first among those that the same transfers cross: a NIC can be slow without harm to
+other transfers. `one_way` is one direction of a link."""
 
 CULPRITS: dict[str, pl.DataType | type[pl.DataType]] = {
     "device_type": pl.String,
@@ -31,14 +31,14 @@ CULPRITS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class Suspicion:
-    """What is slow, and whose fault it is.
+    """The slow transfers, and the devices at fault.
 
     Attributes
     ----------
-    crossings : each path of each hop once for every device that it crosses: `DEVICE`, `hop` (its number), `PLACE`,
-        `now`, `usual`, `ratio`, `slow`
-    culprits : `DEVICE`, `hops` (numbers of the slow ones that cross it), `rivals` (devices that might be slow instead);
-        those that explain most come first
+    crossings : each path of each hop, once per device that it crosses: `DEVICE`, `hop` (its number), `PLACE`, `now`,
+        `usual`, `ratio`, `slow`
+    culprits : `DEVICE`, `hops` (numbers of the slow hops that cross it), `rivals` (devices that may be slow instead);
+        the device that explains most comes first
     """
 
     crossings: pl.DataFrame
@@ -46,11 +46,11 @@ class Suspicion:
 
 
 def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
-    """Name the most suspect device, then the next among what it leaves unexplained.
+    """Name the most suspect device, then the most suspect one for the hops that are still unexplained.
 
     Parameters
     ----------
-    hops : as `hops.compared` returns
+    hops : as `path_pace.compared` returns
     """
     crossings = left = devices(hops.with_row_index("hop"))
     culprits: list[dict[str, Any]] = []
@@ -63,9 +63,9 @@ def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
 
 
 def devices(hops: pl.DataFrame) -> pl.DataFrame:
-    """Return each hop once for every device that it crosses: its NICs, switches, links, and links in its direction.
+    """Return each hop once per device that it crosses: its NICs, switches, links, and directions of links.
 
-    A link is named by its two switches in the order of their names, a direction by them in the order of the path.
+    A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
     facts = ["hop", *PLACE, "now", "usual", "ratio", "slow", "innocent", "proven"]
     switches = (
@@ -87,7 +87,7 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
 
 
 def ends(device: str) -> set[str]:
-    """Return the switches of a link, in whichever direction; of another device, itself."""
+    """Return the two switches of a link or of a direction; of another device, the device itself."""
     return set(device.replace(" to ", " - ").split(" - "))
 
 
@@ -110,9 +110,10 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
 
 
 def _may_be_instead(row: dict[str, Any], best: dict[str, Any]) -> bool:
-    """Tell whether a device explains what the best one does as well, and not only as a part of it or around it.
+    """Return whether a device explains the same slow units as the best one, and may be at fault instead of it.
 
-    A part of it does if nothing clears it, while something clears the best: the rest may be slow for its sake.
+    A device that the best one contains may be at fault if nothing clears it while something clears the best one: the
+    best one's other traffic may then be slow because of it.
     """
     if row["explained"] != best["explained"]:
         return False
@@ -122,18 +123,17 @@ def _may_be_instead(row: dict[str, Any], best: dict[str, Any]) -> bool:
 
 
 def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
-    """Count for each device what accuses it and what clears it.
+    """Count the hops that accuse and that clear each device.
 
-    A hop of its usual pace clears the device, unless its pace is no better than that of the slow ones of its kind:
-    something else keeps it there, and more would not be noticed. So does one that pushes at its usual pace. Where hops
-    of a ring are proven slow, what crosses none of them is not what slows the ring.
+    A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
+    such a hop is limited by something else, and further slowness would not show. A hop that sends early at its usual
+    pace clears its devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
 
     Returns
     -------
-    `DEVICE`, `accused` (slow hops with a pace of their own, or, where nothing has one, those of slow rings),
-    `cleared` (hops that clear it), `slow_hops`, `hops` (their numbers), `own` (of those with a pace of their own),
-    `own_hops`, `explained` (the slow units), `units` (how many), `all_units` (how many slow ones its
-    jobs have)
+    `DEVICE`, `accused` (slow hops with a pace of their own; if none has one, hops of slow rings), `cleared` (hops that
+    clear it), `slow_hops`, `hops` (their numbers), `own` (numbers of the slow hops with a pace of their own),
+    `own_hops`, `explained` (the slow units), `units` (their number), `all_units` (number of slow units of its jobs)
     """
     alike = pl.col("slow").all().over("job_id", "unit")
     paced = (pl.col("kind") == "dp") & alike

@@ -1,4 +1,4 @@
-"""Losses: what slow transfers cost the jobs that wait for them."""
+"""Losses: the time that slow transfers cost the jobs that wait for them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, PLACE
 Row = dict[str, Any]
 
 AS_SLOW = 0.5
-"""Ratio of what most slow steps have more that the slowest of a stretch must have, to be of the same trouble."""
+"""Share of the excess of most slow steps that the slowest step of a stretch must have to belong to the same fault."""
 
 HEALTHY = 0.1
-"""Ratio of what slow steps have more up to which one between them is healthy: what is slow for good is so in all of
-them, and hardly ever by a tenth of that."""
+"""Share of the excess of slow steps up to which a step between them is healthy. A fault that is always there slows
+every step, and hardly any by only a tenth of that."""
 
 
 @dataclass(frozen=True)
 class Losses:
-    """What the kinds of network trouble share.
+    """What the detectors of network faults share.
 
     Attributes
     ----------
-    records, by_step, extra : as `hops.placed`, `hops.paces` and `hops.extra` return
-    steps : of jobs in trouble, as `slow_steps.in_trouble` returns
-    suspicion : who is slow
+    records, by_step, extra : as `path_pace.placed`, `path_pace.paces` and `path_pace.extra` return
+    steps : steps of jobs in trouble, as `slow_steps.in_trouble` returns
+    suspicion : the slow transfers, and the devices at fault
     """
 
     records: pl.DataFrame
@@ -39,10 +39,10 @@ class Losses:
     suspicion: Suspicion
 
     def row(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> Row | None:
-        """Return what a job loses by some slow hops, columns of `ROW` and figures that explain them.
+        """Return what a job loses to some slow hops: columns of `ROW`, and figures for the explanation.
 
-        None when they are not slow in most of the window's slow steps: what was slow before it is no news; nor is one
-        step alone long after it.
+        None if the hops are slow in at most half of the window's slow steps (a fault before the window is no news), or
+        only in one step long after the others.
 
         Parameters
         ----------
@@ -71,8 +71,10 @@ class Losses:
         }
 
     def course(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-        """Return the steps of a job in which some hops moved data, with `excess` (of their time per byte over
-        the usual, as a ratio) and `felt`: whether these were slow in it."""
+        """Return the steps of a job in which some hops moved data.
+
+        `excess` is the hops' time per byte over the usual, minus 1; `felt` says whether they were slow in the step.
+        """
         pace = (pl.col("pace") / pl.col("usual")).median()
         felt = (
             self.by_step.join(slow.select(*PLACE, "usual"), on=PLACE, nulls_equal=True)
@@ -82,20 +84,20 @@ class Losses:
         return self.steps.filter(pl.col("job_id") == job_id).join(felt, on="end_ns").sort("end_ns")
 
     def jobs(self, culprit: Row) -> list[str]:
-        """Return the jobs whose hops a culprit slows, in order."""
+        """Return the jobs whose hops are slowed by a culprit, sorted."""
         slow = self.suspicion.crossings.filter(pl.col("hop").is_in(culprit["hops"]))
         return slow["job_id"].unique().sort().to_list()
 
     def slow(self, culprit: Row, job_id: str) -> pl.DataFrame:
-        """Return a job's slow hops across a culprit."""
+        """Return a job's slow hops that cross a culprit."""
         device = [pl.col(name) == culprit[name] for name in ("device_type", "device")]
         hops = pl.col("hop").is_in(culprit["hops"])
         return self.suspicion.crossings.filter(pl.col("job_id") == job_id, hops, *device)
 
     def delay(self, hops: pl.DataFrame) -> float:
-        """Return how much longer some hops keep a NIC busy in a slow step, ns, for the NIC that they hold up most.
+        """Return how much longer some hops keep a NIC busy in a slow step, ns, for the NIC with the longest delay.
 
-        The hops of a ring are busy together, so its longest counts; pairs wait for each other.
+        The hops of a ring are busy at the same time, so its longest counts; pairs wait for each other and add up.
         """
         slow = hops.select(HOP).unique().join(self.extra, on=HOP)
         nics = pl.concat([slow.with_columns(addr=end) for end in ("src_addr", "dst_addr")])
@@ -104,9 +106,9 @@ class Losses:
         return float(longest or 0.0)  # type: ignore[arg-type]
 
     def stretches(self, job_id: str, slow: pl.DataFrame, settings: DiagnosisSettings) -> int:
-        """Return in how many stretches of steps some hops are slow, when healthy steps lie between them; else 0.
+        """Return in how many stretches of steps some hops are slow, with healthy steps in between; 0 below 2.
 
-        Stretches that are slow by far less than most are another trouble's.
+        Stretches that are far less slow than most belong to another fault.
         """
         since = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())
         usual = pl.col("excess").filter("felt").median()
@@ -119,7 +121,7 @@ class Losses:
 
 
 def _alone(felt: pl.Series, settings: DiagnosisSettings) -> bool:
-    """Tell whether the last step that felt it was the only one since healthy ones, and too few were so before."""
+    """Return whether the last slow step stands alone since healthy ones, with too few slow stretches before it."""
     felt = felt[: int(felt.arg_true()[-1]) + 1]
     begins = felt & ~felt.shift(fill_value=False)
     return bool(begins[-1]) and 1 < int(begins.sum()) < settings.least_steps

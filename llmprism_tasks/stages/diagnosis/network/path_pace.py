@@ -1,7 +1,8 @@
-"""Hops: at what pace each pair of NICs moves its data, in slow steps and in healthy ones.
+"""Path pace: time per byte of each pair of NICs and path, in slow steps and in healthy ones.
 
-A pair of pipeline stages has its own pace; a ring has that of its slowest hop. A record's duration may hold waiting,
-for its peer or its ring, but in healthy steps it holds as much; so each path is compared with itself.
+A pair of pipeline stages has its own pace; all hops of a ring have the pace of the slowest. The duration of a record
+may include waiting for the peer or the ring, but it does so in healthy steps as well. So each path is compared with
+itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics import asof
+from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
@@ -16,37 +19,38 @@ from llmprism_tasks.stages.traffic import nic_pairs
 
 KINDS = ("dp", "pp", "ep", "cp")
 HOP = ["job_id", "kind", "unit", "src_addr", "dst_addr"]
-"""A hop belongs to a unit: a ring, named by its lowest address, or the pair itself."""
+"""A hop is one pair within its unit. The unit is a ring, named by its lowest address, or the pair itself."""
 
 INNOCENT = 0.25
-"""Ratio of the steps that tell in which a hop that is quick by itself is not the slow one: who comes last to its ring
-has nothing to push, and a link that flaps may go down after a push."""
+"""Quantile of the steps in which a hop's early sending was at its usual pace, so that it is not the slow hop of its
+ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
+the early sending."""
 
 PUSHED = 0.5
-"""Ratio of a hop's largest record of a step up to which its first one was pushed before the ring was complete: what
-goes round with the ring lasts as long as the ring, or is cut into many that are alike."""
+"""Ratio of a hop's largest record of a step up to which its first record was sent early, before all members of the ring
+had arrived. Records of the ring's own traffic last as long as the ring, or are cut into many equal ones."""
 
 PLACE = [*HOP, "path"]
-"""Queue pairs of a hop are hashed to different spines, and each path has its own pace."""
+"""Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
 
 def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
-    """Place the records in the steps of their ends.
+    """Assign the records to the steps in which they end.
 
     Parameters
     ----------
-    steps : of the jobs to look at, as `slow_steps.in_trouble` returns
+    steps : steps of the jobs to look at, as `slow_steps.in_trouble` returns
 
     Returns
     -------
-    the columns of `PLACE`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (the end of the step),
-    `slow`, and numbers that name the same hop (`pair`) and the same path of it (`place`)
+    the columns of `PLACE`, `flow_start_ns`, `flow_end_ns`, `bytes`, `switch_path`, `step_ns` (end of the step), `slow`,
+    and numbers that identify the hop (`pair`) and the path of the hop (`place`)
     """
     of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
     flows = nic_pairs.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS)))
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
-    step = _steps_of(flows["flow_end_ns"].to_numpy(), pairs.select("job_id"), pair, steps)
+    step = _steps_of(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
     inside = step >= 0
     of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
     unit = _units(pairs, evidence.groups).gather(pair[inside])
@@ -58,28 +62,22 @@ def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _steps_of(ends: Integers, jobs: pl.DataFrame, pair: Integers, steps: pl.DataFrame) -> Integers:
-    """Return the row of the step in which each record ends; -1 if there is none.
+def _steps_of(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
+    """Return the row of `steps` in which each record ends; -1 if it ends in none.
 
     Parameters
     ----------
+    ends : `flow_end_ns` of the records of all pairs; pair i has the records `offsets[i]` to `offsets[i + 1]`
     jobs : `job_id` of each pair
-    pair : of each record
-    steps : of jobs, sorted by `job_id` and time
+    steps : sorted by `job_id` and time
     """
-    numbers = steps.select("job_id").unique().sort("job_id").with_columns(job=pl.int_range(pl.len()))
-    job, job_of_step = (
-        frame.join(numbers, on="job_id", maintain_order="left")["job"].to_numpy() for frame in (jobs, steps)
+    rows = steps.with_row_index("row").group_by("job_id").agg(low=pl.col("row").first(), high=pl.col("row").last() + 1)
+    bounds = jobs.join(rows, on="job_id", how="left", maintain_order="left").select(
+        pl.col("low", "high").cast(pl.Int64)
     )
     begins, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
-    found = np.full(ends.size, -1)
-    for number in range(numbers.height):
-        first, last = np.searchsorted(job_of_step, [number, number + 1])
-        mine = np.flatnonzero(job[pair] == number)
-        step = first + np.searchsorted(until[first:last], ends[mine])
-        inside = (step < last) & (ends[mine] > begins[np.minimum(step, last - 1)])
-        found[mine[inside]] = step[inside]
-    return found
+    found = asof.first_from(ends, offsets, until, *(bounds[name].to_numpy() for name in bounds.columns))
+    return np.where((found >= 0) & (ends > begins[found]), found, -1)
 
 
 def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
@@ -92,14 +90,17 @@ def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
 
 
 def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the records that are long enough to tell a pace."""
+    """Return the records that are long enough to measure a pace."""
     return records.filter(pl.col("bytes") >= settings.least_bytes, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
 
 
 def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return the pace of each path of each hop in each step: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace`
-    (ns per byte) and `own`, that of its first large record: what was pushed before its ring was complete waited for
-    nobody. NULL without one; `pushed` says whether it surely was pushed."""
+    """Return the pace of each path of each hop in each step.
+
+    Columns: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
+    record, NULL without one) and `pushed` (whether that record was surely sent early). A record that is sent before all
+    members of the ring have arrived waits for no other member.
+    """
     took, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*PLACE, "switch_path", "slow").first()
     pace = took.sum() / pl.col("bytes").sum()
@@ -120,11 +121,11 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 
     Returns
     -------
-    sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow steps and in healthy ones), `ratio`,
-    and `slow`. A ring's hops all wait for its slowest one; where some of them are slower than others, be it but in what
-    they push before the ring is complete, they alone are `slow`, and the others are `innocent`. Those that were slow in
-    what they pushed are `proven`; who never comes early to its ring is neither.
-    Paths that were too seldom seen, in slow steps or in healthy ones, are absent.
+    sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
+    `slow`, `innocent` and `proven`. All hops of a ring wait for its slowest hop. If some hops of a ring are slower than
+    others, even if only in what they send early, those alone are `slow` and the others `innocent`. Hops that were slow
+    in what they sent early are `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or
+    too few healthy ones are absent.
     """
     seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
     ratio = pl.col("now") / pl.col("usual")
@@ -158,8 +159,11 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 
 
 def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add `own_ratio`: of a hop's own pace over its usual one, in slow steps in which its unit was slow, and any hop of
-    it by itself; what else was slow in a step says nothing of who. NULL in others."""
+    """Add `own_ratio`, a hop's own pace over its usual one.
+
+    Only slow steps count in which the hop's unit was slow and some hop of the unit was slow by itself; anything else
+    that is slow in a step does not tell which hop it was. NULL otherwise.
+    """
     rate, own_ratio = (
         pl.col(name) / pl.col(name).filter(~pl.col("slow")).median().over("place") for name in ("pace", "own")
     )
@@ -174,16 +178,16 @@ def _with_own_ratio(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.Da
 def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
     """Return how much longer each hop is busy in a slow step than in a healthy one: `HOP`, `extra_ns`.
 
-    A hop is busy while any of its queue pairs has a record, be it too short to tell a pace; the middle one of the steps
-    counts. Where a collector cuts what is slow into short records, these leave out the pauses between them, and what
-    the hop's pace makes of its time in healthy steps is more.
+    A hop is busy while any of its queue pairs has a record, even one too short to measure a pace; the median over the
+    steps counts. A collector that cuts slow traffic into short records leaves out the pauses between them; then the
+    healthy time, scaled by the hop's pace, is longer and counts instead.
 
     Parameters
     ----------
     records : as `placed` returns
     hops : as `compared` returns
     """
-    before = pl.col("flow_end_ns").cum_max().shift().over("pair", "step_ns")
+    before = end_of_earlier("flow_end_ns").over("pair", "step_ns")
     busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
     by_step = (
         records.select("pair", "step_ns", "slow", "flow_start_ns", "flow_end_ns")

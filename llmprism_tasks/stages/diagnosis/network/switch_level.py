@@ -1,4 +1,4 @@
-"""Switch-level: a switch at which transfers are slow without it being surely its fault."""
+"""Switch level: a switch with slow transfers through it that is not proven to be the cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def rows(row: Row, culprit: Row, settings: DiagnosisSettings) -> Iterator[Row]:
-    """Yield the switch at which the links meet of which one is slow, or one that explains but a part of the loss.
+    """Yield the switch where all suspect links meet, or a switch that explains only a part of the loss.
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ def rows(row: Row, culprit: Row, settings: DiagnosisSettings) -> Iterator[Row]:
     if culprit["rivals"]:
         suspects = [culprit["device"], *culprit["rivals"]]
         at = set.intersection(*map(ends, suspects))
-        how = f"be it its own fault or that of one of {', '.join(suspects)}"
+        how = f"and the fault may be its own or that of one of {', '.join(suspects)}"
     else:
         at = {culprit["device"]} if culprit["device_type"] == "switch" else set()
-        how = "and other things are slow, too"
+        how = "and other devices are slow, too"
     if len(at) == 1 and row["severity"] * row["confidence"] >= settings.least_effect:
         yield row | {"kind": "switch_level", "subject_type": "switch", "subject": at.pop(), "how": how}

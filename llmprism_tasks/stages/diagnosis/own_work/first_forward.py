@@ -1,8 +1,9 @@
-"""Entries: how long the first micro-batch of a step is worked on, pipeline stage by stage.
+"""First forward pass: how long each pipeline stage works on the first micro-batch of a step.
 
-In the middle of a pipeline nobody can tell whether a message waited for its sender or for its receiver. At the entry it
-is plain: when a step's first input reaches a stage, the stages behind it are idle, so the time until its output leaves
-is the stage's own. The first stage has no input; it works from the end of what it last exchanged with its replicas.
+In the middle of a pipeline's step, flows do not show whether a message waited for its sender or its receiver. At its
+beginning they do: when the first input of a step reaches a stage, the stages behind it are idle, so the time until the
+output leaves is the stage's own. The first stage has no input; its work begins at the end of its last exchange with its
+replicas.
 """
 
 from __future__ import annotations
@@ -14,22 +15,28 @@ from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import 
 from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import Arranged
 
 FORWARD_AND_BACKWARD = 3
-"""A micro-batch's forward and backward pass in forward passes: the backward computes the gradients of the inputs and of
-the weights, each as much work as the forward (Narayanan and others, 2021, section 4)."""
+"""Forward and backward pass of a micro-batch, in forward passes: the backward pass computes gradients of the inputs and
+of the weights, each as much work as the forward pass (Narayanan and others, 2021, section 4)."""
 
 AT_ONCE = 0.01
-"""Ratio of the step within which no GPU computes a pass: what is sent earlier is the last of the step before."""
+"""Share of the step in which no GPU finishes a pass: what is sent earlier is the end of the step before."""
 
 
 def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
-    """Time each NIC's first forward pass of a step; where it is the last stage, the backward pass that follows, too.
+    """Measure each NIC's first forward pass of a step; for the last stage, with the backward pass that follows.
 
     Returns
     -------
-    of the steps with one, in their order: their columns, `begins_ns`, `own_ns` (from there until the output leaves),
-    `pace` (the same), `share` (ratio of the step in which the NIC's passes compute), `last_stage` (whether the backward
-    pass is in `own_ns`, too), `entered` (whether it waited for an input: else it is the first stage, or its steps are
-    cut after the first micro-batch has passed)
+    the steps with a first pass, in their order, with
+
+    - `begins_ns`: when the pass begins
+    - `own_ns`: from there until the output leaves
+    - `pace`: the same
+    - `share`: ratio of the step in which the NIC's passes compute
+    - `last_stage`: whether `own_ns` includes the backward pass
+    - `entered`: whether the NIC waited for an input. If not, it is the first stage, or its steps are cut after the
+      first
+      micro-batch has passed
     """
     found = entries(
         flows.transfers,
@@ -39,7 +46,7 @@ def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
         synchronising=flows.number("dp"),
         at_once=AT_ONCE,
     )
-    # A stage in the middle sends each micro-batch twice: activations on, and gradients back.
+    # A middle stage sends twice per micro-batch: an activation forward and a gradient back.
     ends_here = ~pl.col("entered") | pl.col("last_stage")
     each = pl.when("last_stage").then(1.0).otherwise(FORWARD_AND_BACKWARD) * pl.when(ends_here).then(1.0).otherwise(0.5)
     length = pl.col("end_ns") - pl.col("start_ns")

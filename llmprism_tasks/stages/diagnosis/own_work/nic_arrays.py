@@ -1,4 +1,4 @@
-"""Arranged: flows between the NICs that have steps, in numbers, for the methods that go through them."""
+"""NIC arrays: flows and steps as arrays with numbered NICs, for the kernels that measure own work."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 @dataclass(frozen=True)
 class Arranged:
-    """Flows, and the steps of both of their ends.
+    """Flows, and the steps of both their ends, as arrays.
 
     Attributes
     ----------
-    steps : of NICs, as given, in the order of NICs and of time
-    numbers : the same in numbers
-    transfers : what NICs send each other
-    kinds : the kind of each number
-    pairs : those of `transfers`: `job_id`, `kind`, `src_addr`, `dst_addr`
-    jobs : the job of each NIC
+    steps : steps of NICs, as given, sorted by NIC and time
+    numbers : the same steps as arrays
+    transfers : the flows between the NICs as arrays
+    kinds : the kind of traffic for each number in `transfers.kinds`
+    pairs : the pairs of `transfers`: `job_id`, `kind`, `src_addr`, `dst_addr`
+    jobs : `job_id` of each NIC
     """
 
     steps: pl.DataFrame
@@ -36,21 +36,21 @@ class Arranged:
     jobs: pl.Series
 
     def number(self, kind: str) -> int:
-        """Return the number of a kind; -1 if there is none of it."""
+        """Return the number of a kind; -1 if no pair is of that kind."""
         return self.kinds.index(kind) if kind in self.kinds else -1
 
     def of(self, jobs: pl.Series) -> Flags:
-        """Say which of the NICs are those of some jobs."""
+        """Return which NICs belong to some jobs; shape (NICs,)."""
         return self.jobs.is_in(jobs.implode()).to_numpy()
 
 
 def arranged(flows: pl.DataFrame, steps: pl.DataFrame) -> Arranged:
-    """Arrange flows.
+    """Convert flows and steps to arrays.
 
     Parameters
     ----------
     flows : bulk flows with `job_id` and `kind`
-    steps : of NICs: `job_id`, `addr`, `start_ns`, `end_ns` and whatever else
+    steps : steps of NICs: `job_id`, `addr`, `start_ns`, `end_ns`, and any other columns
     """
     flows = nic_pairs.in_order(flows)
     pairs = nic_pairs.pairs_of(flows, ["job_id", "kind", *PAIR])

@@ -1,8 +1,9 @@
-"""Own work: how long a NIC's host takes when it has nobody to wait for, against its peers.
+"""Own work: how long a NIC's host computes without waiting for another NIC, compared with its peers.
 
-In synchronous training everybody waits for the slow one: steps, groups and most messages of a job are late together.
-Where pipelines meet collectives rarely, their entries show what is a stage's own (`entries`); elsewhere the silences
-between collectives do (`silences`). The replicas of a stage do the same work there and show what is usual.
+In synchronous training all members wait for the slow one: steps, groups and most messages of a job are late together.
+Where collectives are rare in a pipeline, the first forward pass shows a stage's own work (`first_forward`). Elsewhere
+the compute gaps between collectives show it (`compute_gaps`). The replicas of a stage do the same work and show what is
+usual.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
 EXCHANGING = ("ep", "cp")
-"""Kinds of traffic in every layer, by which ranks wait for each other between the messages of a pipeline."""
+"""Kinds of traffic in every layer; ranks wait for each other through it between the messages of a pipeline."""
 
 SAME = ["job_id", "component", "step_index", "last_stage"]
-"""Columns alike among peers of a step: who ends a pipeline also works backward in the time that is measured."""
+"""Columns that are equal for peers in a step. The last stage's measured time includes the backward pass."""
 
 OUTVOTING = 3
-"""Members from which on the others outvote one."""
+"""Number of members from which the others outvote one."""
 
 
 def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, early: float = EARLY) -> pl.DataFrame:
@@ -35,13 +36,13 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, 
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current`
     groups : `job_id`, `addr`, `component`: data-parallel groups, whose members are each other's peers
-    early : as for `silent_work`
+    early : as for `silent_work`; share of a mean burst
 
     Returns
     -------
-    sorted: the columns of `steps`, what `silent_work` or `entry_work` measure (NULL what the other one does),
-    `component` (of peers; NULL where there are no replicas), `members` (peers in it, with the NIC itself), `excess` (of
-    the pace over the peers', as a ratio; NULL without peers)
+    sorted by `STEP`: the columns of `steps`, the columns measured by `silent_work` or `entry_work` (NULL if only the
+    other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC itself
+    included), `excess` (of the pace over the peers', as a ratio; NULL without peers)
     """
     seen = arranged(flows, steps)
     jobs = seen.pairs["job_id"].unique()
@@ -56,9 +57,9 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, 
 
 
 def _entering(seen: Arranged) -> pl.Series:
-    """Return the jobs that send more down a pipeline than they exchange.
+    """Return the jobs that send more bytes through a pipeline than by expert and context parallelism.
 
-    What is exchanged in every layer outweighs what is sent once a stage; less are pairs taken for what they are not.
+    Exchanges in every layer outweigh messages sent once per stage; a job with less of them has misclassified pairs.
     """
     jobs = seen.steps["job_id"].unique().sort()
     job = seen.steps.select(pl.col("job_id").rank("dense") - 1).to_series().to_numpy()
@@ -74,8 +75,8 @@ def _entering(seen: Arranged) -> pl.Series:
 
 
 def usual(column: str) -> pl.Expr:
-    """Return what is usual among the peers of a step; NULL without any."""
-    # Two peers cannot outvote each other: the quicker shows what is usual.
+    """Return the usual value among the peers of a step; NULL without peers."""
+    # Two peers cannot outvote each other: the quicker one is the reference.
     return (
         pl.when(pl.col("members") >= OUTVOTING)
         .then(pl.col(column).median().over(SAME))
@@ -85,9 +86,10 @@ def usual(column: str) -> pl.Expr:
 
 
 def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-    """Split data-parallel groups by who exchanges blocks or tokens with whom, and so waits for whom, within the step.
+    """Split data-parallel groups by the members that exchange context blocks or tokens, and so wait for each other.
 
-    Not where few would be left: rings that pass through hosts unseen fall apart.
+    A group is not split if fewer than `OUTVOTING` members would remain: rings with hops inside a host seem to fall
+    apart.
     """
     hops = pairs.filter(pl.col("kind").is_in(EXCHANGING)).select("job_id", "src_addr", "dst_addr").unique()
     within = pair_graph.components(hops).rename({"component": "circle"})
@@ -99,9 +101,9 @@ def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
 
 
 def _relieved(work: pl.DataFrame, seen: Arranged) -> pl.DataFrame:
-    """Excuse whose experts are asked for more than others': it computes longer for having more to do.
+    """Take off the extra work of a rank whose experts receive more tokens than others'.
 
-    A rank's computing grows at most as the tokens that it is sent, so by that much it may be longer.
+    A rank's computing grows at most in proportion to the tokens it receives, so `pace` is divided by that ratio.
     """
     expert = seen.number("ep")
     if expert < 0:

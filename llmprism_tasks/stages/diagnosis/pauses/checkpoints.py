@@ -1,8 +1,9 @@
-"""Checkpoints that stall: the whole job pauses after a step now and then, while its members write to storage.
+"""Checkpoint stalls: the whole job pauses between steps now and then, while its members write to storage.
 
-A checkpoint is written between two steps, so a job that waits for it is silent from the end of one step until its
-forwards can begin, all members alike; a slow data loader or a garbage collection holds up one of them, and the others
-show it by what they send early. Where storage cannot be seen, pauses after equally many steps tell.
+A checkpoint is written between two steps. A job that waits for it is silent from the end of one step until its next
+forward passes can begin, all members alike. A slow data loader or a garbage collection holds up one member only, and
+the others show it by what they send early. If storage traffic cannot be seen, pauses after equal numbers of steps are
+taken for checkpoints.
 """
 
 from __future__ import annotations
@@ -10,28 +11,30 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.intervals import end_of_earlier
+from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 LONGER = 0.25
-"""Ratio of a step by which one that waits for a checkpoint is longer at least; a whole job's jitter is less."""
+"""Ratio of the usual step by which a step with a checkpoint must be longer; the jitter of a whole job is less."""
 AT_ONCE = 0.25
-"""Ratio of a step within which the pause begins after the step before: parameters may be gathered first."""
+"""Share of the usual step within which the pause must begin after the step before; parameters may be gathered first."""
 PAUSED = 0.5
-"""Ratio of what a step is longer that must be silence, and of what members write that must be written in it."""
+"""Share of a step's excess that must be silence, and of the members' writes that must fall into the pauses."""
 LEAST_STALLS, LEAST_PERIODIC = 2, 3
-"""Stalls that storage tells of, or their length, and that only their interval does: two agree by chance, not seldom."""
+"""Pauses needed if writes to storage or their equal length confirm them, and if only their interval does: two equal
+intervals by chance are not rare."""
 WRITTEN = 1_000_000
-"""Bytes that are no log file or heartbeat."""
+"""Bytes above which a write is no log file or heartbeat."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that lose more to pauses between their steps than saving may cost.
+    """Name the jobs that lose more to pauses between steps than saving checkpoints may cost.
 
-    What pauses after each few seconds of work does not save then: it computes, and its bursts were taken for steps.
-    `severity` is the ratio by which the pauses make the window's steps longer, `score` the median pause in robust
-    deviations of the job's steps, `confidence` the share of the window's loss that the pauses are.
+    A job that pauses after every few seconds of work does not save: it computes, and its bursts were taken for steps.
+    `severity` is the ratio by which the pauses lengthen the window's steps. `score` is the median pause in robust
+    deviations of the job's steps. `confidence` is the share of the window's loss that the pauses make up.
     """
     hung = {silence.gap.job_id for silence in evidence.silences}
     rows = []
@@ -63,7 +66,7 @@ def _stalls(
         return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
-    told = "" if written is None else f", while its members write {written / 1e6:,.0f} MB to storage"
+    told = "" if written is None else f", and write {written / 1e6:,.0f} MB to storage each time"
     return {
         "job_id": job_id,
         "kind": "checkpoint_stall",
@@ -74,31 +77,33 @@ def _stalls(
         "score": pause_s * 1e9 / float(steps["noise_ns"][0]),
         "severity": cost,
         "explanation": f"All members pause for {pause_s:.1f} s after one in {every:.0f} steps of "
-        f"{usual_ns / 1e9:.1f} s, {often}{told}.",
+        f"{usual_ns / 1e9:.1f} s, {often} in this window{told}.",
         "confidence": min(1.0, float(now["excess_ns"].sum()) / loss),
         "peers": None,
     }
 
 
 def _lengthened(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Add to the steps of each job `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: by far more than they vary."""
+    """Add `usual_ns`, `noise_ns`, `excess_ns`, and `longer`: whether the step exceeds the job's noise by far."""
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     steps = history.with_columns(length=length, usual_ns=length.quantile(QUICK).over("job_id")).with_columns(
         excess_ns=pl.col("length") - pl.col("usual_ns"), index=pl.int_range(pl.len(), dtype=pl.Int64).over("job_id")
     )
-    deviation = SIGMA_PER_MAD * (pl.col("length") - pl.col("length").median()).abs().median().over("job_id")
+    deviation = sigma(pl.col("length")).over("job_id")
     noise = pl.max_horizontal(deviation, settings.least_noise * pl.col("usual_ns"))
     margin = pl.max_horizontal(settings.sigmas * pl.col("noise_ns"), LONGER * pl.col("usual_ns"))
     return steps.with_columns(noise_ns=noise).with_columns(longer=pl.col("excess_ns") > margin)
 
 
 def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
-    """Add to steps their longest silence, `pause_ns` to `back_ns`, and `pauses`: it comes at once after the step before
-    and is what makes the step longer."""
+    """Add to each step its longest silence, `pause_ns` to `back_ns`, and whether that is a pause (`pauses`).
+
+    A silence is a pause if it begins right after the step before, and makes up most of the step's excess.
+    """
     flows = evidence.flows.filter(pl.col("job_id") == job_id).select("flow_start_ns", "flow_end_ns")
     silent = (
         flows.sort("flow_start_ns")
-        .select(pause_ns=pl.col("flow_end_ns").cum_max().shift(), back_ns="flow_start_ns")
+        .select(pause_ns=end_of_earlier("flow_end_ns"), back_ns="flow_start_ns")
         .filter(pl.col("back_ns") > pl.col("pause_ns"))
         .join_asof(
             steps.select("end_ns", "index").sort("end_ns"),
@@ -120,7 +125,7 @@ def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFram
 
 
 def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: Evidence) -> int | None:
-    """Return the bytes written to storage in the median pause; None if nothing is, or most at other times since."""
+    """Return the bytes written to storage in the median pause; None if there are none, or most fall outside pauses."""
     since, until = pauses["pause_ns"].min(), steps["end_ns"].max()
     written = evidence.storage.filter(
         pl.col("job_id") == job_id,
@@ -140,8 +145,10 @@ def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: E
 
 
 def _periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:
-    """Say whether the pauses come after equally many steps, each time; two of them, if they are equally long, too: to
-    save the same state takes as long each time."""
+    """Return whether the pauses come after equal numbers of steps.
+
+    Two pauses are enough if they are equally long: saving the same state takes as long each time.
+    """
     every = np.diff(pauses["index"].to_numpy())
     alike = np.ptp(pauses["excess_ns"].to_numpy()) <= steps["noise_ns"][0]
     enough = pauses.height >= (LEAST_STALLS if alike else LEAST_PERIODIC)

@@ -1,4 +1,4 @@
-"""Silence: a job that hangs in the middle of a step, with who went quiet first, or that was stopped there."""
+"""Hangs: a job that fell silent in the middle of a step, with the NIC or host that stopped first; or a stopped job."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from llmprism_tasks.stages.liveness.first_stopped import Quiet, first_quiet, lat
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 SURE, UNSURE = 0.9, 0.5
-"""Confidence in who went quiet first, and in a job of whose members nobody is known to have."""
+"""Confidence if it is known which NIC or host stopped first, and if it is not."""
+
+NOUNS = {"addr": "NIC", "host": "Host"}
+"""Types of subjects in the words of an explanation."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that are overdue in the middle of a step, as `hang` or as `stopped`.
 
-    `hang` has as its subject who went quiet first, where that can be told, else the job; `severity` is the ratio by
-    which the step is longer than typical, `score` the silence over the longest before. A job whose members all stopped
-    at once, or that has begun anew since, is `stopped`, at no severity: it crashed or was cancelled, and its GPUs are
-    free. If it came back with others in the place of NICs of one host, those are the subject. Where nobody went quiet
-    before the others and all have come equally far it may have ended there, and where nobody else is seen any more it
-    may be the collector that is silent: that is not told.
+    The subject of `hang` is the NIC or host that stopped first, if that is known, else the job. `severity` is the
+    ratio by which the step is longer than typical. `score` is the silence over the longest silence before.
+
+    A job whose members all stopped at the same moment, or that has restarted since, is `stopped` with severity 0: it
+    crashed or was cancelled, and its GPUs are free. If it restarted with other NICs in place of those of one host,
+    those NICs are the subject.
+
+    No row is written if no member stopped before the others and all had come equally far, because the job may have
+    ended there; nor if no other job is seen any more, because the collector may be silent.
     """
     rows = []
     for silence in evidence.silences:
@@ -37,7 +43,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _replaced(silence: Silence, hosts: dict[str, str]) -> Quiet | None:
-    """Return the NICs that others have taken the place of, if all are of one host: who replaced them knew why."""
+    """Return the NICs that were replaced, if all are of one host: an operator replaced them for a reason."""
     if len(set(silence.replaced.values())) != 1:
         return None
     spares = sorted({hosts[addr] for addr in silence.replacements})
@@ -52,16 +58,17 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
-        stood += f"was silent for {silent_s:.0f} s until it {'began anew' if silence.restarted else 'went on'}"
+        stood += f"was silent for {silent_s:.0f} s until it {'restarted' if silence.restarted else 'went on'}."
     else:
-        stood += f"had been silent for {silent_s:.0f} s when the window ended"
+        stood += f"had been silent for {silent_s:.0f} s when the window ended."
     if quiet is not None:
-        who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
-        who += f"; it may as well have been {quiet.other}" if quiet.other else ""
+        first = "" if silence.restarted else "stopped first: it "
+        who = f" {NOUNS[subject_type]} {subject} {first}{quiet.reason}." if quiet.addrs else ""
+        who += f" It may also have been host {quiet.other}." if quiet.other else ""
     elif silence.restarted:
         who = ""
     else:
-        who = "; who went quiet first cannot be told" if hangs else "; all members stopped at once"
+        who = " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."
     return {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",
@@ -71,14 +78,14 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
         "end_ns": silence.until_ns,
         "score": silent_s * 1e9 / max(gap.longest_ns, where.period_ns),
         "severity": silent_s / period_s if hangs else 0.0,
-        "explanation": f"The job fell silent {stood}{who}.",
+        "explanation": f"The job fell silent {stood}{who}",
         "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
         "peers": peers,
     }
 
 
 def _subject(job_id: str, quiet: Quiet | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
-    """Return the subject's type, the subject and its peers: a host if half of its NICs or more went quiet together."""
+    """Return the subject's type, the subject and its peers: a host if at least half of its NICs stopped together."""
     if quiet is None:
         return "job", job_id, None
     host = hosts[quiet.addrs[0]]

@@ -1,7 +1,7 @@
-"""Standstills: steps in which a whole job sends nothing for far longer than in others, now and then.
+"""Job stalls: steps in which a whole job sends nothing for far longer than in others, now and then.
 
-In lock step nobody shows whom the others wait for: a data loader that stops one rank for a moment stops them all. That
-they stand still, and at no fixed distance as for checkpoints, is seen all the same.
+In a job in lock step, flows do not show for which rank the others wait: a data loader that stops one rank stops them
+all. They do show that the job stalls, and that the stalls come at no fixed distance, as checkpoints would.
 """
 
 from __future__ import annotations
@@ -12,43 +12,44 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import LEAST_LATER, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import MOST, slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND
 
 STEP = ["job_id", "step_index"]
 
 FIXED = 3
-"""Steps from which on what comes again and again at about the same distance is something that the job does."""
+"""Steps from which on a regular distance between stalls is taken for something the job does on purpose."""
 
 
 USUAL = 0.9
-"""Ratio of the steps that come again after as many others, from which on they are a pattern."""
+"""Share of the stalls that must recur after the same number of steps to be a pattern."""
 
 STRETCHED = 2 / 3
-"""Ratio of what one part of a step has grown by to what the other has, from which on the step is longer throughout. Of
-samples that are longer it was 0.9 to 1, of stalls, of which some other silence near by grows as well, up to 0.4."""
+"""Ratio between the growth of two parts of a step from which on the step is longer throughout. It was 0.9 to 1 for
+longer samples, and up to 0.4 for stalls, where some other gap near by grows as well."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that stand still in some of their steps, of which nobody is known to be late.
+    """Name the jobs that stall in some of their steps, if no late member is known.
 
-    `severity` is the ratio by which the window's steps are longer for it; `score` the loss over the least that counts;
-    `confidence` the share of the long steps that stand still for most of what they are longer.
+    `severity` is the ratio by which the stalls lengthen the window's steps. `score` is the loss over the smallest loss
+    that counts. `confidence` is the share of the long steps in which a stall makes up most of the excess.
     """
     known = [evidence.once(one, settings).select("job_id") for one in (checkpoints.find, slow_nics, stalls.find)]
-    # While a link is down nothing is sent either.
+    # A job also sends nothing while a link is down.
     known.append(evidence.once(devices.find, settings).filter(pl.col("kind") == "link_flap").select("job_id"))
     steps = (
         evidence.work.filter(pl.col("last_stage").is_null())
         .join(pl.concat(known), on="job_id", how="anti")
         .group_by(STEP)
         .agg(
-            # Of most members: where a few are cut elsewhere, from the first start to the last end a step seems long.
+            # Median over members: if a few are cut elsewhere, the span of all members is longer than the step.
             pl.col("start_ns", "end_ns").median().cast(pl.Int64),
             pl.col("current").all(),
             silent_ns=pl.col("own_ns").max(),
@@ -64,7 +65,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     usual_ns, silent_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "silent_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
-    # A step's silences in all, or its longest: what is thought to have gone ahead hides one or the other.
+    # All gaps of a step, or the longest: a burst mistaken for an early one hides one or the other.
     silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
     steps = steps.with_columns(late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0), stretched=_stretched())
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
@@ -72,7 +73,7 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     others = steps.join(long, on="step_index", how="anti")
     if still.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
         return None
-    varies_ns = others.select(spread(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
+    varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
     if not still.select((pl.col("late_ns") >= BEYOND * varies_ns).all()).item():
         return None
     if not stalls.apart(still, others) or not _now_and_then(still):
@@ -86,15 +87,17 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         return None
     said = (
         f"In {now.height} of {window.height} steps the whole job is silent for longer, by "
-        f"{lost_ns / now.height / 1e6:.0f} ms on average, while all wait for somebody: look at data loading and "
-        f"garbage collection. They cost {100 * loss:.0f} % of the window."
+        f"{lost_ns / now.height / 1e6:.0f} ms on average, while it waits for one rank; the flows do not show which. "
+        f"Check data loading and garbage collection. The stalls cost {100 * loss:.0f} % of the window."
     )
     return stalls.told(job_id, now, said, loss, still.height / long.height, settings.least_effect)
 
 
 def _stretched() -> pl.Expr:
-    """Say whether a step's longest silence and all its others are longer by about the same ratio: so they are where a
-    sample is, while who stands still does so in one of them."""
+    """Return whether a step's longest gap and its other gaps grew by about the same ratio.
+
+    A longer sample lengthens all of them, a stall only one.
+    """
     others_ns = pl.col("silent_ns") - pl.col("longest_ns")
     grown = [part / part.quantile(QUICK) - 1 for part in (pl.col("longest_ns"), others_ns)]
     least, most = pl.min_horizontal(grown), pl.max_horizontal(grown)
@@ -103,8 +106,11 @@ def _stretched() -> pl.Expr:
 
 
 def _now_and_then(still: pl.DataFrame) -> bool:
-    """Tell whether steps neither follow each other for the most part, as since somebody is slow, nor come at about the
-    same distance, as those with a checkpoint do, nor in a pattern, as the parts of a step that was cut."""
+    """Return whether the stalled steps come now and then.
+
+    They do not if most follow each other (one member has become slow), if they come at about the same distance
+    (checkpoints), or if they form a pattern (parts of a step that was cut).
+    """
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
@@ -114,7 +120,7 @@ def _now_and_then(still: pl.DataFrame) -> bool:
 
 
 def _in_a_pattern(steps: npt.NDArray[np.int64]) -> bool:
-    """Tell whether about all of some steps come again after as many others, twice at least."""
+    """Return whether nearly all of the steps recur after the same number of steps, at least twice."""
     return any(
         np.isin(again, steps).mean() >= USUAL
         for lag in range(FIXED, int(np.ptp(steps)) // 2 + 1)

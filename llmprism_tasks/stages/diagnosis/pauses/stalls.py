@@ -1,22 +1,23 @@
-"""Stalls: steps in which some rank, another one each time, keeps all others waiting.
+"""Stalls: steps in which one rank, a different one each time, keeps all others waiting.
 
-A data loader that does not keep up, or a garbage collector, stops one rank for a moment, now and then: everybody waits.
-Micro-batches of uneven length do it in every step: another replica has drawn the longest each time.
+A slow data loader or a garbage collection stops one rank for a moment, now and then, and all other ranks wait.
+Micro-batches of uneven length do so in every step: each time another replica has drawn the longest.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.numerics import binomial
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import late_at_first, later_work, length_ns
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import MOST, slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
-from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread, spread_of_work
+from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
 from llmprism_tasks.stages.timeline.placement import NIC
 
 JOB = "job_id"
@@ -24,19 +25,19 @@ JOB = "job_id"
 WORK = ["own_ns", "first_ns", "first_excess", "behind_ns", "later_ns", "later_excess", "last_stage"]
 
 USUAL = 0.9
-"""Quantile of the other steps up to which somebody is as late now and then, by the length of its samples, and of stalls
-above which all but a few lie."""
+"""Quantile of the other steps up to which a rank is as late now and then because of its samples; and share of the
+stalls that must be later than that."""
 
 BY_CHANCE = 0.01
-"""Probability below which so many stalls are not one host's by chance, while any host might have them."""
+"""Probability below which it is no chance that one host has so many of the stalls, if every host is equally likely."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that lose time to somebody else in each step.
+    """Name the jobs that lose time to a different late rank in each step.
 
-    Where most of the stalls are one host's, it is named instead. `severity` is the ratio by which the window's steps
-    are longer for it; `score` the loss over the least that counts; `confidence` the share of the long steps' excess
-    that who is late explains.
+    If most of the stalls are one host's, the host is named instead. `severity` is the ratio by which the stalls
+    lengthen the window's steps. `score` is the loss over the smallest loss that counts. `confidence` is the share of
+    the long steps' excess that the late ranks explain.
     """
     steps = _latest(evidence, settings).join(
         evidence.once(slow_nics, settings).select(JOB).unique(), on=JOB, how="anti"
@@ -50,11 +51,11 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Return who was latest in each step of the window.
+    """Return the latest NIC of each step of the window.
 
-    Sorted: `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, its columns of `later_work`,
-    `hosts` (how many might have been), `whole` (whether all of the step's computing was measured), `beyond` and
-    `beyond_at_first` (whether it is later than others ever are, in all it computes and at the beginning).
+    Sorted, with `job_id`, `step_index`, `start_ns`, `end_ns`, `length_ns`, `host`, `late_ns`, the NIC's columns of
+    `later_work`, `hosts` (number of candidates), `whole` (whether all computing of the step was measured), `beyond` and
+    `beyond_at_first` (whether the NIC is later than others ever are, in total and at the beginning of the step).
     """
     late = pl.col("excess") / (1 + pl.col("excess")) * pl.col("own_ns")
     together = pl.struct(JOB, "host", "pp_stage").rank("dense")
@@ -80,14 +81,15 @@ def _latest(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 
 def _confirmed(work: pl.DataFrame) -> pl.DataFrame:
-    """Return of each step and host's stage the NIC as late as which most of a tensor-parallel group are.
+    """Return one NIC per step and stage of a host: the one that most of its tensor-parallel group is as late as.
 
-    Its ranks work in lock step, each in another data-parallel group: one that is late alone has lost a record.
+    The ranks of the group work in lock step, each in another data-parallel group; a rank that is late alone has lost a
+    record.
 
     Parameters
     ----------
-    work : with `late_ns` and `together`, a number for each job's stage in a host, sorted; of NICs that are equally late
-        the first counts as later
+    work : with `late_ns` and `together` (a number for each job's stage in a host), sorted; of equally late NICs the
+        first counts as the later one
     """
     most = pl.col("component").n_unique() // 2
     place = pl.col("late_ns").rank("ordinal", descending=True) - 1
@@ -95,7 +97,7 @@ def _confirmed(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Add whether who was latest in a step was later than others ever are, as `beyond` and `beyond_at_first`."""
+    """Add whether the latest NIC was later than others ever are, as `beyond` (in total) and `beyond_at_first`."""
     others = work.join(latest.select(JOB, "step_index", "host"), on=[JOB, "step_index", "host"], how="anti")
     noise = spread_of_work(others, "own_ns", "first_ns").select(JOB, own_noise="own_ns", first_noise="first_ns")
     in_all = pl.col("late_ns") >= BEYOND * pl.col("own_noise") * (pl.col("own_ns") - pl.col("late_ns"))
@@ -106,7 +108,7 @@ def _beyond(latest: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
-    """Return what is lost to steps in which one rank is late by far more than in others; None if too little."""
+    """Return the row of steps in which one rank is far later than in other steps; None if they cost too little."""
     usual_ns, ordinary_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "late_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     later = pl.col("late_ns") - pl.lit(ordinary_ns)
@@ -124,20 +126,20 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     if loss < settings.least_effect:
         return None
     host = _one_host(explained)
-    who = "another rank each time" if host is None else _who(host, explained)
+    who = "a different rank each time" if host is None else _who(host, explained)
     said = (
         f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
-        f"ms on average while all wait for {who}: look at data loading and garbage collection. They cost "
-        f"{100 * loss:.0f} % of the window."
+        f"ms on average, while all other ranks wait for {who}. Check data loading and garbage collection. The stalls "
+        f"cost {100 * loss:.0f} % of the window."
     )
     return told(job_id, explained, said, loss, explained.height / long.height, settings.least_effect, host=host)
 
 
 def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
-    """Return what is lost where somebody begins most steps late, but works as quickly afterwards; None if too little.
+    """Return the row of a rank that begins most steps late and then works as quickly as others; None if cheap.
 
-    Where it is another one each time, samples of uneven length do as much, unless all others are alike. Of one host
-    that is late by another amount each time, and whose later work nobody sees, the cause is not known.
+    If another rank is late each time, uneven samples may be the cause, unless all other ranks are alike. If one host is
+    late by a different amount each time and its later work is not seen, the cause is not known.
     """
     least = max(settings.least_steps, settings.persistence * steps.height)
     struck = steps.filter(pl.col("behind_ns") > settings.least_stall * pl.col("length_ns"))
@@ -151,16 +153,16 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         return None
     mine = struck if host is None else struck.filter(pl.col("host") == host)
     known = host is None or mine.select(late_at_first(settings)).item()
-    varies = known is None and mine.select(spread(pl.col("first_ns")) >= settings.least_effect).item()
+    varies = known is None and mine.select(relative_sigma(pl.col("first_ns")) >= settings.least_effect).item()
     span = _span(struck)
     if not (known or varies) or span["end_ns"] - span["start_ns"] < settings.least_lasting_s * 1e9:
         return None
     lost_ns = float(struck["behind_ns"].sum())
     loss = lost_ns / float(steps["length_ns"].sum())
-    who = "some rank, another one each time," if host is None else _who(host, struck)
+    who = "one rank, a different one each time," if host is None else _who(host, struck)
     said = (
         f"In {struck.height} of {steps.height} steps {who} begins late, by "
-        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))}. "
+        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))} "
         f"This costs {100 * loss:.0f} % of the window."
     )
     kind = "stalls" if known else "straggler"
@@ -168,23 +170,23 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
 
 
 def _who(host: str, steps: pl.DataFrame) -> str:
-    """Name a host; of a pipeline it is the one that sends late, and nothing shows which end of that was not ready."""
-    return f"host {host}" if steps["whole"].all() else f"host {host} (or who takes what it sends first)"
+    """Return the words for a host. In a pipeline, flows do not show which end of a late message was not ready."""
+    return f"host {host}" if steps["whole"].all() else f"host {host} (or the receiver of its first message)"
 
 
 def _then(host: str | None, *, known: bool) -> str:
-    """Say what tells those who begin late from those who compute slowly."""
+    """Return the words that say why this is late at the beginning, and not slow computing."""
     if not known:
-        return "by another time in each; what it works on later was not seen"
-    others = "while all others take equally long" if host is None else "and then works as quickly as others"
-    return f"{others}: look at data loading, storage and garbage collection"
+        return "by a different time in each; its later work was not seen."
+    others = "while all other ranks take equally long" if host is None else "and then works as quickly as the others"
+    return f"{others}. Check data loading, storage and garbage collection."
 
 
 def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -> bool:
-    """Say whether the job pays for who is late, as far as steps in which it is later than in others can show it.
+    """Return whether steps are longer for the late rank, as far as a comparison of more and less late steps shows it.
 
-    Where steps are all alike, one host that is late in them is enough. Another one each time, by the same, is what
-    comes of lost records: whose first is not seen seems to begin one micro-batch later.
+    If all steps are alike, one late host is enough. A different rank each time, late by the same, results from lost
+    records: a rank whose first record is lost seems to begin one micro-batch later.
     """
     late, length = pl.col("behind_ns"), pl.col("length_ns")
     splits = (late > settings.least_stall * length, late > late.median())
@@ -200,23 +202,23 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -
 
 
 def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
-    """Tell stalls from the tail of what every step has: they are twice as late as other steps ever are."""
+    """Return whether the stalls differ from the tail of ordinary delays: twice as late as other steps ever are."""
     least, usual = stalls["late_ns"].quantile(1 - USUAL), others["late_ns"].quantile(USUAL)
     return float(usual) <= MOST * float(least)  # type: ignore[arg-type]
 
 
 def _one_host(stalls: pl.DataFrame) -> str | None:
-    """Return the host that most of the stalls are of, unless that is chance."""
+    """Return the host with most of the stalls, unless it has them by chance."""
     host, count = stalls["host"].value_counts(sort=True).sort("count", "host", descending=[True, False]).row(0)
-    chance = math.comb(stalls.height, count) * float(stalls["hosts"][0]) ** (1 - count)
+    chance = binomial.any_value_bound(count, stalls.height, int(stalls["hosts"][0]))
     return host if count > MOST * stalls.height and chance < BY_CHANCE else None
 
 
 def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
-    """Return what is lost where another replica is the latest in every step; None if as much is normal.
+    """Return the row of a job in which another replica is latest in every step; None if that costs too little.
 
-    Not in pipelines, of which the first micro-batch is measured alone: it says nothing of their sum. And the job must
-    pay for it: a step in which somebody is later is longer by most of that.
+    Pipelines are left out: only their first micro-batch is measured, which says nothing about the sum. The job's steps
+    must be longer for it: a step with a later rank is longer by most of the delay.
     """
     hosts = steps["host"].value_counts()["count"]
     loss = float((steps["late_ns"] / steps["length_ns"]).median())  # type: ignore[arg-type]
@@ -227,9 +229,9 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     if not steps.select(paid(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
         return None
     said = (
-        f"In each of {steps.height} steps the slowest replica, another one each time, computes for "
+        f"In each of {steps.height} steps the slowest replica, a different one each time, computes for "
         f"{100 * loss:.0f} % of the step while all others wait: micro-batches are uneven. Packing samples, or "
-        "dealing them out by length, would give most of it back."
+        "distributing them by length, would recover most of this time."
     )
     return told(job_id, steps, said, loss, 1.0, settings.least_uneven, kind="uneven_micro_batches")
 
@@ -245,12 +247,12 @@ def told(
     kind: str = "stalls",
     host: str | None = None,
 ) -> dict[str, Any]:
-    """Return the row of a trouble that is nobody's device, or one host's.
+    """Return the row of a fault that is not a device's, or that is one host's.
 
     Parameters
     ----------
-    steps : those that it struck: `start_ns`, `end_ns`
-    loss, least : what it costs, and the least that counts, as ratios of the window's steps
+    steps : the affected steps: `start_ns`, `end_ns`
+    loss, least : the cost, and the smallest cost that counts, as ratios of the window's steps
     """
     return {
         "job_id": job_id,

@@ -1,31 +1,30 @@
-"""Cross-step: a job whose steps have become slower than they were."""
+"""Slow run: a job whose steps became slower than before, for several steps in a row (kind `cross_step`)."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics import max_subarray
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD, Floats, few
+from llmprism_tasks.numerics import binomial, max_subarray
+from llmprism_tasks.numerics.robust import sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 USUAL = 0.9
-"""Quantile of the other steps up to which a job is as slow now and then, by itself."""
+"""Quantile of the other steps up to which a job is as slow now and then, without a fault."""
 BY_CHANCE = 0.0005
-"""Probability below which a window has so many slow steps in a row by chance: a job has 1,440 windows a day."""
+"""Probability below which so many slow steps in a row are no chance: a job has 1,440 windows a day."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the jobs that had a run of slow steps in the window, against the typical step of look-back and window.
+    """Name the jobs that had a run of slow steps in the window, compared with the typical step of look-back and window.
 
-    A change counts when it exceeds the least effect and the job's own noise, lasts, and is not made of what steps are
-    now and then, by chance. `score` is the excess in robust deviations of the job's step times, which few steps tell
-    less surely; `severity` the ratio by which the run's steps are longer than typical.
+    A run counts if it exceeds the least effect and the job's own noise, lasts, and is not explained by slow steps that
+    come now and then. `score` is the excess in robust deviations of the job's step times, which are less certain for
+    few steps. `severity` is the ratio by which the run's steps are longer than typical.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
@@ -49,7 +48,8 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     others = np.delete(excess, np.arange(since, last + 1))
     if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
         return None
-    estimated = max(_spread(others), _spread(run)) * few(others.size, settings.sigmas)
+    # Steps vary within the run or outside it, whichever is more: a job that drifts by itself is not news when it does.
+    estimated = max(sigma_of(others), sigma_of(run)) * student_factor(others.size, settings.sigmas)
     noise = max(estimated, settings.least_noise)
     least = max(settings.least_effect, settings.noise_margin * noise)
     slow = int((run > least).sum())
@@ -58,8 +58,8 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     lasting_s = float(length[first : last + 1].sum()) / 1e9
     if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
         return None
-    # Wherever in the window it might have begun: steps that are slow now and then follow each other now and then.
-    chance = int(steps["current"].sum()) * _at_least(slow, run.size, float((others > least).mean()))
+    # The run may have begun anywhere in the window; slow steps that come now and then also follow each other at times.
+    chance = int(steps["current"].sum()) * binomial.tail(slow, run.size, float((others > least).mean()))
     if lasting_s < settings.least_lasting_s or chance > BY_CHANCE:
         return None
     return {
@@ -72,23 +72,12 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "score": score,
         "severity": severity,
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
-        f"{slow} of {run.size} in a row.",
+        f"{slow} of {run.size} steps in a row.",
     }
 
 
-def _at_least(count: int, among: int, probability: float) -> float:
-    """Return how probable it is that as many of some happen, each by itself."""
-    each = range(count, among + 1)
-    return sum(math.comb(among, n) * probability**n * (1 - probability) ** (among - n) for n in each)
-
-
 def _since(slow: npt.NDArray[np.bool_], first: int, settings: DiagnosisSettings) -> int:
-    """Return where a run that is there at a position began, before the window perhaps: where enough quick steps end."""
+    """Return where the run at position `first` began, perhaps before the window: after enough quick steps."""
     at = np.append(np.flatnonzero(slow[:first]), first)
     breaks = np.flatnonzero(np.diff(at) > settings.least_steps)
     return int(at[breaks[-1] + 1]) if breaks.size else int(at[0])
-
-
-def _spread(values: Floats) -> float:
-    """Return by how much steps vary within a run, or outside: a job that drifts by itself is not news when it does."""
-    return SIGMA_PER_MAD * float(np.median(np.abs(values - np.median(values))))

@@ -1,4 +1,4 @@
-"""Slow steps: those in which a job lost time, against its own quick ones."""
+"""Slow steps: steps in which a job lost time, compared with its own quick steps."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from llmprism_tasks.stages.diagnosis.evidence import QUICK
 
 QUICKEST = 0.05
 SIGMA_PER_SPREAD = 1 / 0.97
-"""Standard deviations per distance from quantile 0.05 to 0.25 of a normal distribution. The slow steps that are looked
-for lie above them, however many they are, and do not count as noise."""
+"""Standard deviations in the distance from quantile 0.05 to 0.25 of a normal distribution. Slow steps lie above both
+quantiles, so they do not count as noise, however many they are."""
 
 
 def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Mark the slow steps of jobs that have enough of them, one at least in the window.
+    """Mark the slow steps of jobs that have enough of them, at least one of them in the window.
 
-    A step is slow when it takes longer than quick ones by the least effect and by the job's own noise.
+    A step is slow if it exceeds the quick steps by the least effect and by the job's own noise.
 
     Parameters
     ----------
-    history : steps of jobs, those of the look-back included: `job_id`, `start_ns`, `end_ns`, `current`
+    history : steps of jobs, look-back included: `job_id`, `start_ns`, `end_ns`, `current`
 
     Returns
     -------
-    sorted: `history` with `slow` and `quick_ns`; jobs without trouble are absent, as are those without a healthy step
+    sorted: `history` with `slow` and `quick_ns`; without jobs that have too few slow steps or no healthy step
     """
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     quick = pl.col("length_ns").quantile(QUICK, "linear").over("job_id")

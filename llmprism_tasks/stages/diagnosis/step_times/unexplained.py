@@ -1,4 +1,4 @@
-"""Straggler: a job that has become slower, for no cause that is found."""
+"""Unexplained slowdown: a job that became slower without a known cause (kind `straggler`, subject the job)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from llmprism_tasks.stages.diagnosis.step_times import slow_run
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Say of each job with a run of slow steps that it has become slower, cause unknown.
+    """Return a row "cause unknown" for each job with a run of slow steps.
 
-    What is known to take most of what the job loses explains it: assembly leaves these rows out then.
+    `ranking` drops the row if another finding explains most of what the job loses.
     """
     slower = evidence.once(slow_run.find, settings)
     return slower.with_columns(
         kind=pl.lit("straggler"),
         explanation=pl.format(
-            "The job has become slower, cause unknown: no device is known to explain most of it. {}",
+            "The job became slower, and the cause is unknown: no device explains most of the loss. {}",
             "explanation",
         ),
     ).cast(pl.Schema(ROW))

@@ -1,4 +1,4 @@
-"""Noise: by how much work differs from step to step where all is well. Where samples differ in length, by a lot."""
+"""Work spread: how much the work of a NIC varies from step to step without a fault, as for samples of uneven size."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.stages.timeline.placement import NIC
 
 BEYOND = 10.0
-"""Standard deviations of others' work by which what is late stands out. Of a thousand draws whose tail is exponential,
-which is as heavy as that of samples' lengths, the largest is nine above the median."""
-
-
-def spread(values: pl.Expr) -> pl.Expr:
-    """Return the robust deviation of some values, as a ratio of their median."""
-    middle = values.median()
-    return SIGMA_PER_MAD * (values - middle).abs().median() / middle
+"""Standard deviations of the others' work from which a delay stands out. Of a thousand exponential draws, whose tail is
+as heavy as that of sample lengths, the largest is nine above the median."""
 
 
 def spread_of_work(work: pl.DataFrame, *names: str, apart: Sequence[str] = ()) -> pl.DataFrame:
-    """Return of each job by how much the work of one NIC differs from step to step, as a ratio: `job_id`, and a column
-    for each of those named. What lies between steps that are kept `apart` does not count."""
+    """Return how much the work of one NIC varies from step to step in each job, as a ratio.
+
+    Parameters
+    ----------
+    work : `job_id`, `addr` and the columns `names`
+    apart : columns that split the steps into classes; differences between the classes do not count
+
+    Returns
+    -------
+    `job_id`, and the ratio for each of `names`
+    """
     ratios = work.select("job_id", pl.col(names) / pl.col(names).median().over(*NIC, *apart))
-    return ratios.group_by("job_id").agg(spread(pl.col(name)).alias(name) for name in names)
+    return ratios.group_by("job_id").agg(relative_sigma(pl.col(name)).alias(name) for name in names)

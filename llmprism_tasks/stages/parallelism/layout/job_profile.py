@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import ParallelismSettings
 from llmprism_tasks.stages.parallelism.kernels import messages_per_step
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
@@ -47,9 +47,9 @@ def durations(job_steps: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("end_ns") - pl.col("end_ns").shift().over("job_id", order_by="step")
     spans = job_steps.filter("ended").with_columns(follows=follows, length=length).filter("follows")
     middle = pl.col("length").median()
-    deviation = SIGMA_PER_MAD * (pl.col("length") - middle).abs().median() / middle
     return spans.group_by("job_id").agg(
-        period_ns=middle.round().cast(pl.Int64), jitter_ratio=pl.when(pl.len() >= LEAST_DURATIONS).then(deviation)
+        period_ns=middle.round().cast(pl.Int64),
+        jitter_ratio=pl.when(pl.len() >= LEAST_DURATIONS).then(relative_sigma(pl.col("length"))),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import SIGMA_PER_MAD
+from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
@@ -42,7 +42,7 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     together = (
         last.join(last, on=["job_id", "step", "host"], suffix="_other")
         .group_by("job_id", src_addr="addr", dst_addr="addr_other")
-        .agg(steps=pl.len(), varies_ns=_deviation(pl.col("last_ns") - pl.col("last_ns_other")))
+        .agg(steps=pl.len(), varies_ns=sigma(pl.col("last_ns") - pl.col("last_ns_other")))
         .filter(pl.col("steps") >= LEAST_STEPS, pl.col("varies_ns") <= TOGETHER_MS * 1e6)
     )
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
@@ -55,7 +55,3 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .filter(pl.col("nics") >= AGREEMENT * pl.col("of"))
         .select("job_id", "peers")
     )
-
-
-def _deviation(values: pl.Expr) -> pl.Expr:
-    return SIGMA_PER_MAD * (values - values.median()).abs().median()

@@ -18,6 +18,7 @@ from llmprism_tasks.stages.parallelism.kernels import ranked_shares
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.step_division import periodicity
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.opposite import same_size
 
 STREAM = ["pair", "size_class"]
 MAJORITY = 0.5
@@ -249,10 +250,10 @@ def _with_answer(by_stream: pl.DataFrame, column: str, settings: Settings) -> pl
     whole = pl.col("size_class") == periodicity.WHOLE
     sent = by_stream.with_columns(whole=whole)
     back = sent.select(pl.col(column).alias(f"back_{column}"), "whole", back="pair", back_size="size")
-    same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.rhythm.same_size
+    alike = same_size("size", "back_size", settings.rhythm.same_size)
     return (
         sent.join(back, on=["back", "whole"])
-        .filter(pl.col("whole") | same_size)
+        .filter(pl.col("whole") | alike)
         .group_by(STREAM)
         .agg(pl.col(column).first(), pl.col(f"back_{column}").max())
     )

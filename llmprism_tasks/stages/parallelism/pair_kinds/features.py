@@ -16,6 +16,7 @@ from llmprism_tasks.stages.parallelism.kernels.recurring_sizes import Sizes
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
 from llmprism_tasks.stages.traffic import nic_pairs, size_classes
 from llmprism_tasks.stages.traffic.kernels import pair_sums
+from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
 
 
 class Records(NamedTuple):
@@ -96,7 +97,7 @@ def stream_steps(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame
 
 def with_back(pairs: pl.DataFrame) -> pl.DataFrame:
     """Add to pairs (`pair`, `job_id`, `src_addr`, `dst_addr`) the number of the pair the other way round, as `back`."""
-    back = pairs.select("job_id", src_addr="dst_addr", dst_addr="src_addr", back="pair")
+    back = opposite(pairs, "pair", key=("job_id",)).rename({"back_pair": "back"})
     return pairs.join(back, on=["job_id", *PAIR], how="left")
 
 
@@ -159,8 +160,6 @@ def _with_ends(
 
     Only what `answering` marks is compared, and with what has the same size and altogether about as many bytes.
     """
-    same_size = (pl.col("size") / pl.col("back_size") - 1).abs() <= settings.same_size
-    off = (pl.col("total") / pl.col("back_total")).log().abs()
     chosen = sent.streams.filter(answering)
     bounds = sent.offsets[sent.stream_offsets]
     lows, highs = (ends[chosen["stream"].to_numpy()] for ends in (bounds[:-1], bounds[1:]))
@@ -170,8 +169,8 @@ def _with_ends(
     back = chosen.select(back="pair", answer="stream", back_size="size", back_total="total")
     likest = (
         chosen.join(back, on="back")
-        .with_columns(off=off)
-        .filter(same_size, pl.col("off") <= settings.answer_bytes)
+        .with_columns(off=log_ratio("total", "back_total"))
+        .filter(same_size("size", "back_size", settings.same_size), pl.col("off") <= settings.answer_bytes)
         .sort("stream", "off", "answer")
         .unique("stream", keep="first")
     )

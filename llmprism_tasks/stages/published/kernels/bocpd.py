@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64S, kernel, named_tuple, vector_subroutine
-from llmprism_tasks.numerics.robust import Floats, Integers, as_series, medians, sigmas
+from llmprism_tasks.numerics.robust import Floats, Integers, as_series
 from llmprism_tasks.stages.published.kernels.log_functions import LEAST_EXPONENT, exponentials, logarithms
 
 LANES = 8
@@ -65,32 +65,6 @@ class Prior:
     scale_weight: float = 1000.0
 
 
-def robust_prior(
-    values: npt.ArrayLike,
-    offsets: npt.ArrayLike | None = None,
-    *,
-    floor: float,
-    mean_weight: float = 0.01,
-    scale_weight: float = 1000.0,
-) -> Prior:
-    """Learn a prior for each series from its own median and median absolute deviation.
-
-    It fits series nearly all of which is alike, such as the logarithms of the intervals between a pair's flows where a
-    step has many. With a large one in every four the deviation is that of the mixture and hides them: give a `Prior`.
-
-    Parameters
-    ----------
-    values, offsets : as for `change_points`
-    floor : the smallest scale allowed, in the unit of values, > 0: a constant series has a deviation of zero, and
-        clocks and schedulers jitter. For natural logarithms, 0.5 lets intervals differ by a factor of 1.6 without
-        remark.
-    """
-    series, bounds = as_series(values, offsets, nan_allowed=False)
-    middles = medians(series, bounds)
-    scale = np.fmax(sigmas(series, bounds, middles), floor)
-    return Prior(np.nan_to_num(middles), scale, mean_weight, scale_weight)
-
-
 def change_points(
     values: npt.ArrayLike,
     offsets: npt.ArrayLike | None = None,
@@ -110,7 +84,7 @@ def change_points(
     offsets : shape (series + 1,), where each series begins; None when all values are one series
     hazard : the probability that a run ends at any one observation, between 0 and 1: about one over
         the observations per run; where outliers are what is looked for, 0.1 serves well
-    prior : what is believed of a run before it is seen; `robust_prior` learns it from the series
+    prior : what is believed of a run before it is seen
     threshold : the posterior probability of a start above which an observation is marked
     max_run_length : the observations a run remembers, > 0. A run may last longer; the older ones then fade.
     negligible : a run this many times as probable as the likeliest is forgotten, 0 or more, below 1. More is faster,

@@ -1,4 +1,4 @@
-"""A replay ends when the operations that were waited for do, and stragglers cost what idealised durations save."""
+"""A replay ends when the operations that were waited for do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.stages.diagnosis.cost.replay import finish, idealised, slowdown, transfers
+from llmprism_tasks.stages.diagnosis.cost.replay import finish
 
 
 def played(durations: list[float], waits_for: list[list[int]], earliest: list[float] | None = None) -> list[float]:
@@ -35,33 +35,6 @@ def test_an_operation_starts_when_all_it_waits_for_have_ended(
 
 def test_an_operation_does_not_start_before_its_earliest_time() -> None:
     assert played([3, 4], [[], [0]], [10, 20]) == [13, 24]
-
-
-def test_a_transfer_lasts_from_when_its_last_end_has_come() -> None:
-    starts, ends, groups = np.array([0.0, 7, 2]), np.array([10.0, 10, 5]), np.array([0, 0, 1])
-    assert transfers(starts, ends, groups).tolist() == [3, 3, 3]
-
-
-def test_computing_is_shared_evenly_and_no_transfer_meets_trouble() -> None:
-    durations, kinds = np.array([10.0, 10, 40, 1, 1, 7]), np.array([0, 0, 0, 1, 1, 1])
-    assert idealised(durations, kinds, kinds == 1).tolist() == [20, 20, 20, 1, 1, 1]
-
-
-def steps(compute: np.ndarray, transfer: float = 1.0) -> np.ndarray:
-    """Return how long steps of replicas take that compute and then reduce their gradients; shape (steps, replicas)."""
-    ends = []
-    for works in compute:
-        together = list(range(len(works)))
-        ends.append(played([*works, transfer], [*([[]] * len(works)), together])[-1])
-    return np.array(ends)
-
-
-@pytest.mark.parametrize(("slow", "expected"), [(1.0, 1.0), (2.0, 21 / 13.5), (1.2, 13 / 11.5)])
-def test_one_slow_worker_of_four_costs_the_difference_from_their_mean(slow: float, expected: float) -> None:
-    """Four workers of 10 s, one `slow` times as slow, and a reduction of 1 s, in two steps: by hand."""
-    compute = np.array([[10.0, 10, 10, 10 * slow]] * 2)
-    ideal = idealised(compute.ravel(), np.zeros(8, dtype=np.int64), np.zeros(8, dtype=bool)).reshape(2, 4)
-    assert slowdown(steps(compute), steps(ideal)) == pytest.approx(expected)
 
 
 def test_a_long_last_pp_stage_costs_what_even_stages_would_save() -> None:

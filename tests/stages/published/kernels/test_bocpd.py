@@ -13,9 +13,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from llmprism_tasks.contract.errors import ContractError, SettingsError
-from llmprism_tasks.stages.published.kernels.bocpd import Prior, change_points, robust_prior, start_posterior
+from llmprism_tasks.numerics.robust import as_series, medians, sigmas
+from llmprism_tasks.stages.published.kernels.bocpd import Prior, change_points, start_posterior
 
 STANDARD = Prior(mean=0.0, scale=1.0)
+
+
+def robust_prior(values: npt.ArrayLike, offsets: npt.ArrayLike | None = None, *, floor: float) -> Prior:
+    """Return a prior for each series from its own median and median absolute deviation, `floor` at least."""
+    series, bounds = as_series(values, offsets, nan_allowed=False)
+    middles = medians(series, bounds)
+    return Prior(np.nan_to_num(middles), np.fmax(sigmas(series, bounds, middles), floor))
 
 
 def priors_of(*scale_weights: float) -> st.SearchStrategy[Prior]:

@@ -1,4 +1,4 @@
-"""`python -m llmprism_tasks.compile_kernels`: compile all kernels, and keep their machine code in Numba's cache.
+"""`python -m llmprism_tasks.cli.compile_kernels`: compile all kernels, and keep their machine code in Numba's cache.
 
 `make setup` and the Docker image run this. It takes about a minute; without it, the first process that imports the
 stages does the same. Run it again after a change to a subroutine (see `numerics/jit.py`).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 
 
 def main() -> None:
@@ -28,15 +28,10 @@ def clear(folder: Path) -> None:
 
 def load() -> None:
     """Load all kernels, and compile those that are not in Numba's cache: importing their modules does it."""
-    import llmprism_tasks.execution.partition
-    import llmprism_tasks.stages.diagnosis
-    import llmprism_tasks.stages.published.diagnosis
-    import llmprism_tasks.stages.published.parallelism
-    import llmprism_tasks.stages.published.recognition
-    import llmprism_tasks.stages.published.step_division
-    import llmprism_tasks.stages.published.timeline
-    import llmprism_tasks.stages.recognition
-    import llmprism_tasks.stages.timeline
+    from llmprism_tasks.execution import analyze, stage_runner  # noqa: F401 - importing compiles
+
+    for method in ("joint", "published"):
+        stage_runner.stage_functions(method)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from accuracy.runs import CAPTURES
+from accuracy.runs.sources import CAPTURES
 from llmprism_tasks import compile_kernels
 
 ANALYZE = "from llmprism_tasks import cli; cli.run()"

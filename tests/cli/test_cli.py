@@ -23,7 +23,7 @@ from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
 from llmprism_tasks.warehouse.connect import open_warehouse
 
-REAL = Path(__file__).parent / "data" / "real" / "ddp4_healthy"
+REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
 ANALYZE = ["analyze", "--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
 
 
@@ -138,6 +138,30 @@ def test_settings_can_be_checked(capsys: pytest.CaptureFixture[str]) -> None:
         "llmprism: window.length_s = '0' from --set window.length_s; expected a number from 1 to 3600 s. "
         "Choose a value in the range.\n"
     )
+
+
+IN_A_PROCESS = """
+import gc, logging, os, signal, sys
+from llmprism_tasks import cli
+
+def state():
+    loggers = [logging.getLogger(), logging.getLogger("llmprism_tasks")]
+    logs = [(one.level, list(one.handlers)) for one in loggers]
+    signals = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    return dict(os.environ), list(sys.meta_path), gc.get_threshold(), gc.get_freeze_count(), logs, signals
+
+before = state()
+assert cli.main(["settings", "--check"]) == 0
+assert state() == before
+import pandas, sqlalchemy
+print(pandas.DataFrame({"a": [1]}).a.sum(), sqlalchemy.select(1))
+"""
+
+
+def test_a_process_that_calls_it_is_left_as_it_was() -> None:
+    ran = subprocess.run([sys.executable, "-c", IN_A_PROCESS], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == "1 SELECT 1"
 
 
 QUERY = "SELECT 1 AS one, NULL AS none, ['a', 'b'] AS path, 'x,[bold]y' AS text"
