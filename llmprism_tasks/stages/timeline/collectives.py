@@ -17,7 +17,7 @@ from llmprism_tasks.numerics.ragged import sums
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline import exchanges
-from llmprism_tasks.stages.timeline.kernels.collective_rounds import Participation, participation, summaries
+from llmprism_tasks.stages.timeline.kernels.collective_rounds import Attendances, attendances, summaries
 from llmprism_tasks.stages.timeline.placement import NIC, Placed
 
 GATHERED = (1.0, 0.5)
@@ -28,7 +28,7 @@ SAME_BYTES = 0.03
 """Ratio by which they may differ: headers, and tensors that are padded to be divided among the ranks."""
 
 
-def rounds(found: Placed, gradient: Booleans, groups: Integers) -> tuple[Participation, pl.DataFrame]:
+def rounds(found: Placed, gradient: Booleans, groups: Integers) -> tuple[Attendances, pl.DataFrame]:
     """Divide gradient traffic into the rounds in which all members of a group take part.
 
     Parameters
@@ -41,7 +41,7 @@ def rounds(found: Placed, gradient: Booleans, groups: Integers) -> tuple[Partici
     what each part did in each round, and of these rounds: `group`, `round`, `begin_ns` (when the last member came),
     `last` (the part of that member), `gather` (whether parameters are gathered in it)
     """
-    met = participation(found.rows, gradient, found.flows["bytes"].to_numpy(), groups, int(groups.max(initial=-1)) + 1)
+    met = attendances(found.rows, gradient, found.flows["bytes"].to_numpy(), groups, int(groups.max(initial=-1)) + 1)
     of_rounds = {"group": met.groups, "round": met.numbers, "begin_ns": met.latest, "last": met.last}
     common = pl.DataFrame(of_rounds | {"bytes": sums(met.sizes, met.offsets)})
     return met, common.with_columns(gather=_gathers()).drop("bytes")
@@ -121,7 +121,7 @@ def blocks(found: Placed, parts: pl.DataFrame, gradient: Booleans) -> pl.DataFra
     )
 
 
-def _exposed(met: Participation, common: pl.DataFrame, sharded: Booleans) -> pl.DataFrame:
+def _exposed(met: Attendances, common: pl.DataFrame, sharded: Booleans) -> pl.DataFrame:
     """Return what of the gradients' rounds, and of the parameters' gather, costs a member time of its own.
 
     It was ahead of the last member by as much as in the round in which it was most: only then is it known to have had

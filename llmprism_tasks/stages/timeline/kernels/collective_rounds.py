@@ -18,7 +18,7 @@ from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import sort
 
 
-class Participation(NamedTuple):
+class Attendances(NamedTuple):
     """The members of each collective, one row for each member.
 
     Attributes
@@ -41,10 +41,10 @@ class Participation(NamedTuple):
     sizes: Integers
 
 
-PARTICIPATION = named_tuple(Participation, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
+ATTENDANCES = named_tuple(Attendances, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
 
 
-def participation(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers, number: int) -> Participation:
+def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers, number: int) -> Attendances:
     """Divide the transfers of each group's members into collectives, with start, end and bytes of each member.
 
     Parameters
@@ -55,9 +55,9 @@ def participation(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integer
     groups : shape (members,), the group of each, from 0 to `number` - 1; -1 for none
     """
     members, of_groups = collected(groups + 1, number + 1)
-    columns, (met, told) = _participation(members[of_groups[1] :], of_groups[1:] - of_groups[1], rows, chosen, sizes)
+    columns, (met, told) = _attendances(members[of_groups[1] :], of_groups[1:] - of_groups[1], rows, chosen, sizes)
     kept = [met] * 4 + [met + 1] + [told] * 4
-    return Participation(*(column[:n] for column, n in zip(columns, kept, strict=True)))
+    return Attendances(*(column[:n] for column, n in zip(columns, kept, strict=True)))
 
 
 class Summaries(NamedTuple):
@@ -65,7 +65,7 @@ class Summaries(NamedTuple):
 
     Attributes
     ----------
-    first, last : rows of the participation, the first and the last of them
+    first, last : rows of the attendances, the first and the last of them
     of_last, of_most : collectives, the last of them and the first to which the member came earliest before the last one
     leads : ns, by how much that was
     ends : ns, the latest
@@ -79,7 +79,7 @@ class Summaries(NamedTuple):
     ends: Integers
 
 
-def summaries(met: Participation, kinds: Booleans, apart: Booleans) -> Summaries:
+def summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> Summaries:
     """Sum up the collectives of each member, those of either kind together, in order of members and kinds; and after
     them, each by itself, the collectives of the members that are apart.
 
@@ -211,7 +211,7 @@ def _largest(members: Integers, of_groups: Integers, rows: Rows, chosen: Boolean
 
 
 @kernel(INT64S, INT64S, ROWS, BOOLEANS, INT64S)
-def _participation(
+def _attendances(
     members: Integers, of_groups: Integers, rows: Rows, chosen: Booleans, sizes: Integers
 ) -> tuple[tuple[Integers, ...], tuple[int, int]]:
     most, _ = most_rows(rows, chosen)
@@ -252,8 +252,8 @@ def _participation(
     return (of_group, number, latest, last, bounds, who, start, end, size), (met, n)
 
 
-@kernel(PARTICIPATION, BOOLEANS, BOOLEANS)
-def _summaries(met: Participation, kinds: Booleans, apart: Booleans) -> tuple[tuple[Integers, ...], int]:
+@kernel(ATTENDANCES, BOOLEANS, BOOLEANS)
+def _summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> tuple[tuple[Integers, ...], int]:
     members, starts, ends = met.members, met.starts, met.ends
     keys, most = 2 * len(apart), 2 * len(apart) + len(members)
     first, last = np.full(most, -1, np.int64), np.empty(most, np.int64)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.numerics.intervals import Rows
-from llmprism_tasks.stages.timeline.kernels.collective_rounds import Participation, participation, summaries
+from llmprism_tasks.stages.timeline.kernels.collective_rounds import Attendances, attendances, summaries
 
 Transfer = tuple[int, int, int]
 """Start, length, size."""
 
 
-def attended(members: list[list[list[Transfer]]], groups: list[int]) -> Participation:
+def attended(members: list[list[list[Transfer]]], groups: list[int]) -> Attendances:
     """Return who took part in which collective; a member is a list of runs, each a series of its own, of transfers.
 
     The last series of all is not looked at.
@@ -29,7 +29,7 @@ def attended(members: list[list[list[Transfer]]], groups: list[int]) -> Particip
     series = np.arange(len(runs), dtype=np.int32)
     rows = Rows(offsets, series, bounds[:-1], bounds[1:], *spans, starts, starts + lengths)
     chosen = series < max(len(runs) - 1, 1)
-    return participation(rows, chosen, sizes, np.array(groups, dtype=np.int64), max(groups, default=-1) + 1)
+    return attendances(rows, chosen, sizes, np.array(groups, dtype=np.int64), max(groups, default=-1) + 1)
 
 
 def gathered(*groups: list[list[int]]) -> list[list[tuple[int, int]]]:
