@@ -13,9 +13,10 @@ steps, `parallelism` their layout, `timeline` what each GPU did when; `diagnosis
 incidents that opened or closed: once for each change, however often windows are run. Each table is an asset: schedule
 your own DAG on `llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
 
-`recognition` takes longest, for it alone reads the flows: it takes them through the later stages too, on two
-processors, and the tasks of these write what was made of them. Where that is gone, or a setting or the topology has
-changed since, a stage's task works for itself. What each stage took is in `windows.stage_ns`.
+`recognition` reads the flows from the warehouse, divides the platform into groups of hosts that exchange no data, and
+leaves their flows in files for the other stages. Each stage leaves its tables there, too. Where the files are gone, or
+a setting, the topology or the landed flows have changed since, a stage's task reads the warehouse. What each stage took
+is in `windows.stage_ns`.
 
 **When a task fails**, its log ends with what was found, what was expected and what to do.
 

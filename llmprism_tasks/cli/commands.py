@@ -40,6 +40,7 @@ def analyze(arguments: argparse.Namespace) -> None:
         if pool is not None:  # whose workers have the other processors; Polars reads this when it is imported
             os.environ.setdefault("POLARS_MAX_THREADS", "1")
         from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready
+        from llmprism_tasks.validation import data_docs
 
         windows = analyze(settings, pool=pool, on_window=on_window)
     if not windows:
@@ -49,6 +50,8 @@ def analyze(arguments: argparse.Namespace) -> None:
             todo="Check places.flows (--flows), and the names of the files there.",
         )
     place = settings.places.warehouse
+    if data_docs.folder(settings).is_dir():
+        output.say(f"Data Docs of the checks: {data_docs.folder(settings)}")
     output.say(f"Windows done: {len(windows)}. Next: llmprism report --warehouse {place}")
 
 

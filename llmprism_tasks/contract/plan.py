@@ -24,6 +24,7 @@ class Stage:
     per_job : whether the stage can run for some of the window's jobs at a time
     flow_columns : columns of `flows` that the stage needs; other columns are not read, to save time and memory
     sees_others : whether the stage needs to know when other partitions send, if `flows` are those of one partition
+    takes : values of `stages.partition_values` that the joint method's function is passed in place of `flows`
     """
 
     name: str
@@ -32,10 +33,13 @@ class Stage:
     per_job: bool = False
     flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
     sees_others: bool = False
+    takes: tuple[str, ...] = ("job_traffic", "division")
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True),
+    Stage(
+        "recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True, takes=("traffic",)
+    ),
     Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
     Stage(
         "parallelism",
@@ -48,6 +52,7 @@ STAGES: tuple[Stage, ...] = (
         reads=("flows", "jobs", "job_members", "pairs"),
         writes=("steps", "timeline", "step_breakdown"),
         per_job=True,
+        takes=("job_traffic", "step_ends"),
     ),
     Stage(
         "diagnosis",
@@ -55,6 +60,7 @@ STAGES: tuple[Stage, ...] = (
         writes=("diagnoses",),
         flow_columns=(*ENDS_TIMES_AND_BYTES, "switch_path"),
         sees_others=True,
+        takes=("job_traffic", "step_ends"),
     ),
 )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmprism_tasks import validation
 from llmprism_tasks.contract.errors import ContractError
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
@@ -206,8 +207,6 @@ def preload(method: str) -> None:
 
     No thread is started: a process that imports this may be forked afterwards, as Airflow's scheduler does.
     """
-    from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations
-
     validation.prepare()
     stage_runner.stage_functions(method)
 

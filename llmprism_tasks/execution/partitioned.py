@@ -33,6 +33,7 @@ from llmprism_tasks.execution.pool import Pool
 from llmprism_tasks.execution.stage_runner import StageResults
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +234,10 @@ def merged(
             made = [one.by_stage[stage.name] for one in results]
             found |= {table: _together(table, made) for table in stage.writes if table in wanted}
             if "jobs" in stage.writes:
-                found["jobs"] = with_unlisted(found["jobs"], found["job_members"], outside, topology, window, settings)
+                found["jobs"] = with_unlisted(
+                    *(found["jobs"], found["job_members"], TrafficIndex.of(outside, settings.traffic)),
+                    *(topology, window, settings),
+                )
         by_stage[stage.name] = {table: found[table] for table in stage.writes if table in tables}
     return StageResults(by_stage, dict(stage_ns))
 

@@ -35,8 +35,6 @@ ENVIRONMENT = {
 }
 """Environment variables of the workers, besides those of this process."""
 
-INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
-
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -66,9 +64,7 @@ class Pool:
         from loky.process_executor import BrokenProcessPool  # noqa: PLC0415 - only where there is a pool
 
         try:
-            with _interruptions_blocked():
-                future = self._executor.submit(function, *arguments, **named)
-            result: Result = future.result()
+            result: Result = self._executor.submit(function, *arguments, **named).result()
         except BrokenProcessPool as error:
             raise TransientError(
                 found=f"a worker process that ended ({str(error).splitlines()[0]})",
@@ -79,8 +75,7 @@ class Pool:
 
     def start(self) -> None:
         """Start the workers without waiting for them."""
-        with _interruptions_blocked():
-            self._executor.submit(os.getpid)
+        self._executor.submit(os.getpid)
 
 
 @contextmanager
@@ -99,7 +94,7 @@ def process_pool(settings: Settings) -> Iterator[Pool | None]:
         max_workers=workers,
         timeout=IDLE_S,
         env=ENVIRONMENT,
-        initializer=_import_stages,
+        initializer=_get_ready,
         initargs=(settings.method.name,),
     )
     pool = Pool(executor, workers)
@@ -122,21 +117,13 @@ def pool_for_flows(flows: int, settings: Settings) -> AbstractContextManager[Poo
     return process_pool(settings) if flows >= MIN_FLOWS_FOR_POOL else nullcontext()
 
 
-def _import_stages(method: str) -> None:
+def _get_ready(method: str) -> None:
+    """Prepare a worker: it leaves interruptions to the process that started it, and imports what the stages need.
+
+    Who interrupts a command at the terminal, or ends its service, signals to all of its processes.
+    """
+    for interruption in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(interruption, signal.SIG_IGN)
     from llmprism_tasks.execution import stage_runner  # noqa: PLC0415 - heavy, and for the workers
 
     stage_runner.stage_functions(method)
-
-
-@contextmanager
-def _interruptions_blocked() -> Iterator[None]:
-    """Block SIGINT and SIGTERM: workers started meanwhile inherit that.
-
-    Who interrupts a command at the terminal signals to its workers as well. This process alone is to answer, and ends
-    them.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

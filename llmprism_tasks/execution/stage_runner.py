@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -15,12 +15,14 @@ from llmprism_tasks.execution.partition import Partition
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import phase as diagnosis
 from llmprism_tasks.stages.parallelism import phase as parallelism
+from llmprism_tasks.stages.partition_values import PartitionValues
 from llmprism_tasks.stages.recognition import phase as recognition
 from llmprism_tasks.stages.step_division import phase as step_division
 from llmprism_tasks.stages.timeline import phase as timeline
 
-StageFunction = Callable[..., Sequence[pl.DataFrame]]
-"""From the tables that the stage reads, as keyword arguments, to the tables that it writes, in the plan's order."""
+StageFunction = Callable[..., Sequence[pl.DataFrame] | None]
+"""From the tables that the stage reads, and the values that it takes, as keyword arguments, to the tables that it
+writes, in the plan's order."""
 
 
 class StageResults(NamedTuple):
@@ -54,9 +56,10 @@ def run_stages(
     """
     results = StageResults({}, {})
     known = {"flows": partition.flows, "topology": topology, **partition.tables}
+    values = PartitionValues(partition.flows, window, settings)
     for stage in stages:
         began_ns = time.monotonic_ns()
-        written = _run(stage, known, partition.other_starts, window, settings)
+        written = _run(stage, known, values, partition.other_starts, window, settings)
         if written is not None:
             tables = zip(stage.writes, written, strict=True)
             results.by_stage[stage.name] = {
@@ -70,18 +73,21 @@ def run_stages(
 def _run(
     stage: Stage,
     known: Mapping[str, pl.DataFrame],
+    values: PartitionValues,
     other_starts: pl.DataFrame | None,
     window: Window,
     settings: Settings,
 ) -> Sequence[pl.DataFrame] | None:
     """Return the tables that a stage writes; None if it was given a partition and has to see the whole platform."""
-    tables = {table: known[table] for table in stage.reads}
-    if other_starts is None:
-        return stage_functions(settings.method.name)[stage.name](**tables, window=window, settings=settings)
-    if stage.name == "diagnosis":
-        return diagnosis.of_part(**tables, elsewhere=other_starts, window=window, settings=settings)
-    others = {"elsewhere": other_starts} if stage.sees_others else {}
-    return stage_functions(settings.method.name)[stage.name](**tables, **others, window=window, settings=settings)
+    taken: dict[str, Any] = {table: known[table] for table in stage.reads}
+    function = stage_functions(settings.method.name)[stage.name]
+    if settings.method.name == "joint":
+        del taken["flows"]
+        taken |= values.named(stage.takes, known)
+    if other_starts is not None and stage.sees_others:
+        taken["elsewhere"] = other_starts
+        function = diagnosis.of_part if stage.name == "diagnosis" else function
+    return function(**taken, window=window, settings=settings)
 
 
 def stage_functions(method: str) -> dict[str, StageFunction]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from llmprism_tasks import validation
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
@@ -18,6 +19,7 @@ from llmprism_tasks.execution.handover import delete_handovers
 from llmprism_tasks.execution.notify import incidents
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
+from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
@@ -120,7 +122,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_configured(settings), window, (*LANDED, "windows"))
+    return _validate(warehouse or open_configured(settings), window, settings, (*LANDED, "windows"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -128,7 +130,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
     """
-    return _validate(warehouse or open_configured(settings), window, DERIVED, by_job=True)
+    return _validate(warehouse or open_configured(settings), window, settings, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -166,12 +168,17 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
         return {"sent": 0, "not_sent": 0}
 
 
-def _validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, by_job: bool = False) -> dict[str, int]:
+def _validate(
+    warehouse: Warehouse, window: Window, settings: Settings, tables: Sequence[str], *, by_job: bool = False
+) -> dict[str, int]:
     """Run the suites of some tables; stop the window when a critical expectation is broken, by more than some jobs."""
-    from llmprism_tasks import validation  # noqa: PLC0415 - brings Great Expectations, for this task only
-
-    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables)
-    stopping = validation.stopping_error(window, results)
+    docs = data_docs.pages(settings, window, "results" if by_job else "landed")
+    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables, docs=docs)
+    for line in validation.rows_that_break(results):
+        logger.info("window %s: %s", window, line)
+    if docs.is_dir():
+        logger.info("window %s: Data Docs are in %s", window, data_docs.index(docs))
+    stopping = validation.stopping_error(window, results, docs=docs)
     if stopping is not None:
         store.record_window(warehouse, window, status="stopped", reason=stopping.found)
         raise stopping

@@ -11,6 +11,7 @@ from llmprism_tasks.settings.platform import (
     MethodSettings,
     NotifySettings,
     PlaceSettings,
+    ValidationSettings,
     WarehouseSettings,
     WindowSettings,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Settings",
     "TimelineSettings",
     "TrafficSettings",
+    "ValidationSettings",
     "WarehouseSettings",
     "WindowSettings",
 ]
@@ -45,6 +47,7 @@ class Settings:
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
     method: MethodSettings = field(default_factory=MethodSettings)

@@ -60,6 +60,15 @@ class WarehouseSettings:
 
 
 @dataclass(frozen=True)
+class ValidationSettings:
+    """What the checks leave besides the table `validation_results`."""
+
+    docs: str = text(
+        "", reason="folder of Great Expectations' Data Docs; empty: beside the warehouse, by its name and .docs"
+    )
+
+
+@dataclass(frozen=True)
 class NotifySettings:
     """Which incidents send a message when they open or close, and to whom."""
 

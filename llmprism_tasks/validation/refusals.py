@@ -25,24 +25,6 @@ Refusals: TypeAlias = dict[str, dict[str, Any]]
 """An expectation's full name to what was observed of it, with the rows of each job under `SET_ASIDE`."""
 
 
-def unexpected_rows(expectation: Mapping[str, Any], batch: str) -> str | None:
-    """Return the rows that break an expectation, as SQL from `FROM` on; None if it is not about rows.
-
-    Parameters
-    ----------
-    expectation : in Great Expectations' JSON
-    batch : the view that it is held against
-    """
-    return rows_of(**expectation["kwargs"], batch=batch) if expectation["type"] == "expect_no_rows" else None
-
-
-def rows_of(*, batch: str, where: str | None = None, query: str | None = None, **_: object) -> str:
-    """Return the rows of a batch for which a condition is true, or those of a query over it, from `FROM` on."""
-    return (
-        f"FROM {batch} WHERE {where}" if where is not None else f"FROM ({str(query).format(batch=batch)}) AS unexpected"
-    )
-
-
 def refusal(observed: str, rows: Mapping[str, int]) -> dict[str, Any]:
     """Return what was observed, as JSON text, together with the rows of each job that broke the expectation."""
     return {**json.loads(observed), SET_ASIDE: dict(rows)}

@@ -2,12 +2,12 @@
 
 Each address and each path is stored once, in `stored.names` and `stored.paths`; each NIC of a job in `stored.nics`;
 each pair of phase and peer in `stored.acts`. Views join the texts back; joins do not keep the order of rows. Code that
-needs no texts, such as the validation, reads the stored tables.
+needs no texts reads the stored tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import duckdb
 import numpy as np
@@ -40,18 +40,6 @@ def of_jobs(table: str, condition: str) -> str:
     if "nic" not in NUMBERED.get(table, ()):
         return condition
     return f"nic IN (SELECT number FROM (SELECT number, value.job_id AS job_id FROM stored.nics) WHERE {condition})"
-
-
-def among(connection: duckdb.DuckDBPyConnection, table: str, jobs: Sequence[str]) -> str:
-    """Return a condition for the stored rows of some jobs.
-
-    It is valid for this connection, which gets a variable, and keeps the order of rows, unlike a join.
-    """
-    connection.execute("SET VARIABLE jobs = ?", [list(jobs)])
-    if "nic" not in NUMBERED.get(table, ()):
-        return "list_contains(getvariable('jobs'), job_id)"
-    connection.execute(statement("nics_of_jobs"))
-    return "getvariable('nics_of_jobs')[nic + 1]"
 
 
 def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:

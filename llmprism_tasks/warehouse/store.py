@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -265,13 +264,13 @@ def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window)
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
-    """Count the rows of a query by their `job_id`, or the job of their `nic`; None if not every row has one."""
-    for of_job in (rows, statement("jobs_of_nics").replace("/* rows */", rows)):
-        query = f"SELECT job_id, count(*) FROM ({of_job}) GROUP BY job_id ORDER BY job_id"
-        with suppress(duckdb.BinderException):  # the rows have no such column
-            counts = dict(connection.execute(query).fetchall())
-            return None if None in counts or not counts else counts
-    return None
+    """Count the rows of a query by `job_id`; None if a row has none, or the query has no such column."""
+    try:
+        counted = connection.execute(f"SELECT job_id, count(*) FROM ({rows}) GROUP BY job_id ORDER BY job_id")
+    except duckdb.BinderException:  # rows have no such column
+        return None
+    counts = dict(counted.fetchall())
+    return None if None in counts or not counts else counts
 
 
 def set_aside(
@@ -333,7 +332,7 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
         raise InputError(
             found=f"a query that DuckDB refuses ({error})",
             expected="one SELECT over the tables and views of the warehouse",
-            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists what there is.",
+            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
         ) from error
 
 
@@ -377,7 +376,7 @@ def _record(
     if not _has_rows(connection, "windows", window, None):
         raise ContractError(
             found=f"no row in windows for window {window}",
-            expected="a window that was landed before it is worked on",
+            expected="a window that was landed before stages run",
             todo="Land the window first.",
         )
     values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
@@ -393,7 +392,7 @@ def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
         raise ContractError(
             found=f"{strangers} rows of other windows" if strangers else f"NULL in {', '.join(empty)}",
             expected=f"rows of table {table} for window {window} only, with all required columns filled",
-            todo="This is a fault in the stage that made the rows; please report it.",
+            todo="This is a bug in the stage that made the rows; please report it.",
         )
 
 

@@ -377,3 +377,18 @@ def test_progress_is_for_a_person_watching(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert cli.main(arguments) == 0
     assert "simulating" in capsys.readouterr().err
+
+
+def test_a_command_leaves_the_process_that_calls_it_as_it_was() -> None:
+    code = """
+import sys
+from llmprism_tasks import cli
+finders = list(sys.meta_path)
+assert cli.main(["settings", "--check"]) == 0
+import pandas, sqlalchemy
+assert pandas.DataFrame({"a": [1]}).shape == (1, 1)
+assert sqlalchemy.create_engine("sqlite://").connect().exec_driver_sql("SELECT 1").scalar() == 1
+assert not [finder for finder in sys.meta_path if finder not in finders and "llmprism" in repr(finder)]
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

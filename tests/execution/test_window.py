@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution import partitioned, stage_runner
+from llmprism_tasks.execution import partitioned, pool, stage_runner
 from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
 from llmprism_tasks.execution.handover import delete_handovers
 from llmprism_tasks.execution.pool import process_pool
@@ -172,21 +173,52 @@ def part(whole: Tables, window: Window) -> Tables:
     return {name: frame.filter(pl.col("window_start_ns") == window.start_ns) for name, frame in whole.items()}
 
 
-@pytest.mark.parametrize(("fewer", "lost"), [(0, False), (1, False), (1, True)])
-def test_stages_one_by_one_whole_and_in_parts_end_like_all_at_once_even_if_drafts_get_lost(
-    settings: Settings, windows: list[Window], undisturbed: Tables, fewer: int, *, lost: bool
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have temporary files in a folder of the test's own."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("fewer", "files", "workers"),
+    [
+        (0, "are kept", False),
+        (1, "are kept", False),
+        (1, "are deleted", False),
+        (1, "get damaged", False),
+        (1, "get damaged", True),
+    ],
+)
+def test_stages_one_by_one_end_like_all_in_one_process_whatever_becomes_of_the_files_between_them(
+    settings: Settings,
+    windows: list[Window],
+    undisturbed: Tables,
+    temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fewer: int,
+    files: str,
+    *,
+    workers: bool,
 ) -> None:
     window = windows[1]
     settings = in_batches(settings, at_once=int(undisturbed["windows"]["rows_landed"].sum()) - fewer)
+    if workers:
+        monkeypatch.setattr(pool, "MIN_FLOWS_FOR_POOL", 0)
     land_window(window, settings)
     validate_landed(window, settings)
     for stage in STAGES:
         run_stage(stage.name, window, settings)
-        if lost:
+        if files == "are deleted":
             delete_handovers(settings.places.warehouse, window)
+        elif files == "get damaged":
+            next(temporary.glob("*/*/0/flows.arrow")).write_bytes(b"")
     validate_results(window, settings)
     finish(window, settings)
     assert differing(tables(settings, window), part(undisturbed, window)) == []
+    assert list(temporary.glob("*/*")) == []
 
 
 @pytest.mark.parametrize(
@@ -324,9 +356,9 @@ def test_jobs_of_two_parts_with_one_name_are_told_apart_by_the_whole_platform(
 
 
 def test_a_worker_s_parts_are_like_our_own(copy: Settings, windows: list[Window], undisturbed: Tables) -> None:
-    with process_pool(copy) as pool:
+    with process_pool(copy) as workers:
         for window in windows:
-            derive_tables(window, copy, pool=pool)
+            derive_tables(window, copy, pool=workers)
             finished(copy, window)
     assert differing(tables(copy), undisturbed) == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,8 +13,10 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.plan import DERIVED, STAGES, Stage
 from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.stage_runner import stage_functions
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import load_scenario, simulate
+from llmprism_tasks.stages.partition_values import PartitionValues
 from llmprism_tasks.stages.traffic import nic_pairs
 
 CAPTURE = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
@@ -32,9 +33,10 @@ every_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.n
 
 def run(stage: Stage, tables: Mapping[str, pl.DataFrame], window: Window = WINDOW) -> Tables:
     """Run a stage on the tables it reads."""
-    module, _, name = stage.function.partition(":")
-    function = getattr(importlib.import_module(module), name)
-    results = function(**{table: tables[table] for table in stage.reads}, window=window, settings=SETTINGS)
+    function = stage_functions("joint")[stage.name]
+    values = PartitionValues(tables["flows"], window, SETTINGS).named(stage.takes, tables)
+    read = {table: tables[table] for table in stage.reads if table != "flows"}
+    results = function(**read, **values, window=window, settings=SETTINGS)
     return {table: frames.plain(frame) for table, frame in zip(stage.writes, results, strict=True)}
 
 

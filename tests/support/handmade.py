@@ -11,9 +11,11 @@ import polars as pl
 from schedule import pass_times
 
 from llmprism_tasks.contract import frames
+from llmprism_tasks.contract.plan import stage_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.layout import degrees, dp_groups
+from llmprism_tasks.stages.partition_values import PartitionValues
 
 MS = 1_000_000
 WINDOW = Window(1_760_000_400_000_000_000, 60_000 * MS)
@@ -127,6 +129,13 @@ def jobs_of(job_members: pl.DataFrame) -> pl.DataFrame:
         endpoints=pl.len(), hosts=pl.col("host").n_unique(), confidence=pl.lit(1.0), kind=pl.lit("training")
     )
     return frames.conform(jobs.with_columns(pl.lit(None).alias(degree) for degree in ("tp", "pp", "dp")), "jobs")
+
+
+def taken(
+    phase: str, flows_: pl.DataFrame, window: Window = WINDOW, values: Settings | None = None, **tables: pl.DataFrame
+) -> dict[str, Any]:
+    """Return what a phase takes in place of flows, when the phases before it wrote these tables."""
+    return PartitionValues(flows_, window, values or settings()).named(stage_named(phase).takes, tables)
 
 
 def degrees_of(

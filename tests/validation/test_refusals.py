@@ -22,14 +22,6 @@ def refused(**rows: int) -> dict[str, Any]:
     return {"observed_value": sum(rows.values()), refusals.SET_ASIDE: rows}
 
 
-def test_a_condition_and_a_query_say_which_rows_and_a_number_of_rows_does_not() -> None:
-    condition = {"type": "expect_no_rows", "kwargs": {"where": "bytes < 1"}}
-    assert refusals.unexpected_rows(condition, "batch") == "FROM batch WHERE bytes < 1"
-    query = {"type": "expect_no_rows", "kwargs": {"query": "SELECT job_id FROM {batch}"}}
-    assert refusals.unexpected_rows(query, "batch") == "FROM (SELECT job_id FROM batch) AS unexpected"
-    assert refusals.unexpected_rows({"type": "expect_table_row_count_to_equal", "kwargs": {"value": 1}}, "b") is None
-
-
 def test_what_was_observed_is_kept_with_the_jobs_and_comes_back_from_the_results() -> None:
     seen = json.dumps({"observed_value": 5, "partial_unexpected_list": ["friends"]})
     kept = {KIND: refusals.refusal(seen, {"b": 2, "a": 3})}

@@ -150,22 +150,3 @@ def test_flows_of_an_older_warehouse_keep_their_rows_and_order(tmp_path: Path, k
 
 def test_only_flows_and_the_timeline_are_stored_elsewhere() -> None:
     assert (nic_codes.stored("flows"), nic_codes.stored("pairs")) == ('stored."flows"', '"pairs"')
-
-
-def test_rows_that_are_not_of_some_jobs_keep_their_order(warehouse: Warehouse) -> None:
-    """Of more rows than DuckDB looks at at a time, or one thread does."""
-    each, jobs = 300_000, ["j", "k", "l"]
-    start = pl.int_range(each, dtype=pl.Int64)
-    one = (
-        ACTS.head(1)
-        .select(pl.all().exclude("start_ns", "end_ns", "job_id"))
-        .join(pl.select(start_ns=start, end_ns=start + 1), how="cross")
-    )
-    rows = pl.concat([one.with_columns(job_id=pl.lit(job)) for job in jobs])
-    store.replace(warehouse, WINDOW, {"timeline": frames.conform(rows, "timeline", ordered=True)}, ordered=True)
-    with warehouse.reading() as connection:
-        condition = nic_codes.among(connection, "timeline", ["k"])
-        connection.execute(f"CREATE TEMP VIEW others AS FROM {nic_codes.stored('timeline')} WHERE NOT {condition}")
-        before = "lag(nic) OVER () > nic OR (lag(nic) OVER () = nic AND lag(start_ns) OVER () > start_ns)"
-        query = f"SELECT count(*), count(*) FILTER (behind) FROM (SELECT {before} AS behind FROM others)"
-        assert connection.execute(query).fetchone() == (2 * each, 0)

@@ -16,14 +16,14 @@ from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.liveness.overdue import Silence, overdue
-from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion
-from llmprism_tasks.stages.step_division.division import divide
+from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.restarts import since_restart
 from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
 QUICK = 0.25
 """Quantile of a job's step lengths that is a healthy step, as long as a fault spares a quarter of the look-back."""
@@ -120,7 +120,8 @@ class Evidence:
 
 
 def gather(
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     topology: pl.DataFrame,
     job_members: pl.DataFrame,
     pairs: pl.DataFrame,
@@ -129,30 +130,32 @@ def gather(
     settings: Settings,
     elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
-    """Gather the evidence of a window; None if no job has steps in it or is silent in the middle of a step."""
-    every = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
+    """Gather the evidence of a window; None if no job has steps in it or is silent in the middle of a step.
+
+    Parameters
+    ----------
+    job_traffic, step_ends : as for `diagnosis`
+    """
+    every, traffic = job_traffic.bulk, job_traffic.index
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
-        for silence in overdue(every, flows, topology, window, settings, elsewhere)
+        for silence in overdue(every, traffic, topology, window, settings, elsewhere)
     ]
     if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
         return None
-    synchronising = pair_graph.ending(pairs)
-    division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
-    if division is not None:
-        # Another run may have other hosts, another layout, or be another job, so runs are not compared.
-        division, _ = division.by_run()
+    # Another run may have other hosts, another layout, or be another job, so runs are not compared.
+    division = None if step_ends is None else step_ends.by_run()[0]
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
-        flows=_of_kinds(bulk, flows, pairs),
+        flows=_of_kinds(bulk, traffic, pairs),
         steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
         history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
         silences=silences,
-        storage=_written(flows, topology, job_members),
-        paths=flows["switch_path"],
+        storage=_written(traffic, topology, job_members),
+        paths=traffic.table["switch_path"],
     )
 
 
@@ -162,19 +165,23 @@ def _stages(
     """Return the pipeline stages of a silent job's members before its silence; later windows show none."""
     moment = Window(silence.gap.since_ns + 1 - settings.window.length_ns, settings.window.length_ns)
     of_job = pl.col("job_id") == silence.gap.job_id
+    of_job_members = job_members.filter(of_job).drop("pp_stage")
+    before = bulk.filter(of_job, pl.col("flow_start_ns") <= silence.gap.since_ns)
+    job_traffic = TrafficIndex.of(before, settings.traffic).inside(of_job_members)
     _, members, _ = parallelism(
-        flows=bulk.filter(of_job, pl.col("flow_start_ns") <= silence.gap.since_ns).drop("job_id"),
+        job_traffic=job_traffic,
+        division=divide(job_traffic.bulk, moment, settings),
         topology=topology,
         jobs=frames.empty("jobs"),
-        job_members=job_members.filter(of_job).drop("pp_stage"),
+        job_members=of_job_members,
         window=moment,
         settings=settings,
     )
     return dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
 
 
-def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    numbered, pairs = nic_pairs.numbered(flows)
+def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
+    numbered, pairs = traffic.flows, traffic.pairs
     outside = pairs.filter(~pl.col("dst_addr").is_in(topology["addr"].implode()))
     written = outside.join(job_members.select("job_id", src_addr="addr"), on="src_addr").sort("pair")
     if written.is_empty():
@@ -186,10 +193,10 @@ def _written(flows: pl.DataFrame, topology: pl.DataFrame, job_members: pl.DataFr
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
-def _of_kinds(bulk: pl.DataFrame, flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _of_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
-    return nic_pairs.of_pairs(bulk, nic_pairs.numbered(flows)[1].join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
+    return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:

@@ -20,7 +20,8 @@ from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
 from llmprism_tasks.stages.diagnosis.ranking import assembled, of_likely_layouts, said_once
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
-from llmprism_tasks.stages.traffic.remembered import forget
+from llmprism_tasks.stages.step_division.division import Division
+from llmprism_tasks.stages.traffic.index import JobTraffic
 
 TROUBLES = (
     hang.find,
@@ -38,7 +39,8 @@ TROUBLES = (
 
 def diagnosis(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
@@ -51,7 +53,8 @@ def diagnosis(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
+    job_traffic : the flows of jobs, in the window and its look-back
+    step_ends : their steps, ended by the pairs that `pair_graph.ending` returns
     topology : `addr`, `host`, `gpu`
     jobs, job_members, pairs, steps : the window's
 
@@ -59,14 +62,14 @@ def diagnosis(
     -------
     diagnoses : empty if nothing is worth acting on
     """
-    evidence = gather(flows, topology, job_members, pairs, steps, window, settings)
-    forget()
+    evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings)
     return (_diagnosed(evidence, jobs, settings),)
 
 
 def of_part(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     elsewhere: pl.DataFrame,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
@@ -80,14 +83,13 @@ def of_part(
 
     Parameters
     ----------
-    flows, elsewhere : as in `frames.Part`
+    elsewhere : as in `frames.Part`
 
     Returns
     -------
     diagnoses; None if transfers are slow, because the cause may be in the fabric that all partitions share
     """
-    evidence = gather(flows, topology, job_members, pairs, steps, window, settings, elsewhere)
-    forget()
+    evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings, elsewhere)
     if evidence is not None and evidence.once(devices.hops_in_trouble, settings.diagnosis)["slow"].any():
         return None
     return (_diagnosed(evidence, jobs, settings),)

@@ -20,6 +20,7 @@ from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import CutOff, cut_off
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 STEP_MORE = 0.25
 """Ratio of a step by which a silence must be longer than any before; long steps vary by a few percent."""
@@ -78,7 +79,7 @@ class Silence:
 
 def overdue(
     bulk: pl.DataFrame,
-    flows: pl.DataFrame,
+    traffic: TrafficIndex,
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
@@ -92,11 +93,11 @@ def overdue(
     Parameters
     ----------
     bulk : bulk flows inside jobs, look-back included, with `job_id`
-    flows : all flows of the same time
+    traffic : all flows of the same time
     topology : `addr`, `host`; other addresses are storage
-    elsewhere : `flow_start_ns` of flows in other partitions of the platform, if `flows` are those of one partition
+    elsewhere : `flow_start_ns` of flows in other partitions of the platform, if `traffic` is that of one partition
     """
-    found = []
+    found, flows = [], traffic.table
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
     for gap in _long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
@@ -110,7 +111,7 @@ def overdue(
         outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
-        silence = _with_replaced(silence, mine, flows, topology, settings)
+        silence = _with_replaced(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
         told = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
         if not (silence.replaced or told):
@@ -160,9 +161,7 @@ def _of_all(silence: Silence, strangers: pl.Series) -> bool:
     return bool(began_ns <= since_ns + step_ns and lasted_ns >= until_ns - since_ns - step_ns)
 
 
-def _with_replaced(
-    silence: Silence, mine: pl.DataFrame, flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings
-) -> Silence:
+def _with_replaced(silence: Silence, mine: pl.DataFrame, traffic: TrafficIndex, topology: pl.DataFrame) -> Silence:
     """Add the NICs that were replaced when a job came back.
 
     They exchanged data with its members in the last steps before the silence, were not seen again in any flow, and are
@@ -175,7 +174,7 @@ def _with_replaced(
     joined = _ends(mine) - before
     if not joined:
         return silence
-    bulk = nic_pairs.bulk(flows, settings.traffic).filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
+    bulk = traffic.bulk.filter(pl.col("flow_start_ns") > since_ns - LAST_STEPS * period_ns)
     last = bulk.filter(pl.col("flow_start_ns") <= since_ns)
     partners = last.filter(pl.any_horizontal(pl.col(*PAIR).is_in(list(before))))
     later = _ends(bulk.filter(pl.col("flow_start_ns") > since_ns + period_ns))

@@ -19,8 +19,9 @@ from llmprism_tasks.stages.parallelism.pair_kinds import classifier, step_fillin
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division import periodicity
-from llmprism_tasks.stages.step_division.division import Division, divide
+from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import JobTraffic
 
 PAIR = ["job_id", *periodicity.PAIR]
 DIGITS = 6
@@ -32,7 +33,8 @@ UNKNOWN = 0.0
 
 def parallelism(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    division: Division | None,
     topology: pl.DataFrame,
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
@@ -43,7 +45,7 @@ def parallelism(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
+    job_traffic, division : the flows of jobs and their steps, in the window and its look-back
     topology : `addr`, `host`, `gpu`
     jobs, job_members : the window's jobs
 
@@ -54,9 +56,7 @@ def parallelism(
     pairs : pairs that sent in the window, and those of the layout whose next turn is still to come; `flows` and
         `bytes` count what they sent in it, `kind` is judged over the look-back
     """
-    inside = nic_pairs.inside_jobs(flows, job_members)
-    bulk = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
-    division = divide(bulk, window, settings)
+    inside, bulk = job_traffic.flows, job_traffic.bulk
     main, other = (None, None) if division is None else division.by_run()
     kinds = pair_kinds(bulk, job_members, main, settings)
     others = None if other is None else pair_kinds(bulk, job_members, other, settings)

@@ -15,6 +15,7 @@ from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.settings import PublishedSettings, Settings
 from llmprism_tasks.stages.published.kernels.turn_taking import rounds
 from llmprism_tasks.stages.published.step_division import PAIR, steps_until
+from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.timeline import phase as joint
 from llmprism_tasks.stages.timeline.placement import placed
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -44,7 +45,9 @@ def timeline(
     )
     together = (endpoints, _advancing(job_steps, ["job_id"], "step"), inside)
     endpoints, job_steps, of_run = (frame.with_columns(run=pl.lit(0)) for frame in together)
-    own, common = joint.step_spans(endpoints, job_steps, joint.first_flows(of_run, of_run, of_run))
+    first_steps = completion.first_indices(endpoints, job_steps)
+    first = joint.first_flows(of_run, of_run, of_run)
+    own, common = joint.step_spans(endpoints, job_steps, first_steps, first)
     return joint.tables(common, placed(inside, own, kinds), jobs, job_members, window)
 
 

@@ -15,10 +15,8 @@ from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends
-from llmprism_tasks.stages.traffic.remembered import remembered
 
 
-@remembered
 def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -> pl.DataFrame:
     """Describe the pairs that are not negligible.
 

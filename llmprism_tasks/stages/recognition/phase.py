@@ -24,6 +24,7 @@ from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
 from llmprism_tasks.stages.step_division.restarts import at_restarts
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 UNSURE = 0.5
 """Confidence in a group of NICs that exchange bulk data without a common period (yet): a job, but of what kind?"""
@@ -35,7 +36,7 @@ micro-batches that are small beside the gradients end when they will."""
 
 def recognition(
     *,
-    flows: pl.DataFrame,
+    traffic: TrafficIndex,
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
@@ -45,9 +46,9 @@ def recognition(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
+    traffic : the window's flows and those of its look-back
     topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
-    elsewhere : when others send, if `flows` are those of a part of the platform: as `frames.Part` has it
+    elsewhere : when others send, if `traffic` is that of a part of the platform: as `frames.Part` has it
 
     Returns
     -------
@@ -55,19 +56,19 @@ def recognition(
         in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do
     job_members : NICs of each job
     """
-    bulk = nic_pairs.between_gpus(nic_pairs.bulk(flows, settings.traffic), topology.select("addr"))
+    bulk = nic_pairs.between_gpus(traffic.bulk, topology.select("addr"))
     found = at_work(bulk, topology, window, settings)
     jobs, members = with_fallen_silent(
         found,
         bulk,
-        flows,
+        traffic,
         topology,
         window,
         settings,
         lambda then, moment: at_work(then, topology, moment, settings),
         elsewhere,
     )
-    return with_unlisted(jobs, members, flows, topology, window, settings), members
+    return with_unlisted(jobs, members, traffic, topology, window, settings), members
 
 
 def at_work(

@@ -20,6 +20,7 @@ from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.step_division.restarts import at_restarts
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 Tables = tuple[pl.DataFrame, pl.DataFrame]
 Recognise = Callable[[pl.DataFrame, Window], Tables]
@@ -28,7 +29,7 @@ Recognise = Callable[[pl.DataFrame, Window], Tables]
 def with_fallen_silent(
     found: Tables,
     bulk: pl.DataFrame,
-    flows: pl.DataFrame,
+    traffic: TrafficIndex,
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
@@ -41,7 +42,7 @@ def with_fallen_silent(
     ----------
     found : `jobs` and `job_members` of the window, by the flows of who still sends
     bulk : bulk flows between NICs, look-back included
-    flows : all flows of the same time
+    traffic : all flows of the same time
     recognise : flows and the window they end with -> `jobs` and `job_members`
     elsewhere : as for `overdue`
     """
@@ -49,14 +50,14 @@ def with_fallen_silent(
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
     silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
     for then, their, mine in _as_they_were(bulk, silent, window, recognise):
-        for silence in overdue(nic_pairs.inside_jobs(mine, their), flows, topology, window, settings, elsewhere):
+        for silence in overdue(nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if not silence.over and _hangs(silence, again, settings):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
     before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
     parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
     for then, their, _ in _as_they_were(before, parted, window, recognise):
-        for silence in overdue(nic_pairs.inside_jobs(bulk, their), flows, topology, window, settings, elsewhere):
+        for silence in overdue(nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)

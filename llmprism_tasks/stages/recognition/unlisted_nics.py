@@ -12,6 +12,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 PART_NS = 10 * NANOSECONDS_PER_SECOND
 """Within so long most jobs both send and receive; samples are read at one time, checkpoints are written at another."""
@@ -22,7 +23,7 @@ EVEN = 0.5
 def with_unlisted(
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
-    flows: pl.DataFrame,
+    traffic: TrafficIndex,
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
@@ -32,10 +33,10 @@ def with_unlisted(
     Parameters
     ----------
     jobs, job_members : the window's
-    flows : the window's flows and those of its look-back
+    traffic : the window's flows and those of its look-back
     """
     training = job_members.join(jobs.filter(pl.col("kind") == "training"), on="job_id", how="semi")
-    sent = _sent_outside(flows, topology, window, settings)
+    sent = _sent_outside(traffic, topology, window, settings)
     ends = pl.concat(
         sent.select("part", "bytes", addr=own, peer=other, gives=pl.lit(gives))
         for own, other, gives in (("src_addr", "dst_addr", True), ("dst_addr", "src_addr", False))
@@ -57,12 +58,11 @@ def with_unlisted(
     return jobs.drop("unlisted", strict=False).join(unlisted, on="job_id", how="left", maintain_order="left")
 
 
-def _sent_outside(flows: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
+def _sent_outside(traffic: TrafficIndex, topology: pl.DataFrame, window: Window, settings: Settings) -> pl.DataFrame:
     """Return what was sent in the window from or to addresses that are not in the topology: `src_addr`, `dst_addr`,
     `part` (of the window), `bytes`."""
-    numbered, pairs = nic_pairs.numbered(flows)
-    outside = pairs.filter(~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
+    outside = traffic.pairs.filter(~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
     of_window = (pl.col("window_start_ns") == window.start_ns) & (pl.col("bytes") > settings.traffic.control_bytes)
     part = (pl.col("flow_start_ns") - window.start_ns) // PART_NS
-    mine = nic_pairs.of_pairs(numbered, outside.select("pair")).filter(of_window)
+    mine = nic_pairs.of_pairs(traffic.flows, outside.select("pair")).filter(of_window)
     return nic_pairs.named(mine.group_by(*PAIR, part=part).agg(pl.col("bytes").sum()))

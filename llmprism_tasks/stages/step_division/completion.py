@@ -16,7 +16,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import asof, encoding, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.step_division.joint_steps import Stepping
+from llmprism_tasks.stages.step_division.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.kernels import burst_totals
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -26,23 +26,23 @@ AFTER = 2**62
 """Stands for the step of what was sent after the last one."""
 
 
-def endpoint_steps(stepping: Stepping, window: Window, settings: Settings) -> pl.DataFrame:
+def endpoint_steps(joint: JointSteps, window: Window, settings: Settings) -> pl.DataFrame:
     """Return the steps of each NIC, those of the look-back included.
 
     Parameters
     ----------
-    stepping : as `rhythm.steps_of_jobs` returns, with what was sent before the window
+    joint : as `joint_steps.steps_of_jobs` returns, with what was sent before the window
 
     Returns
     -------
     sorted: `job_id`, `addr`, `step`, `first_ns` (first flow of its synchronisation), `end_ns`, `bytes`,
     `ended_before` (over before the window began) and `ended` (over before the window's end)
     """
-    nics, owners = _ends(nic_pairs.pairs_of(stepping.flows, ["job_id", *PAIR]))
-    found = burst_totals.of_owners(stepping.sent, owners, nics.height)
+    nics, owners = _ends(nic_pairs.pairs_of(joint.flows, ["job_id", *PAIR]))
+    found = burst_totals.of_owners(joint.sent, owners, nics.height)
     steps = (
         nics[found.series]
-        .with_columns(step=found.number, period_ns=stepping.periods[found.position], **_columns(found))
+        .with_columns(step=found.number, period_ns=joint.periods[found.position], **_columns(found))
         .with_columns(
             pl.col("bytes", "bytes_before").sum().over("job", "step").name.prefix("step_"),
             step_first_ns=pl.col("first_ns").min().over("job", "step"),

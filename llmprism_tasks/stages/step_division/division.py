@@ -2,47 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion, joint_steps
-from llmprism_tasks.stages.step_division.joint_steps import Stepping
+from llmprism_tasks.stages.step_division.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.restarts import runs
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.remembered import remembered
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job runs until it ends or is restarted: the steps of all jobs that have a run of this number.
+
+    Attributes
+    ----------
+    number : 0, or 1 for the second run of jobs that came back
+    joint : the steps, counted from 0
+    before : `job_id`, `before`: how many steps the run before had
+    """
+
+    number: int
+    joint: JointSteps
+    before: pl.DataFrame
+
+    def counted(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Count the `step` of rows with `job_id` on from those of the run before, and add `run`."""
+        if self.before.is_empty():
+            return frame.with_columns(run=pl.lit(self.number))
+        counted = frame.join(nic_pairs.as_coded(self.before, frame), on="job_id", how="left", maintain_order="left")
+        step = pl.col("step") + pl.col("before").fill_null(0)
+        return counted.with_columns(step=step, run=pl.lit(self.number)).drop("before")
 
 
 @dataclass(frozen=True)
 class Division:
-    """Bulk flows in steps. A job that ended in the window and came back has two runs, counted in `run`; its steps are
-    counted through.
+    """The steps of jobs: divided once, and used by all phases.
+
+    A job that ended in the window and came back has two runs, counted in `run`; its steps are counted through.
 
     Attributes
     ----------
-    flows : all bulk flows of the runs
-    rhythms : of the pairs of each run, as `Stepping.pairs` has them, with `run`
-    endpoints, job_steps : the steps, as `completion` returns them
-    stepped : all bulk flows, with the `step` they belong to, NULL for those after the last one
-    shown : of each run its number, the steps that its streams show, and `job_id`, `before` (steps of runs before it)
+    runs : the steps of each run
+    flows : all bulk flows of the runs, with `job_id` and `run`
+    endpoints, job_steps : the steps, as `completion` returns them, with `run`
+    first_steps : the step of each job that the window counts as 0: `job_id`, `base`
+    window, settings : what the steps were found for
     """
 
+    runs: Sequence[Run]
     flows: pl.DataFrame
-    rhythms: pl.DataFrame
     endpoints: pl.DataFrame
     job_steps: pl.DataFrame
-    stepped: pl.DataFrame
-    shown: Sequence[tuple[int, Stepping, pl.DataFrame]] = field(kw_only=True)
+    first_steps: pl.DataFrame
+    window: Window
+    settings: Settings
+
+    @cached_property
+    def stepped(self) -> pl.DataFrame:
+        """Return all bulk flows with the `step` they belong to, NULL for those after the last one."""
+        frames = (self.flows, self.endpoints, self.job_steps)
+        if len(self.runs) == 1:
+            return completion.step_of_flows(*frames)
+        of_runs = [[frame.filter(run=run.number) for frame in frames] for run in self.runs]
+        return pl.concat([completion.step_of_flows(*each) for each in of_runs if not each[0].is_empty()])
+
+    @property
+    def rhythms(self) -> pl.DataFrame:
+        """Return the rhythms of the pairs of each run that shows steps, as `JointSteps.pairs` has them, with `run`."""
+        every = pl.concat([run.joint.pairs.with_columns(run=pl.lit(run.number)) for run in self.runs])
+        return every.join(self.endpoints, on=["job_id", "run"], how="semi", maintain_order="left")
 
     @property
     def pairs(self) -> pl.DataFrame:
         """Return the pairs of the bulk flows: `pair`, `job_id`, `src_addr`, `dst_addr`."""
-        return nic_pairs.pairs_of(nic_pairs.in_order(self.stepped), ["job_id", *nic_pairs.PAIR])
+        return nic_pairs.pairs_of(nic_pairs.in_order(self.flows), ["job_id", *nic_pairs.PAIR])
 
     @cached_property
     def in_steps(self) -> pl.DataFrame:
@@ -53,7 +94,7 @@ class Division:
     @property
     def numbered(self) -> pl.DataFrame:
         """Return the flows of periodic streams alone, with the `step` that these show."""
-        flows = pl.concat([_counted_on(stepping.numbered, told, run) for run, stepping, told in self.shown])
+        flows = pl.concat([run.counted(run.joint.numbered) for run in self.runs])
         return flows.join(
             nic_pairs.as_coded(self.endpoints, flows), on=["job_id", "run"], how="semi", maintain_order="left"
         )
@@ -66,9 +107,7 @@ class Division:
     @cached_property
     def periods(self) -> pl.DataFrame:
         """Return `job_id`, `period_ns`: of the rhythm that the steps were found by."""
-        known = self.rhythms.select("job_id", "run", "period_ns").drop_nulls()
-        shown: pl.DataFrame = known.join(self.endpoints, on=["job_id", "run"], how="semi")
-        return shown.group_by("job_id").agg(pl.col("period_ns").first())
+        return self.rhythms.drop_nulls("period_ns").group_by("job_id").agg(pl.col("period_ns").first())
 
     def by_run(self) -> tuple[Division, Division | None]:
         """Return of each job the run that ended most steps in the window, and its other one; None where there is none.
@@ -79,52 +118,80 @@ class Division:
         most = counts.sort("ended", "run").group_by("job_id", maintain_order=True).last().select("job_id", "run")
         if most.height == counts.height:
             return self, None
-        frames = (self.flows, self.rhythms, self.endpoints, self.job_steps, self.stepped)
-        main = Division(*(_of_runs(frame, most, "semi") for frame in frames), shown=self.shown)
-        return main, Division(*(_of_runs(frame, most, "anti") for frame in frames), shown=self.shown)
+        return self._of_runs(most, "semi"), self._of_runs(most, "anti")
+
+    def _of_runs(self, some: pl.DataFrame, how: Literal["semi", "anti"]) -> Division:
+        flows, endpoints, job_steps = (
+            frame.join(nic_pairs.as_coded(some, frame), on=["job_id", "run"], how=how, maintain_order="left")
+            for frame in (self.flows, self.endpoints, self.job_steps)
+        )
+        return replace(self, flows=flows, endpoints=endpoints, job_steps=job_steps)
+
+    def ended_by(self, pairs: pl.DataFrame) -> Division | None:
+        """Return the same steps, which end with the traffic of some pairs instead of all; None where these show none.
+
+        Parameters
+        ----------
+        pairs : `src_addr`, `dst_addr`
+        """
+        if pairs.is_empty():
+            return None
+
+        def ended(joint: JointSteps) -> JointSteps:
+            return joint_steps.ended_by(joint, pairs, self.settings.rhythm)
+
+        endpoints, job_steps = _steps(self.runs, self.window, self.settings, ended)
+        if endpoints.is_empty():
+            return None
+        # A step that only others had ended before the window is told in it, too.
+        first = pl.concat([self.first_steps, completion.first_indices(endpoints, job_steps)])
+        first = first.group_by("job_id").agg(pl.col("base").min())
+        return replace(self, endpoints=endpoints, job_steps=job_steps, first_steps=first)
 
 
-@remembered
-def divide(
-    bulk: pl.DataFrame, window: Window, settings: Settings, *, pairs: pl.DataFrame | None = None
-) -> Division | None:
+def divide(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division | None:
     """Divide the bulk flows of jobs into steps, run by run; None where no job shows any.
 
     Parameters
     ----------
     bulk : with `job_id`, those of the look-back among them
-    pairs : as for `joint_steps.of_jobs`
     """
-    parts: list[tuple[pl.DataFrame, ...]] = []
-    shown = []
-    told = pl.DataFrame(schema={"job_id": pl.String, "before": pl.Int64})
-    for run, flows in enumerate(runs(bulk, window, settings.traffic)):
+    found: list[Run] = []
+    before = pl.DataFrame(schema={"job_id": pl.String, "before": pl.Int64})
+    for number, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        stepping = joint_steps.steps_of_jobs(
-            flows, settings.rhythm, pairs=pairs, until_ns=window.end_ns, before_ns=window.start_ns
-        )
-        endpoints = completion.endpoint_steps(stepping, window, settings)
-        job_steps = completion.job_steps(endpoints, window, settings)
-        stepped = completion.step_of_flows(flows, endpoints, job_steps)
-        counted = (_counted_on(frame, told, run) for frame in (endpoints, job_steps, stepped))
-        parts.append((*(frame.with_columns(run=pl.lit(run)) for frame in (flows, stepping.pairs)), *counted))
-        shown.append((run, stepping, told))
-        told = endpoints.group_by("job_id").agg(before=pl.col("step").max() + 1)
-    if not any(part[-1]["step"].count() for part in parts):
+        joint = joint_steps.steps_of_jobs(flows, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns)
+        found.append(Run(number, joint, before))
+        before = _counts(joint)
+    if not found:
         return None
-    return Division(*(pl.concat(frames) for frames in zip(*parts, strict=True)), shown=shown)
+    endpoints, job_steps = _steps(found, window, settings)
+    if endpoints.is_empty():
+        return None
+    every = pl.concat([run.joint.flows.with_columns(run=pl.lit(run.number)) for run in found])
+    first = completion.first_indices(endpoints, job_steps)
+    return Division(found, every, endpoints, job_steps, first, window, settings)
 
 
-def _counted_on(frame: pl.DataFrame, told: pl.DataFrame, run: int) -> pl.DataFrame:
-    """Count the steps of a run on from those of the run before it."""
-    if told.is_empty():
-        return frame.with_columns(run=pl.lit(run))
-    counted = frame.join(nic_pairs.as_coded(told, frame), on="job_id", how="left", maintain_order="left")
-    step = pl.col("step") + pl.col("before").fill_null(0)
-    return counted.with_columns(step=step, run=pl.lit(run)).drop("before")
+def _steps(
+    found: Sequence[Run],
+    window: Window,
+    settings: Settings,
+    ended: Callable[[JointSteps], JointSteps] = lambda joint: joint,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the steps of NICs and of jobs, as `completion` does, with `run`."""
+    of_runs = []
+    for run in found:
+        endpoints = completion.endpoint_steps(ended(run.joint), window, settings)
+        of_runs.append([run.counted(steps) for steps in (endpoints, completion.job_steps(endpoints, window, settings))])
+    of_nics, of_jobs = zip(*of_runs, strict=True)
+    return pl.concat(of_nics), pl.concat(of_jobs)
 
 
-def _of_runs(frame: pl.DataFrame, runs_: pl.DataFrame, how: Literal["semi", "anti"]) -> pl.DataFrame:
-    """Keep what is of some runs of jobs (`job_id`, `run`), or what is of others."""
-    return frame.join(nic_pairs.as_coded(runs_, frame), on=["job_id", "run"], how=how, maintain_order="left")
+def _counts(joint: JointSteps) -> pl.DataFrame:
+    """Return how many steps each job has: `job_id`, `before`."""
+    known = joint.steps >= 0
+    count = np.zeros(joint.periods.size, np.int64)
+    np.maximum.at(count, joint.places[known], joint.steps[known] + 1)
+    return joint.pairs.select("job_id", before=count).group_by("job_id").agg(pl.col("before").max())

@@ -8,7 +8,7 @@ times. Here the bursts of all pairs that share the job's period are lined up, ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -22,11 +22,26 @@ from llmprism_tasks.stages.step_division.periodicity import PAIR, PORTIONS, TURN
 from llmprism_tasks.stages.step_division.segmentation import STEPPING, Cut, cut
 from llmprism_tasks.stages.step_division.single_burst import first_bursts
 from llmprism_tasks.stages.traffic import nic_pairs
-from llmprism_tasks.stages.traffic.remembered import remembered
 
 
 @dataclass(frozen=True)
-class Stepping:
+class Streams:
+    """Streams of groups.
+
+    Attributes
+    ----------
+    found : all, as `stream_rhythms` returns, with `group`
+    in_step : of these, those in their group's period, as `group_period.in_period` returns
+    once : of groups without a period, those that show the end of one step: STEPPING, `src_addr`, `dst_addr`
+    """
+
+    found: pl.DataFrame
+    in_step: pl.DataFrame
+    once: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class JointSteps:
     """The steps of groups, as the bursts of their periodic streams show them.
 
     Attributes
@@ -37,6 +52,8 @@ class Stepping:
     steps : shape (bursts,), the step that each is part of, counted from 0 in each group, in the order of time; -1 for
         none
     periods : shape (pairs,), ns, of each one's group; NaN for pairs without a periodic stream
+    streams : all streams of the groups
+    before_ns : the time before which flows are summed up apart
     """
 
     flows: pl.DataFrame
@@ -44,6 +61,19 @@ class Stepping:
     places: Integers
     steps: Integers
     periods: Floats
+    streams: Streams
+    before_ns: int
+
+    def first_flows(self) -> Integers:
+        """Return the row of a flow of each burst that is part of a step: of its first."""
+        rows = np.flatnonzero(self.taken.burst >= 0)[::-1]
+        first = np.zeros(self.steps.size, np.int64)
+        first[self.taken.burst[rows]] = rows
+        return first[self.steps >= 0]
+
+    def steps_of(self, rows: Integers) -> Integers:
+        """Return the steps of some flows, by their rows; -1 for those that are part of none."""
+        return np.append(self.steps, -1)[self.taken.burst[rows]]  # the last stands for the flows of no burst
 
     @property
     def sent(self) -> Totals:
@@ -68,55 +98,31 @@ class Stepping:
         """Return the flows that are part of a step, with their `step` and `group_period_ns`; what was sent early counts
         with the rest."""
         periods = np.repeat(self.periods, np.diff(nic_pairs.starts_of_pairs(self.flows)))
-        step = np.append(self.steps, -1)[self.taken.burst]  # the last stands for the flows of no burst
+        step = self.steps_of(np.arange(self.flows.height))
         steps = self.flows.with_columns(bytes=self.taken.sizes, group_period_ns=periods, step=step)
         return steps.filter(pl.col("step") >= 0)
 
 
-def of_jobs(
-    flows: pl.DataFrame, settings: RhythmSettings, *, pairs: pl.DataFrame | None = None, until_ns: int = 0
-) -> pl.DataFrame:
-    """Number the steps of jobs by the flows of their periodic streams.
+def steps_of_jobs(
+    flows: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0, before_ns: int = 0
+) -> JointSteps:
+    """Find the steps of jobs.
 
     Parameters
     ----------
     flows : bulk flows with `job_id`
-    pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their job's period
-    until_ns : as for `group_periods`
-
-    Returns
-    -------
-    the flows of periodic streams, as `Stepping.numbered` has them. Pairs that are named but too broken to show the
-    period themselves are cut at the gap typical of their job's others.
+    until_ns, before_ns : as for `steps_of_groups`
     """
-    return steps_of_jobs(flows, settings, pairs=pairs, until_ns=until_ns).numbered
-
-
-def steps_of_jobs(
-    flows: pl.DataFrame,
-    settings: RhythmSettings,
-    *,
-    pairs: pl.DataFrame | None = None,
-    until_ns: int = 0,
-    before_ns: int = 0,
-) -> Stepping:
-    """Return the steps by which `of_jobs` numbers flows; parameters as for `steps_of_groups`."""
     flows = nic_pairs.in_order(flows)
     jobs = flows.select("pair", group="job_id")[nic_pairs.starts_of_pairs(flows)[:-1]]
     found = stream_rhythms(flows, settings).join(jobs, on="pair", maintain_order="left")
-    return steps_of_groups(flows, found, settings, pairs=pairs, until_ns=until_ns, before_ns=before_ns)
+    return steps_of_groups(flows, found, settings, until_ns=until_ns, before_ns=before_ns)
 
 
 def steps_of_groups(
-    flows: pl.DataFrame,
-    found: pl.DataFrame,
-    settings: RhythmSettings,
-    *,
-    pairs: pl.DataFrame | None = None,
-    until_ns: int = 0,
-    before_ns: int = 0,
-) -> Stepping:
-    """Number the steps of groups by the flows of their periodic streams.
+    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0, before_ns: int = 0
+) -> JointSteps:
+    """Find the steps of groups by their periodic streams.
 
     A group whose pairs just repeat with the micro-batches of a pipeline has none.
 
@@ -124,17 +130,64 @@ def steps_of_groups(
     ----------
     flows : bulk flows, as `nic_pairs.in_order` returns
     found : as `stream_rhythms` returns for them, with a column `group`
-    pairs : `src_addr`, `dst_addr` of the pairs to go by; without it, all that share their group's period
     until_ns : as for `group_periods`
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
-    stepping, known = _in_step(flows, found, settings, until_ns)
-    streams = _named_streams(found, stepping, pairs).select(STEPPING)
-    once = _seen_once(flows, found.join(known, on="group", how="anti"), pairs, settings, until_ns)
-    return _numbered(flows, pl.concat([streams, once]), settings, before_ns)
+    in_step, known = _in_step(flows, found, settings, until_ns)
+    once = _seen_once(flows, found.join(known, on="group", how="anti"), settings, until_ns)
+    streams = Streams(found, in_step, once)
+    return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
 
 
-@remembered
+def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:
+    """Return the same steps of jobs, by the same numbers, as the bursts of some pairs alone show them.
+
+    Bursts of these pairs that the joint steps left out, because their pair is too broken to show the period, or because
+    they end elsewhere in the step than others, are lined up with the rest. Where some of these have a number, all have.
+
+    Parameters
+    ----------
+    joint : as `steps_of_jobs` returns
+    pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
+        job's others
+    """
+    once = joint.streams.once.join(pairs, on=PAIR, how="semi")
+    chosen = pl.concat([_named_streams(joint.streams, pairs).select(STEPPING), once.select(STEPPING)])
+    own = _numbered(joint.flows, joint.streams, chosen, settings, joint.before_ns)
+    return replace(own, steps=_joint_numbers(own, joint))
+
+
+def _joint_numbers(own: JointSteps, joint: JointSteps) -> Integers:
+    """Return the joint steps of bursts, -1 for none: of those that fall together, the one that most of their bytes are
+    part of. Where none of them is part of any, the nearest in time, unless others are part of that."""
+    bursts = _in_steps(own).with_columns(joint=joint.steps_of(own.first_flows()))
+    shared = bursts.filter(pl.col("joint") >= 0).group_by("job", "step", "joint").agg(pl.col("bytes").sum())
+    known = shared.sort("job", "step", "bytes", "joint").group_by("job", "step", maintain_order=True).last()
+    ended = bursts.group_by("job", "step").agg(pl.col("end_ns").max()).sort("end_ns")
+    joint_ends = _in_steps(joint).group_by("job", joint="step").agg(pl.col("end_ns").max()).sort("end_ns")
+    nearest = (
+        ended.join(known, on=["job", "step"], how="anti", maintain_order="left")
+        .join_asof(joint_ends, on="end_ns", by="job", strategy="nearest", check_sortedness=False)
+        .join(known, on=["job", "joint"], how="anti", maintain_order="left")
+        .unique(["job", "joint"], keep="last", maintain_order=True)
+    )
+    numbers = pl.concat([each.select("job", "step", "joint") for each in (known, nearest)])
+    steps = np.full(own.steps.size, -1)
+    numbered = bursts.drop("joint").join(numbers, on=["job", "step"], how="left", maintain_order="left")
+    steps[bursts["burst"].to_numpy()] = numbered["joint"].fill_null(-1).to_numpy()
+    return steps
+
+
+def _in_steps(found: JointSteps) -> pl.DataFrame:
+    """Return the bursts that are part of a step: `burst`, `job` (a number), `step`, `end_ns`, `bytes`."""
+    jobs = nic_pairs.pairs_of(found.flows, ["job_id"])["job_id"].rank("dense").to_numpy()
+    return (
+        found.taken.table.select("end_ns", "bytes", job=jobs[found.places], step=found.steps)
+        .with_row_index("burst")
+        .filter(pl.col("step") >= 0)
+    )
+
+
 def _in_step(
     flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -148,7 +201,9 @@ def _in_step(
     return stepping.join(lines, on="group", how="anti"), periods.select("group")
 
 
-def _numbered(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, before_ns: int) -> Stepping:
+def _numbered(
+    flows: pl.DataFrame, every: Streams, streams: pl.DataFrame, settings: RhythmSettings, before_ns: int
+) -> JointSteps:
     """Number the steps of each group by the bursts of its periodic streams.
 
     Bursts that carry less than `least_step` of a typical step's bytes and belong to no other (the broadcast of the
@@ -158,7 +213,8 @@ def _numbered(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     Parameters
     ----------
     flows : bulk flows, as `nic_pairs.in_order` returns
-    streams : STEPPING, a row each; of a pair one, or several of its sizes
+    every : all streams of the groups
+    streams : of these, those that show the steps: STEPPING, a row each; of a pair one, or several of its sizes
     """
     streams = streams.sort("pair", "size_class")
     taken = cut(flows, streams.select("pair", "size_class", "threshold_ns"), settings, before_ns=before_ns)
@@ -170,22 +226,18 @@ def _numbered(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     of_beat[steps["beat"].to_numpy()] = steps["step"].to_numpy()
     step = np.full(bursts.height, -1)
     step[lined_up["burst"].to_numpy()] = of_beat[lined_up["beat"].to_numpy()]
-    every = flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(flows)[:-1]]
-    place, periods = np.searchsorted(every, streams["pair"].to_numpy()), np.full(every.size, np.nan)
+    pairs = flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(flows)[:-1]]
+    place, periods = np.searchsorted(pairs, streams["pair"].to_numpy()), np.full(pairs.size, np.nan)
     periods[place] = streams["group_period_ns"].to_numpy()
-    return Stepping(flows, taken, place[taken.table["stream"].to_numpy()], step, periods)
+    return JointSteps(flows, taken, place[taken.table["stream"].to_numpy()], step, periods, every, before_ns)
 
 
-def _seen_once(
-    flows: pl.DataFrame, found: pl.DataFrame, pairs: pl.DataFrame | None, settings: RhythmSettings, until_ns: int
-) -> pl.DataFrame:
-    """Return the streams of groups without a period that show the end of one step: STEPPING."""
+def _seen_once(flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
+    """Return the streams of groups without a period that show the end of one step: STEPPING, and their addresses."""
     if found.is_empty():
-        return pl.DataFrame(schema={name: found.schema.get(name, pl.Float64) for name in STEPPING})
+        return pl.DataFrame(schema={name: found.schema.get(name, pl.Float64) for name in [*STEPPING, *PAIR]})
     once = first_bursts(flows, found, settings, until_ns=until_ns)
-    if pairs is not None:
-        once = once.join(pairs, on=PAIR, how="semi")
-    return once.with_columns(size_class=pl.lit(WHOLE, pl.Int64), clarity=pl.lit(0.0)).select(STEPPING)
+    return once.with_columns(size_class=pl.lit(WHOLE, pl.Int64), clarity=pl.lit(0.0)).select(*STEPPING, *PAIR)
 
 
 def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -215,11 +267,10 @@ def _lines(streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     )
 
 
-def _named_streams(found: pl.DataFrame, stepping: pl.DataFrame, pairs: pl.DataFrame | None) -> pl.DataFrame:
-    """Return the streams in their group's period, or those of given pairs whether they show it or not."""
-    if pairs is None:
-        return stepping
-    fitting = stepping.with_columns(nic_pairs.named(stepping.select(PAIR))).join(pairs, on=PAIR, how="semi")
+def _named_streams(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the streams of given pairs, whether they show their group's period or not."""
+    in_step = streams.in_step
+    fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")
     # No gap is typical of a group whose pairs are cut at their turns: what does not turn cannot be cut.
     typical = (
         fitting.filter(pl.col("size_class") > PORTIONS)
@@ -233,7 +284,7 @@ def _named_streams(found: pl.DataFrame, stepping: pl.DataFrame, pairs: pl.DataFr
         .drop("turns")
     )
     broken = (
-        found.filter(pl.col("size_class") == WHOLE)
+        streams.found.filter(pl.col("size_class") == WHOLE)
         .join(pairs, on=PAIR, how="semi")
         .join(fitting, on=PAIR, how="anti")
         .drop("threshold_ns")

@@ -11,9 +11,7 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import byte_phase, direction_reversal, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms
 from llmprism_tasks.stages.traffic import nic_pairs, transfers
-from llmprism_tasks.stages.traffic.known_pairs import known_pair_by_pair
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
-from llmprism_tasks.stages.traffic.remembered import remembered_by
 from llmprism_tasks.stages.traffic.transfers import Sizes, Transfers
 
 PAIR = nic_pairs.PAIR
@@ -30,8 +28,6 @@ From its size k: PORTIONS - k."""
 RHYTHM = ["threshold_ns", "period_ns", "mean_period_ns", "duration_ns", "clarity", "bursts"]
 
 
-@remembered_by("pair", *nic_pairs.PAIR, *nic_pairs.TIMES)
-@known_pair_by_pair
 def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Find the period of each pair's bursts, and of those of its records that have one size.
 

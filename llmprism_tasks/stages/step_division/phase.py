@@ -16,20 +16,27 @@ from llmprism_tasks.numerics import asof, ragged
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion
-from llmprism_tasks.stages.step_division.division import divide
+from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic import nic_pairs, size_classes
+from llmprism_tasks.stages.traffic.index import JobTraffic
 from llmprism_tasks.stages.traffic.kernels import pair_sums
 
 
 def step_division(
-    *, flows: pl.DataFrame, jobs: pl.DataFrame, job_members: pl.DataFrame, window: Window, settings: Settings
+    *,
+    job_traffic: JobTraffic,
+    division: Division | None,
+    jobs: pl.DataFrame,
+    job_members: pl.DataFrame,
+    window: Window,
+    settings: Settings,
 ) -> tuple[pl.DataFrame]:
     """Divide the flows of each pair of a job into the steps that ended in the window.
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
-    jobs, job_members : the window's jobs
+    job_traffic, division : the flows of jobs and their steps, in the window and its look-back
+    jobs, job_members : the window's jobs, which the other two know
 
     Returns
     -------
@@ -37,18 +44,15 @@ def step_division(
         collector kept open for longer ends with the window); sizes that differ by
         headers only count once, and control messages not at all. Empty for jobs without a rhythm.
     """
-    del jobs
-    inside = nic_pairs.inside_jobs(flows, job_members)
-    bulk = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
-    division = divide(bulk, window, settings)
+    del jobs, job_members
     if division is None:
         return (frames.empty("pair_steps"),)
-    endpoints, job_steps = division.endpoints, division.job_steps
+    inside, endpoints, job_steps = job_traffic.flows, division.endpoints, division.job_steps
     ended = endpoints.filter(completion.IN_WINDOW).select("job_id", "step", src_addr="addr")
     wanted = (
         nic_pairs.pairs_of(inside, ["job_id", *nic_pairs.PAIR])
         .with_columns(series=pl.int_range(pl.len()))
-        .join(completion.first_indices(endpoints, job_steps), on="job_id")
+        .join(division.first_steps, on="job_id")
         .sort("job_id", "pair")
         .join(ended, on=["job_id", "src_addr"], maintain_order="left_right")
     )

@@ -21,7 +21,6 @@ from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.step_division.kernels import long_silences
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
-from llmprism_tasks.stages.traffic.remembered import remembered, remembered_by
 
 RESOLUTION = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
@@ -82,7 +81,6 @@ def runs(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> list[
     return [present] if former.is_empty() else [former, present]
 
 
-@remembered_by("pair", *nic_pairs.PAIR, *nic_pairs.TIMES)
 def _pairs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair went on after a silence that began before the window, in ns; 0 without one."""
     pairs = np.arange(nic_pairs.starts_of_pairs(bulk).size - 1)
@@ -90,7 +88,6 @@ def _pairs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) 
     return _with_start_ups(bulk, begins_ns, settings)
 
 
-@remembered
 def _jobs_began(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> Integers:
     """Return when each pair's job went on after a silence that was over before the window's end; 0 without one."""
     jobs = bulk["job_id"].gather(nic_pairs.starts_of_pairs(bulk)[:-1]).rank("dense").to_numpy().astype(np.int64) - 1

@@ -12,8 +12,7 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import burst_totals, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import PORTIONS, TURNS, WHOLE, in_portions, turning
-from llmprism_tasks.stages.traffic import nic_pairs, transfers
-from llmprism_tasks.stages.traffic.remembered import remembered_by
+from llmprism_tasks.stages.traffic import transfers
 from llmprism_tasks.stages.traffic.transfers import Transfers
 
 STEPPING = ["pair", "size_class", "group", "threshold_ns", "group_period_ns", "clarity"]
@@ -51,7 +50,6 @@ class Numbered(NamedTuple):
     streams: Integers
 
 
-@remembered_by("window_start_ns", "pair", *nic_pairs.PAIR, *nic_pairs.TIMES)
 def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *, before_ns: int = 0) -> Cut:
     """Cut the flows of streams into bursts.
 

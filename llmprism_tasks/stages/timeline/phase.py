@@ -14,13 +14,13 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Numbers, Unions, unions_and_gaps
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.step_division import completion, periodicity
-from llmprism_tasks.stages.step_division.division import divide
+from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.timeline.breakdown import breakdown
 from llmprism_tasks.stages.timeline.placement import NIC, Placed, placed
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.gathered import gathered
+from llmprism_tasks.stages.traffic.index import JobTraffic
 
 STILL = {GAP: "idle", MARKED_GAP: "compute"}
 """What a NIC does while nothing moves: it waits, or works until it sends."""
@@ -28,7 +28,8 @@ STILL = {GAP: "idle", MARKED_GAP: "compute"}
 
 def timeline(
     *,
-    flows: pl.DataFrame,
+    job_traffic: JobTraffic,
+    step_ends: Division | None,
     jobs: pl.DataFrame,
     job_members: pl.DataFrame,
     pairs: pl.DataFrame,
@@ -39,8 +40,9 @@ def timeline(
 
     Parameters
     ----------
-    flows : the window's flows and those of its look-back
-    jobs, job_members, pairs : the window's; pairs of kind `dp` end the steps
+    job_traffic : the flows of jobs, in the window and its look-back
+    step_ends : their steps, ended by the pairs that `pair_graph.ending` returns
+    jobs, job_members, pairs : the window's
 
     Returns
     -------
@@ -50,15 +52,12 @@ def timeline(
         before it receives
     step_breakdown : what each of the NICs' steps went to
     """
-    inside = nic_pairs.inside_jobs(flows, job_members)
-    every = nic_pairs.inside_jobs(nic_pairs.bulk(flows, settings.traffic), job_members)
-    synchronising = pair_graph.ending(pairs)
-    division = None if synchronising.is_empty() else divide(every, window, settings, pairs=synchronising)
-    if division is None:
+    del settings
+    if step_ends is None:
         return frames.empty("steps"), frames.empty("timeline"), frames.empty("step_breakdown")
-    first = first_flows(inside, every, division.flows)
-    own, common = step_spans(division.endpoints, division.job_steps, first)
-    return tables(common, placed(division.flows, own, pairs), jobs, job_members, window)
+    first = first_flows(job_traffic.flows, job_traffic.bulk, step_ends.flows)
+    own, common = step_spans(step_ends.endpoints, step_ends.job_steps, step_ends.first_steps, first)
+    return tables(common, placed(step_ends.flows, own, pairs), jobs, job_members, window)
 
 
 def tables(
@@ -114,20 +113,19 @@ def first_flows(inside: pl.DataFrame, every: pl.DataFrame, bulk: pl.DataFrame) -
 
 
 def step_spans(
-    endpoints: pl.DataFrame, job_steps: pl.DataFrame, first: pl.DataFrame
+    endpoints: pl.DataFrame, job_steps: pl.DataFrame, first_steps: pl.DataFrame, first: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Give the steps that ended in the window a start and an index.
 
     Parameters
     ----------
-    endpoints, job_steps : as `completion` returns them, run after run, with their `run`
+    endpoints, job_steps, first_steps : as `Division` has them
     first : as `first_flows` returns it, for the start of a run's first step
 
     Returns
     -------
     steps of NICs (`job_id`, `addr`, `step_index`, `start_ns`, `end_ns`) and of jobs (without `addr`)
     """
-    base = completion.first_indices(endpoints, job_steps)
     spans = []
     for steps, key, earliest in (
         (endpoints, NIC, first),
@@ -138,7 +136,7 @@ def step_spans(
             .with_columns(start_ns=completion.previous_end(*key))
             .filter(completion.IN_WINDOW)
             .join(earliest, on=[*key, "run"])
-            .join(base, on="job_id")
+            .join(first_steps, on="job_id")
             .select(
                 *key,
                 step_index=pl.col("step") - pl.col("base"),

@@ -17,7 +17,6 @@ from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.traffic.gathered import gathered
 from llmprism_tasks.stages.traffic.kernels import pair_sums, reassembly
 from llmprism_tasks.stages.traffic.opposite import opposite, same_size
-from llmprism_tasks.stages.traffic.remembered import remembered, remembered_by
 
 PAIR = ["src_addr", "dst_addr"]
 TIMES = ["flow_start_ns", "flow_end_ns", "bytes"]
@@ -30,7 +29,6 @@ NUMBERED = [*NEEDED, "pair", "row"]
 Numbers = npt.NDArray[np.int32]
 
 
-@remembered
 def numbered(flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Number the pairs of flows.
 
@@ -90,7 +88,6 @@ def inside_jobs(flows: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     return _inside(flows, job_members.select("addr", "job_id"))
 
 
-@remembered
 def _inside(flows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     flows, pairs = _with_pairs(flows)
     for end in PAIR:
@@ -105,7 +102,6 @@ def _described(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     return of_pairs(_chosen(flows, pairs.select("pair")), pairs)
 
 
-@remembered
 def _chosen(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     return of_pairs(flows, pairs)
 
@@ -131,7 +127,6 @@ def of_pairs(flows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
     return flows.with_columns(gathered(described, np.repeat(found, counts))) if described.width else flows
 
 
-@remembered
 def bulk(flows: pl.DataFrame, settings: TrafficSettings) -> pl.DataFrame:
     """Keep the flows that carry data: handshakes, scalars and "ready" messages are smaller than any tensor that counts.
 
@@ -176,7 +171,6 @@ def in_order(flows: pl.DataFrame) -> pl.DataFrame:
     return gathered(flows, grouped_sort.grouped(number, int(number.max(initial=-1)) + 1, *_times(flows)))
 
 
-@remembered_by("pair", *TIMES)
 def _is_in_order(flows: pl.DataFrame) -> bool:
     return grouped_sort.ascending(flows["pair"].to_numpy(), *_times(flows))
 
@@ -195,13 +189,11 @@ def step_by_step(flows: pl.DataFrame) -> pl.DataFrame:
     return flows[np.lexsort((step, pair))] if back.any() else flows
 
 
-@remembered_by("pair")
 def starts_of_pairs(flows: pl.DataFrame) -> Integers:
     """Return the row where each pair begins, and the number of rows; flows as `in_order` returns."""
     return ragged.of_ascending(flows["pair"].to_numpy())
 
 
-@remembered
 def pairs_of(flows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """Return the pairs of flows in order, named: `pair`, and columns that are the same for all flows of one."""
     return named(flows.select("pair", *columns)[starts_of_pairs(flows)[:-1]])

@@ -12,7 +12,6 @@ from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.kernels import fragments, size_clusters
 from llmprism_tasks.stages.traffic.opposite import opposite
-from llmprism_tasks.stages.traffic.remembered import remembered_by
 
 
 class Transfers(NamedTuple):
@@ -46,7 +45,6 @@ class Transfers(NamedTuple):
         return np.add.reduceat(self.sizes, self.offsets[:-1])
 
 
-@remembered_by("pair", *nic_pairs.TIMES)
 def of_pairs(flows: pl.DataFrame) -> Transfers:
     """Return the transfers of each pair as a whole.
 
@@ -92,7 +90,6 @@ class Sizes(NamedTuple):
         return Transfers(rows, starts, ends, sizes, offsets, self.pair[chosen])
 
 
-@remembered_by("pair", *nic_pairs.TIMES)
 def of_sizes(flows: pl.DataFrame, tolerance: float) -> Sizes:
     """Return the transfers of each pair that have one size; what was sent early counts with the rest (`pieces`)."""
     starts, ends, sizes = _times(flows)

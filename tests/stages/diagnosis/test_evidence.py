@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 import pytest
-from handmade import MS, WINDOW, every, flows, members, pipeline, ring, settings, stages, topology, visible
+from handmade import MS, WINDOW, every, flows, members, pipeline, ring, settings, stages, taken, topology, visible
 from hypothesis import given
 from hypothesis import strategies as st
 from job_evidence import history
@@ -23,7 +24,7 @@ NICS = members({"j": {addr: f"host-{addr}" for addr in "abcd"}})
 PAIRS = {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
 
 
-def tables(*, steps: int = 40, start: float = 40_000, again: Sequence[float] = ()) -> dict[str, pl.DataFrame]:
+def tables(*, steps: int = 40, start: float = 40_000, again: Sequence[float] = ()) -> dict[str, Any]:
     """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it."""
     begins = [*every(1000, count=steps, start=start - 60_000), *again]
     sync = [begin + 800 for begin in begins]
@@ -41,11 +42,12 @@ def tables(*, steps: int = 40, start: float = 40_000, again: Sequence[float] = (
         for i in range(steps - 20)
     ]
     pairs = [(WINDOW.start_ns, "j", pair[0], pair[1], kind, 1, 1, 1, 1.0) for pair, kind in PAIRS.items()]
+    kinds = pl.DataFrame(pairs, schema=frames.empty("pairs").schema, orient="row")
     return {
-        "flows": visible(flows(rows), WINDOW),
+        **taken("diagnosis", visible(flows(rows), WINDOW), job_members=NICS, pairs=kinds),
         "topology": topology(HOSTS),
         "job_members": NICS,
-        "pairs": pl.DataFrame(pairs, schema=frames.empty("pairs").schema, orient="row"),
+        "pairs": kinds,
         "steps": pl.DataFrame(own, schema=frames.empty("steps").schema, orient="row"),
     }
 
@@ -139,7 +141,8 @@ def test_who_is_silent_has_the_stages_that_it_had(after: int) -> None:
     window = WINDOW.shifted(after)
     known = {"topology": topology(HOSTS), "pairs": frames.empty("pairs"), "steps": frames.empty("steps")}
     table = visible(flows(whole, begun, others), window)
-    evidence = gather(flows=table, job_members=NICS, **known, window=window, settings=SETTINGS)
+    values = taken("diagnosis", table, window, job_members=NICS, pairs=known["pairs"])
+    evidence = gather(**values, job_members=NICS, **known, window=window, settings=SETTINGS)
     assert evidence is not None
     (silence,) = evidence.silences
     assert silence.stages == {"a": 0, "b": 0, "c": 1, "d": 1}

@@ -13,6 +13,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.stages.liveness.overdue import Silence, overdue
 from llmprism_tasks.stages.liveness.step_progress import CutOff, cut_off
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 NICS = "abcd"
 HOSTS = topology({f"host-{addr}": [addr] for addr in "abcdef"})
@@ -46,7 +47,7 @@ def inside(table: pl.DataFrame, nics: str = NICS) -> pl.DataFrame:
 
 def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[Silence]:
     table = visible(flows(*parts), window)
-    return overdue(inside(table, nics), table, HOSTS, window, settings())
+    return overdue(inside(table, nics), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
 
 
 def stood(*parts: list[Row]) -> CutOff | None:

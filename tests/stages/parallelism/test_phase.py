@@ -19,6 +19,7 @@ from handmade import (
     ring,
     settings,
     stages,
+    taken,
     topology,
     visible,
 )
@@ -48,7 +49,10 @@ def identified(
     """Return the job's row and the pairs."""
     own = NICS.with_columns(window_start_ns=pl.lit(window.start_ns))
     jobs, _, pairs = parallelism(
-        flows=visible(flows(*parts), window, values.window.lookback_windows),
+        **taken(
+            *("parallelism", visible(flows(*parts), window, values.window.lookback_windows), window, values),
+            job_members=own,
+        ),
         topology=topology(HOSTS),
         jobs=jobs_of(own),
         job_members=own,
@@ -72,7 +76,7 @@ def test_nothing_has_no_pairs() -> None:
 
 def test_without_jobs_there_are_none() -> None:
     jobs, _, pairs = parallelism(
-        flows=flows(GRADIENTS),
+        **taken("parallelism", flows(GRADIENTS), job_members=frames.empty("job_members")),
         topology=topology(HOSTS),
         jobs=frames.empty("jobs"),
         job_members=frames.empty("job_members"),
@@ -120,7 +124,7 @@ def test_control_messages_are_other_with_certainty() -> None:
 def test_jobs_without_a_rhythm_are_not_judged_beside_others() -> None:
     own = members({"j": {addr: host for host, some in HOSTS.items() for addr in some}, "k": {"x": "k", "y": "l"}})
     _, _, pairs = parallelism(
-        flows=flows(GRADIENTS, messages("x", "y", [0, 17, 4000], MB)),
+        **taken("parallelism", flows(GRADIENTS, messages("x", "y", [0, 17, 4000], MB)), job_members=own),
         topology=topology(HOSTS | {"k": ["x"], "l": ["y"]}),
         jobs=jobs_of(own),
         job_members=own,

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, stages, topology, visible
+from handmade import MB, MS, WINDOW, Row, every, flows, messages, ring, settings, stages, taken, topology, visible
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -36,7 +36,9 @@ def recognised(
 ) -> tuple[pl.DataFrame, list[set[str]]]:
     """Return the jobs, and the members of each in the order of their smallest."""
     table = visible(flows(*parts), window, values.window.lookback_windows)
-    jobs, members = recognition(flows=table, topology=topology(hosts), window=window, settings=values)
+    jobs, members = recognition(
+        **taken("recognition", table, window, values), topology=topology(hosts), window=window, settings=values
+    )
     assert set(jobs["job_id"]) == set(members["job_id"])
     assert members["addr"].is_unique().all()
     return jobs, sorted((set(part["addr"]) for _, part in members.group_by("job_id")), key=min)
@@ -329,7 +331,12 @@ def test_a_silent_pair_is_at_work_as_long_as_its_period_explains_it(last: float,
     begin = WINDOW.shifted(-4)
     moved = [(start + 240_000, end + 240_000, src, dst, size) for start, end, src, dst, size in steps]
     table = flows(moved, base=begin)
-    found, _ = recognition(flows=table, topology=topology(hosts), window=WINDOW.shifted(1), settings=DEFAULT)
+    found, _ = recognition(
+        **taken("recognition", table, WINDOW.shifted(1)),
+        topology=topology(hosts),
+        window=WINDOW.shifted(1),
+        settings=DEFAULT,
+    )
     assert found.height == jobs
 
 
@@ -414,7 +421,10 @@ def test_the_window_s_time_is_in_every_row() -> None:
     rows = ring(["a0", "b0"], every(1000, count=100))
     table = flows(rows)
     jobs, members = recognition(
-        flows=visible(table, WINDOW.shifted(1)), topology=topology(hosts), window=WINDOW.shifted(1), settings=DEFAULT
+        **taken("recognition", visible(table, WINDOW.shifted(1)), WINDOW.shifted(1)),
+        topology=topology(hosts),
+        window=WINDOW.shifted(1),
+        settings=DEFAULT,
     )
     starts = {*jobs["window_start_ns"], *members["window_start_ns"]}
     assert starts == {WINDOW.start_ns + 60_000 * MS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from handmade import MB, WINDOW, Row, burst, every, flows, ring, settings, topology, visible
+from handmade import MB, WINDOW, Row, burst, every, flows, ring, settings, taken, topology, visible
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.recognition.phase import recognition
@@ -31,7 +31,12 @@ def other(minutes: float = 8) -> list[Row]:
 def members(*parts: list[Row], after: int = 0) -> list[tuple[str, str]]:
     """Return the jobs of a window by their NICs, with their names."""
     window = WINDOW.shifted(after)
-    jobs, found = recognition(flows=visible(flows(*parts), window), topology=HOSTS, window=window, settings=settings())
+    jobs, found = recognition(
+        **taken("recognition", visible(flows(*parts), window), window),
+        topology=HOSTS,
+        window=window,
+        settings=settings(),
+    )
     assert jobs["job_id"].to_list() == found["job_id"].unique().sort().to_list()
     assert set(jobs["window_start_ns"]) | set(found["window_start_ns"]) <= {window.start_ns}
     together = found.sort("addr").group_by("job_id", maintain_order=True).agg("addr")
@@ -106,7 +111,8 @@ def test_two_that_hang_on_the_same_hosts_are_two() -> None:
 def test_rows_in_any_order_tell_the_same() -> None:
     table = visible(flows(whole(), begun(), other()), WINDOW.shifted(1))
     given = {"topology": HOSTS, "window": WINDOW.shifted(1), "settings": settings()}
-    one = recognition(flows=table, **given)  # type: ignore[arg-type]
-    two = recognition(flows=table.sample(fraction=1, shuffle=True, seed=5), **given)  # type: ignore[arg-type]
+    one = recognition(**taken("recognition", table, WINDOW.shifted(1)), **given)  # type: ignore[arg-type]
+    shuffled = taken("recognition", table.sample(fraction=1, shuffle=True, seed=5), WINDOW.shifted(1))
+    two = recognition(**shuffled, **given)  # type: ignore[arg-type]
     for left, right in zip(one, two, strict=True):
         assert_frame_equal(left, right)

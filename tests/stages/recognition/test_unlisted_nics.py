@@ -21,6 +21,7 @@ from handmade import (
 )
 
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
+from llmprism_tasks.stages.traffic.index import TrafficIndex
 
 HOSTS = {f"host-{addr}": [addr] for addr in "abc"}
 BEGINS = every(4000, count=14, start=1000)
@@ -32,7 +33,7 @@ def unlisted(*parts: list[Row], kind: str = "training", after: int = 0, hosts: s
     own = members({"j": {addr: f"host-{addr}" for addr in hosts}}, window)
     jobs = jobs_of(own).with_columns(kind=pl.lit(kind))
     table = visible(flows(*parts), window)
-    found = with_unlisted(jobs, own, table, topology(HOSTS), window, settings())
+    found = with_unlisted(jobs, own, TrafficIndex.of(table, settings().traffic), topology(HOSTS), window, settings())
     assert found.drop("unlisted").equals(jobs.drop("unlisted"))
     listed: list[str] | None = found["unlisted"].to_list()[0]
     return listed

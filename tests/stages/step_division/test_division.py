@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 from handmade import MS, WINDOW, every, flows, jobs_of, members, ring, settings, visible
 
+from llmprism_tasks.contract.plan import stage_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.stages.parallelism.phase import parallelism
+from llmprism_tasks.stages.partition_values import PartitionValues
 from llmprism_tasks.stages.step_division import division
 from llmprism_tasks.stages.timeline.phase import timeline
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -61,16 +63,18 @@ def test_a_job_with_one_run_has_no_other() -> None:
 
 
 def test_the_pairs_of_both_runs_end_steps_and_the_second_begins_with_its_own_flows() -> None:
-    jobs, job_members, pairs = parallelism(
-        flows=FLOWS, topology=TOPOLOGY, jobs=jobs_of(MEMBERS), job_members=MEMBERS, window=WINDOW, settings=DEFAULT
-    )
+    values = PartitionValues(FLOWS, WINDOW, DEFAULT)
+    known = {"jobs": jobs_of(MEMBERS), "job_members": MEMBERS}
+    taken = values.named(stage_named("parallelism").takes, known)
+    jobs, job_members, pairs = parallelism(**taken, **known, topology=TOPOLOGY, window=WINDOW, settings=DEFAULT)
     assert set(pairs.filter(pl.col("kind") == "dp").select(pl.col("src_addr") + pl.col("dst_addr")).to_series()) == {
         *("ab", "bc", "cd", "da"),
         *("ac", "cb", "bd"),
     }
-    steps = timeline(flows=FLOWS, jobs=jobs, job_members=job_members, pairs=pairs, window=WINDOW, settings=DEFAULT)[
-        0
-    ].filter(pl.col("addr").is_null())
+    known = {"jobs": jobs, "job_members": job_members, "pairs": pairs}
+    taken = values.named(stage_named("timeline").takes, known)
+    steps, *_ = timeline(**taken, **known, window=WINDOW, settings=DEFAULT)
+    steps = steps.filter(pl.col("addr").is_null())
     assert steps["step_index"].sort().to_list() == list(range(len(BEFORE) + len(AFTER)))
     first = steps.filter(pl.col("step_index") == len(BEFORE))
     assert first["start_ns"].item() == WINDOW.start_ns + 36_000 * MS

@@ -534,7 +534,13 @@ def test_a_line_whose_pairs_send_several_sizes_may_be_a_tree_of_gradients() -> N
 
 def steps(table: pl.DataFrame, *, values: RhythmSettings = DEFAULT) -> pl.DataFrame:
     """Number the steps of all flows as one job."""
-    return joint_steps.of_jobs(table.with_columns(job_id=pl.lit("j")), values).sort("flow_start_ns")
+    return joint_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), values).numbered.sort("flow_start_ns")
+
+
+def ended_by(table: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Number the steps of all flows as one job, as the bursts of some pairs show them."""
+    joint = joint_steps.steps_of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT)
+    return joint_steps.ended_by(joint, pairs, DEFAULT).numbered
 
 
 def ends_ms(numbered: pl.DataFrame) -> list[float]:
@@ -631,7 +637,7 @@ def test_jobs_are_numbered_each_by_itself() -> None:
             flows(ring("cd", every(700, count=20, start=350))).with_columns(job_id=pl.lit("two")),
         ]
     )
-    numbered = joint_steps.of_jobs(table, DEFAULT)
+    numbered = joint_steps.steps_of_jobs(table, DEFAULT).numbered
     assert numbered.group_by("job_id").agg(pl.col("step").max()).sort("job_id").rows() == [("one", 9), ("two", 19)]
 
 
@@ -645,7 +651,7 @@ def test_named_pairs_too_broken_to_show_the_period_are_cut_like_the_others() -> 
     table = flows(ring("abef", every(1000, count=12)), broken_pair())
     assert set(steps(table)["src_addr"]) == set("abef")
     named = table.select("src_addr", "dst_addr").unique()
-    numbered = joint_steps.of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT, pairs=named)
+    numbered = ended_by(table, named)
     assert set(numbered["src_addr"]) == set("abcdef")
     begin = (numbered["flow_start_ns"] - WINDOW.start_ns) // (1000 * MS)
     assert (numbered["step"] == begin).all()
@@ -657,7 +663,7 @@ def test_a_named_pair_that_repeats_within_the_period_is_not_broken(apart: int, n
     blocks = messages("c", "d", every(apart, count=12_000 // apart), 4 * MB)
     table = flows(ring("abef", every(1000, count=12)), blocks)
     named = table.select("src_addr", "dst_addr").unique()
-    numbered = joint_steps.of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT, pairs=named)
+    numbered = ended_by(table, named)
     assert set(numbered["src_addr"]) == set(names)
 
 
@@ -666,7 +672,7 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
     draw, begins = random.Random(4), every(420, count=10)
     table = flows([row for row in stages("abcd", begins) if {row[2], row[3]} != set("cd") or draw.random() < 0.6])
     named = table.select("src_addr", "dst_addr").unique()
-    numbered = joint_steps.of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT, pairs=named)
+    numbered = ended_by(table, named)
     assert set(numbered["src_addr"]) == set("abc")
     assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (420 * MS)).all()
 
@@ -674,7 +680,7 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
 def test_pairs_that_are_not_named_are_left_out() -> None:
     table = flows(ring("ab", every(1000, count=12)), ring("cd", every(1000, count=12)))
     named = pl.DataFrame({"src_addr": ["a"], "dst_addr": ["b"]})
-    numbered = joint_steps.of_jobs(table.with_columns(job_id=pl.lit("j")), DEFAULT, pairs=named)
+    numbered = ended_by(table, named)
     assert numbered.select("src_addr", "dst_addr").unique().rows() == [("a", "b")]
 
 
@@ -730,6 +736,6 @@ def test_jobs_do_not_see_each_other(rows: list[Row], others: list[Row]) -> None:
     """NICs of the second job have names of their own."""
     renamed = [(start, end, src.upper(), dst.upper(), size) for start, end, src, dst, size in others]
     both = pl.concat([flows(some).with_columns(job_id=pl.lit(name)) for name, some in (("j", rows), ("k", renamed))])
-    together = joint_steps.of_jobs(both, DEFAULT).filter(job_id="j")
+    together = joint_steps.steps_of_jobs(both, DEFAULT).numbered.filter(job_id="j")
     found = sorted(together.select("src_addr", "dst_addr", "flow_start_ns", "step").iter_rows())
     assert found == numbers(flows(rows))

@@ -6,7 +6,22 @@ from collections.abc import Iterable
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW, Row, every, flows, jobs_of, members, messages, pipeline, ring, settings, visible
+from handmade import (
+    MB,
+    MS,
+    WINDOW,
+    Row,
+    every,
+    flows,
+    jobs_of,
+    members,
+    messages,
+    pipeline,
+    ring,
+    settings,
+    taken,
+    visible,
+)
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -23,7 +38,11 @@ def divided(
 ) -> pl.DataFrame:
     own = nics.with_columns(window_start_ns=pl.lit(window.start_ns))
     (found,) = step_division(
-        flows=visible(flows(*parts), window), jobs=jobs_of(own), job_members=own, window=window, settings=values
+        **taken("step_division", visible(flows(*parts), window), window, values, job_members=own),
+        jobs=jobs_of(own),
+        job_members=own,
+        window=window,
+        settings=values,
     )
     return found
 

@@ -21,6 +21,7 @@ from handmade import (
     pipeline,
     ring,
     settings,
+    taken,
     visible,
 )
 from hypothesis import given
@@ -246,7 +247,7 @@ def reconstructed(rows: Iterable[Row], window: Window = WINDOW) -> tuple[pl.Data
     )
     nics = NICS.with_columns(window_start_ns=pl.lit(window.start_ns))
     steps, rows_, went = timeline(
-        flows=visible(flows(rows), window),
+        **taken("timeline", visible(flows(rows), window), window, job_members=nics, pairs=pairs),
         jobs=jobs_of(nics),
         job_members=nics,
         pairs=pairs,
@@ -334,6 +335,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
             name: frame.sample(fraction=1, shuffle=True, seed=seed)
             for name, frame in {"flows": table, "job_members": nics, "pairs": pairs}.items()
         }
-        again = timeline(**shuffled, jobs=jobs_of(nics), window=WINDOW, settings=DEFAULT)
+        values = taken("timeline", shuffled.pop("flows"), **shuffled)
+        again = timeline(**values, **shuffled, jobs=jobs_of(nics), window=WINDOW, settings=DEFAULT)
         for found, expected in zip(again, reconstructed(rows), strict=True):
             assert_frame_equal(frames.plain(found), expected)

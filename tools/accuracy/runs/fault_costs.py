@@ -10,13 +10,15 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.stage_runner import stage_functions
+from llmprism_tasks.execution.partition import Partition
+from llmprism_tasks.execution.stage_runner import run_stages
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario.scenario_file import build_scenario
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
+from llmprism_tasks.stages.partition_values import PartitionValues
 
 START = Window(1_760_000_400_000_000_000, 60_000_000_000)
 LAST = START.shifted(1)
@@ -119,19 +121,16 @@ def tables_of(made: Any, window: Window) -> dict[str, pl.DataFrame]:
         "flows": frames.conform(known.filter(pl.col("window_start_ns") <= window.start_ns), "flows"),
         "topology": made.topology,
     }
-    for stage in STAGES[:-1]:
-        run = stage_functions("joint")[stage.name]
-        written = run(**{table: tables[table] for table in stage.reads}, window=window, settings=Settings())
-        tables |= dict(zip(stage.writes, written, strict=True))
-    return tables
+    partition = Partition(tables["flows"])
+    return tables | run_stages(STAGES[:-1], partition, tables["topology"], window, Settings()).tables
 
 
 def evidence_of(tables: Mapping[str, pl.DataFrame]) -> Evidence | None:
     """Return the evidence in the last minute's tables."""
-    flows, topology, members, pairs, steps = (
-        tables[name] for name in ("flows", "topology", "job_members", "pairs", "steps")
-    )
-    return gather(flows, topology, members, pairs, steps, LAST, Settings())
+    topology, members, pairs, steps = (tables[name] for name in ("topology", "job_members", "pairs", "steps"))
+    values = PartitionValues(tables["flows"], LAST, Settings())
+    job_traffic, step_ends = values.job_traffic(members), values.step_ends(members, pairs)
+    return gather(job_traffic, step_ends, topology, members, pairs, steps, LAST, Settings())
 
 
 def priced(broken: Any, fault: Mapping[str, Any], *, severity: float = 0.0) -> dict[str, Any]:

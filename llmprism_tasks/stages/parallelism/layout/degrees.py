@@ -11,7 +11,6 @@ import polars as pl
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
-from llmprism_tasks.stages.traffic.remembered import remembered
 
 MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
@@ -140,7 +139,6 @@ def pipeline_lengths(pairs: pl.DataFrame, links: pl.DataFrame, groups: pl.DataFr
     return nodes(nics, groups).join(sizes, on=["job_id", "node"]).select(*NIC, "size")
 
 
-@remembered
 def pipeline_links(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     """Return the pipeline's pairs between gradient groups: `pairs` with `src_addr`, `dst_addr` now naming groups, and
     `sender`, `receiver`.

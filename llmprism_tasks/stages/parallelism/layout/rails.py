@@ -11,7 +11,6 @@ import math
 import polars as pl
 
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
-from llmprism_tasks.stages.traffic.remembered import remembered
 
 LEAST_CROSSING = 0.1
 """Ratio of a job's hops between rails by which a distance of rails must be seen: one wrong pair must not decide."""
@@ -172,7 +171,6 @@ def _crossing(between: pl.DataFrame) -> pl.DataFrame:
     return crossing.join(touched, on="job_id", how="semi")
 
 
-@remembered
 def _places(topology: pl.DataFrame) -> pl.DataFrame:
     """Return `addr`, `host`, `rank`: the GPU's index, or the NIC's place among its host's addresses."""
     rank = pl.col("gpu").fill_null(pl.col("addr").rank("ordinal").over("host").cast(pl.Int32) - 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages.step_division.division import Division
-from llmprism_tasks.stages.traffic.remembered import remembered
 
 QUARTER = 0.25
 """Ratio of a job's steps that show how long one takes undisturbed, or that some are disturbed; fewer may by chance."""
@@ -31,7 +30,6 @@ def undisturbed(division: Division) -> tuple[pl.DataFrame, pl.DataFrame]:
     return _undisturbed(division.job_steps, division.periods)
 
 
-@remembered
 def _undisturbed(job_steps: pl.DataFrame, periods: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     length = (pl.col("end_ns") - pl.col("end_ns").shift().over("job_id")).cast(pl.Float64)
     steps = job_steps.sort("job_id", "step").with_columns(length=length).drop_nulls("length")

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import settings
+from handmade import settings, taken
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -32,13 +32,16 @@ def captured(capture: str) -> Iterator[Evidence]:
     for start_ns in flows["window_start_ns"].unique().sort():
         window = Window(start_ns, MINUTE_NS)
         seen = flows.filter(pl.col("window_start_ns").is_between(window.lookback(5).start_ns, start_ns))
-        _, members = recognition(flows=seen, topology=topology, window=window, settings=settings())
+        _, members = recognition(
+            **taken("recognition", seen, window), topology=topology, window=window, settings=settings()
+        )
         jobs = members.select("window_start_ns", "job_id", src_addr="addr")
+        pairs = frames.conform(known.join(jobs, on="src_addr").with_columns(**counts), "pairs")
         evidence = gather(
-            flows=seen,
+            **taken("diagnosis", seen, window, job_members=members, pairs=pairs),
             topology=topology,
             job_members=members,
-            pairs=frames.conform(known.join(jobs, on="src_addr").with_columns(**counts), "pairs"),
+            pairs=pairs,
             steps=pl.DataFrame({"addr": ["any"]}),
             window=window,
             settings=settings(),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from handmade import settings
+from handmade import settings, taken
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -42,12 +42,15 @@ def rows(capture: str, records: str) -> Iterator[dict[str, object]]:
     for number, start_ns in enumerate(flows["window_start_ns"].unique().sort()):
         window = Window(start_ns, MINUTE_NS)
         seen = flows.filter(pl.col("window_start_ns").is_between(window.lookback(5).start_ns, start_ns))
-        _, members = recognition(flows=seen, topology=topology, window=window, settings=settings())
+        _, members = recognition(
+            **taken("recognition", seen, window), topology=topology, window=window, settings=settings()
+        )
+        kinds = _of_jobs(pairs, members)
         known = gather(
-            flows=seen,
+            **taken("diagnosis", seen, window, job_members=members, pairs=kinds),
             topology=topology,
             job_members=members,
-            pairs=_of_jobs(pairs, members),
+            pairs=kinds,
             steps=pl.DataFrame({"addr": ["any"]}),
             window=window,
             settings=settings(),

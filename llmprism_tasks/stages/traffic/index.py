@@ -1,0 +1,72 @@
+"""The traffic index: a partition's flows sorted by pair of NICs, once for all phases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.stages.traffic import nic_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class TrafficIndex:
+    """Flows sorted by pair of NICs.
+
+    Attributes
+    ----------
+    table : rows of the flows table, in any order
+    flows : the same as `nic_pairs.numbered` returns them: addresses are codes, one for each NIC of the partition
+    pairs : `pair`, `src_addr`, `dst_addr`, in this order
+    settings : say what is bulk data
+    """
+
+    table: pl.DataFrame
+    flows: pl.DataFrame
+    pairs: pl.DataFrame
+    settings: TrafficSettings
+
+    @classmethod
+    def of(cls, table: pl.DataFrame, settings: TrafficSettings) -> TrafficIndex:
+        """Sort rows of the flows table, those of the look-back among them."""
+        return cls(table, *nic_pairs.numbered(table), settings)
+
+    @cached_property
+    def bulk(self) -> pl.DataFrame:
+        """Return the flows that carry data, as `nic_pairs.bulk` does."""
+        return nic_pairs.bulk(self.flows, self.settings)
+
+    def inside(self, job_members: pl.DataFrame) -> JobTraffic:
+        """Return the flows between two members of one job.
+
+        Parameters
+        ----------
+        job_members : `job_id`, `addr`
+        """
+        return JobTraffic(self, job_members.select("job_id", "addr"))
+
+
+@dataclass(frozen=True, eq=False)
+class JobTraffic:
+    """Flows between two members of one job, in the order of the index.
+
+    Attributes
+    ----------
+    index : all flows
+    members : `job_id`, `addr`
+    """
+
+    index: TrafficIndex
+    members: pl.DataFrame
+
+    @cached_property
+    def flows(self) -> pl.DataFrame:
+        """Return all flows inside jobs, as `nic_pairs.inside_jobs` does."""
+        return nic_pairs.inside_jobs(self.index.flows, self.members)
+
+    @cached_property
+    def bulk(self) -> pl.DataFrame:
+        """Return those that carry data."""
+        return nic_pairs.inside_jobs(self.index.bulk, self.members)
