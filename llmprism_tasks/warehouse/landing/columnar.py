@@ -219,7 +219,7 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
 
 def _have_addresses(rows: Columns) -> bool:
     """Return whether all sources and destinations of flows look like addresses."""
-    codes = np.union1d(*(encoding.codes_met(rows.values(end)) for end in flow_buffer.ADDRESSES))
+    codes = np.union1d(*(encoding.distinct_codes(rows.values(end)) for end in flow_buffer.ADDRESSES))
     words = pl.Series(codes).cat.to(pl.Categorical()).cast(pl.String)
     return bool(words.str.contains(ADDRESS).all())
 
