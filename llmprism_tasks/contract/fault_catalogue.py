@@ -31,7 +31,7 @@ class Kind:
     def next_for(self, subject_type: str, *, over: bool = False) -> str:
         """Return what to do about a subject of a type; `over` if the fault is over."""
         now = self.next_of_job or self.next if subject_type == "job" else self.next
-        return self.once_over or f"it is over, or has become usual; should it come back, {now}" if over else now
+        return self.once_over or f"it is over, or has become the normal state; if it comes back, {now}" if over else now
 
     def said_of(self, subject_type: str, *, went_on: bool = False) -> str:
         """Return the phrase for a subject of a type; `went_on` if its job goes on again."""
@@ -43,70 +43,71 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "slow_compute": Kind(
         "computes slowly",
-        "look at the GPU's clocks, temperature and errors and at what else runs on its host; "
-        "if it lasts, move the job off that host.",
+        "check the GPU's clocks, temperature and errors, and what else runs on its host. "
+        "If it lasts, move the job off that host.",
     ),
     "slow_nic": Kind(
         "sends or receives slowly",
-        "look at the NIC's errors, pauses, cable and PCIe width; if it lasts, move the job off that host.",
+        "check the NIC's errors, pause frames, cable and PCIe width. If it lasts, move the job off that host.",
     ),
     "straggler": Kind(
         "holds up its job",
-        "look at its clocks, temperature and errors and at what else runs there, then at its NIC; "
-        "if it lasts, move the job off that host.",
-        of_job="has become slower, for no cause that is known",
-        next_of_job="look at what changed when it began, in the job and on its hosts; flows name nobody yet.",
+        "check its clocks, temperature and errors, and what else runs there, then its NIC. "
+        "If it lasts, move the job off that host.",
+        of_job="became slower, cause unknown",
+        next_of_job="check what changed in the job and on its hosts when it began; the flows show no cause yet.",
     ),
     "degraded_switch": Kind(
-        "slows the traffic through it", "look at its ports' errors, speeds and queues; if it lasts, drain it."
+        "slows the traffic through it", "check its ports' errors, speeds and queues. If it lasts, drain it."
     ),
     "switch_level": Kind(
         "has slow traffic through it",
-        "look at its ports' errors, speeds and queues, and at what the slow traffic has in common besides it.",
+        "check its ports' errors, speeds and queues, and what else the slow traffic has in common.",
     ),
     "degraded_link": Kind(
         "slows the traffic through it",
-        "look at the errors and speed of both its ports; if it lasts, take it out of routing.",
+        "check the errors and speed of both its ports. If it lasts, take it out of routing.",
     ),
     "congestion": Kind(
-        "carries more than it can",
-        "look at how flows are hashed over its parallel links; spread them, or move one of the jobs.",
+        "is congested",
+        "check how flows are hashed over its parallel links. Spread them, or move one of the jobs.",
     ),
     "link_flap": Kind(
-        "goes down and comes back", "look at the port's log, cable and optics; if it goes on, take it out of service."
+        "goes down and comes back", "check the port's log, cable and optics. If it goes on, take it out of service."
     ),
     "pipeline_imbalance": Kind(
         "takes longer than the other stages",
-        "tell the tenant: layers are not spread evenly over the stages. No device is at fault.",
+        "tell the tenant that the layers are not distributed evenly over the stages. No device is at fault.",
     ),
     "stalls": Kind(
-        "stands still now and then",
-        "tell the tenant: look at data loading and garbage collection; if always one host, at its disks and CPUs.",
+        "stalls now and then",
+        "tell the tenant to check data loading and garbage collection. If it is one host, check its disks and CPUs.",
     ),
     "uneven_micro_batches": Kind(
-        "has steps of uneven length", "tell the tenant: sequences of uneven length. No device is at fault."
+        "has steps of uneven length", "tell the tenant that the sequences differ in length. No device is at fault."
     ),
     "checkpoint_stall": Kind(
-        "stands still to save checkpoints", "look at the storage's load; tell the tenant to save in the background."
+        "stalls to save checkpoints", "check the load of the storage. Tell the tenant to save in the background."
     ),
     "hang": Kind(
         "has gone quiet",
-        "look at its processes, its GPUs' errors and its NICs: the job waits for it, and will not go on by itself.",
+        "check its processes, its GPUs' errors and its NICs. The job waits for it and will not go on by itself.",
         at_once=True,
         went_on="had gone quiet",
-        once_over="it is over, or longer than the look-back; look at its logs and its GPUs' and NICs' errors of that "
+        once_over="it is over, or longer than the look-back. Check its logs and its GPUs' and NICs' errors of that "
         "time before it comes back.",
     ),
     "stopped": Kind(
         "has stopped",
-        "ask the tenant whether it was meant to; if not, look at its hosts' logs.",
+        "ask the tenant whether this was on purpose. If not, check its hosts' logs.",
         at_once=True,
         went_on="had stopped",
-        once_over="ask the tenant whether it was meant to; if not, look at its hosts' logs of that time.",
+        once_over="ask the tenant whether this was on purpose. If not, check its hosts' logs of that time.",
     ),
-    "cross_step": Kind("has slow steps", "look at what changed when it began; flows name nobody yet."),
+    "cross_step": Kind("has slow steps", "check what changed when it began; the flows show no cause yet."),
     "cross_group": Kind(
-        "is slower than the other groups of its job", "look at what its members have in common; flows name nobody yet."
+        "is slower than the other groups of its job",
+        "check what its members have in common; the flows show no cause yet.",
     ),
 }
 """In the order of `docs/diagnosis.md`, which explains how each kind is found."""

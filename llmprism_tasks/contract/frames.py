@@ -77,7 +77,7 @@ def conform(frame: pl.DataFrame, table: str, *, ordered: bool = False, compact: 
         raise ContractError(
             found=f"rows for table {table} without column {', '.join(missing)}",
             expected=f"the columns {', '.join(wanted.column_names)}",
-            todo="This is a fault in the stage that made the rows; please report it.",
+            todo="This is a bug in the stage that made the rows; please report it.",
         )
     kept = frame.select(pl.col(pl.Categorical)).columns if compact else ()
     kinds = pl.Schema({name: kind for name, kind in schema(wanted.columns).items() if name not in kept})

@@ -1,11 +1,48 @@
-"""Following: which of some moments is the first that comes at a time or after it."""
+"""As-of search: where a time falls among ascending times.
+
+`lower_bound` halves what is left to search; `advance` walks on from a place that is known to be no further, which is
+quicker for times that are asked for in order: the place is one or two further each time. What belongs to the last time
+that is not after another is one place before the first that is at least one unit after it.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import INT64, INT64S, kernel
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.jit import INT64, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
+
+NEVER = np.iinfo(np.int64).min
+"""Before all times."""
+
+
+@subroutine
+def lower_bound(times: Floats | Integers, low: int, high: int, time: float) -> int:
+    """Return the first place from `low` on of a time that is not before another, or `high`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@subroutine
+def advance(times: Integers, place: int, high: int, time: int) -> int:
+    """Return the first place from `place` on of a time that is not before another, or `high`."""
+    while place < high and times[place] < time:
+        place += 1
+    return place
+
+
+@subroutine
+def nearest(times: Integers, low: int, high: int, time: int) -> int:
+    """Return the place, from `low` to before `high`, of the time nearest to another, the later of two equally near."""
+    after = lower_bound(times, low, high, time)
+    if after == high or (after > low and time - times[after - 1] < times[after] - time):
+        return after - 1
+    return after
 
 
 def first_from(times: Integers, offsets: Integers, moments: Integers, lows: Integers, highs: Integers) -> Integers:
@@ -13,7 +50,7 @@ def first_from(times: Integers, offsets: Integers, moments: Integers, lows: Inte
 
     Parameters
     ----------
-    times : shape (times,), each series in ascending order
+    times : shape (times,); quickest where each series is in ascending order
     offsets : shape (series + 1,): series i has the times `offsets[i]` to `offsets[i + 1]`
     moments : shape (moments,)
     lows, highs : shape (series,): series i has the moments `lows[i]` to `highs[i]`, in ascending order
@@ -31,13 +68,25 @@ def values_from(
     *,
     otherwise: int,
 ) -> Integers:
-    """Return for each time what stands for the moment that `first_from` finds, or something else where it finds none.
+    """Return for each time the value of the moment that `first_from` finds, or `otherwise` where it finds none.
 
     Parameters
     ----------
     values : of each moment, shape (moments,)
     """
     return _values_from(times, offsets, moments, values, lows, highs, otherwise)
+
+
+def last_until(times: Integers, series: Integers, moments: Integers, offsets: Integers) -> Integers:
+    """Return for each time the place of the last of its series' moments that is not after it; -1 if all are.
+
+    Parameters
+    ----------
+    times, series : shape (times,): any unit, and the series of each
+    moments : shape (moments,), each series in ascending order
+    offsets : shape (series + 1,): series i has the moments `offsets[i]` to `offsets[i + 1]`
+    """
+    return _last_until(times, series, moments, offsets)
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
@@ -52,9 +101,21 @@ def _values_from(
 ) -> Integers:
     found = np.empty(times.size, np.int64)
     for series in range(offsets.size - 1):
-        place = lows[series]
+        place, high, before = lows[series], highs[series], NEVER
         for i in range(offsets[series], offsets[series + 1]):
-            while place < highs[series] and moments[place] < times[i]:
-                place += 1
-            found[i] = values[place] if place < highs[series] else otherwise
+            time = times[i]
+            if time < before:
+                place = lows[series]
+            place, before = advance(moments, place, high, time), time
+            found[i] = values[place] if place < high else otherwise
     return found
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S)
+def _last_until(times: Integers, series: Integers, moments: Integers, offsets: Integers) -> Integers:
+    places = np.empty(times.size, np.int64)
+    for i in range(times.size):
+        low, high = offsets[series[i]], offsets[series[i] + 1]
+        after = lower_bound(moments, low, high, times[i] + 1)
+        places[i] = after - 1 if after > low else -1
+    return places

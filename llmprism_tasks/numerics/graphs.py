@@ -1,6 +1,6 @@
-"""Disjoint sets: what belongs together because a chain of links, or a shared crowd, connects it.
+"""Components of graphs: connected, strongly connected, and clusters merged because they share most of their hosts.
 
-A group is labelled by its smallest member, so labels do not depend on the order of links.
+A component is labelled by its smallest item, so labels do not depend on the order of links.
 """
 
 from __future__ import annotations
@@ -34,6 +34,23 @@ def connected_components(left: npt.ArrayLike, right: npt.ArrayLike, n: int) -> I
     if len(a) != len(b):
         raise _fault(f"{len(a)} left and {len(b)} right ends of links", "as many of one as of the other")
     return _components(a, b, n)
+
+
+def strong_components(source: Integers, target: Integers, n: int) -> Integers:
+    """Label each of `n` items with the smallest item that it can reach and be reached from.
+
+    Parameters
+    ----------
+    source, target : shape (arrows,), items 0 to n - 1; an arrow leads from `source[i]` to `target[i]`
+    n : how many items there are; those on no circuit are groups of their own
+
+    Returns
+    -------
+    int64, shape (n,). Linear time after a sort: Kosaraju's two walks (Sharir, 1981).
+    """
+    ahead, back = _adjacency(source, target, n), _adjacency(target, source, n)
+    order = _finished(*ahead)
+    return _strong_labels(*back, order)
 
 
 def merge_by_jaccard(
@@ -91,6 +108,13 @@ def first_on_the_same_hosts(hosts: Integers, bounds: Integers) -> Integers:
         ],
         dtype=np.int64,
     )
+
+
+def _adjacency(source: Integers, target: Integers, n: int) -> tuple[Integers, Integers]:
+    """Return where each item's arrows begin and end, shape (n + 1,), and where they lead to, shape (arrows,)."""
+    order = np.argsort(source, kind="stable")
+    bounds = np.searchsorted(source[order], np.arange(n + 1))
+    return bounds.astype(np.int64), np.ascontiguousarray(target[order], dtype=np.int64)
 
 
 def _identifiers(values: npt.ArrayLike, limit: int, name: str) -> Integers:
@@ -184,3 +208,57 @@ def _merge(
                 _join(parent, size, cluster, other)
             shared[other] = 0
     return _labels(parent)
+
+
+@kernel(INT64S, INT64S)
+def _finished(bounds: Integers, targets: Integers) -> Integers:
+    """Walk along the arrows depth first and return the items in the order in which they are left."""
+    n = bounds.size - 1
+    seen = np.zeros(n, np.bool_)
+    following, path, order = bounds[:-1].copy(), np.empty(n, np.int64), np.empty(n, np.int64)
+    left = 0
+    for start in range(n):
+        if seen[start]:
+            continue
+        seen[start] = True
+        path[0], depth = start, 1
+        while depth > 0:
+            item = path[depth - 1]
+            if following[item] == bounds[item + 1]:
+                order[left] = item
+                left += 1
+                depth -= 1
+                continue
+            other = targets[following[item]]
+            following[item] += 1
+            if not seen[other]:
+                seen[other] = True
+                path[depth] = other
+                depth += 1
+    return order
+
+
+@kernel(INT64S, INT64S, INT64S)
+def _strong_labels(bounds: Integers, sources: Integers, order: Integers) -> Integers:
+    """Walk against the arrows, from the item left last: what is reached is one component."""
+    n = order.size
+    labels, path = np.full(n, -1, np.int64), np.empty(n, np.int64)
+    for place in range(n - 1, -1, -1):
+        start = order[place]
+        if labels[start] >= 0:
+            continue
+        labels[start] = start
+        path[0], depth, smallest, first = start, 1, start, 0
+        while first < depth:
+            item = path[first]
+            first += 1
+            smallest = min(smallest, item)
+            for arrow in range(bounds[item], bounds[item + 1]):
+                other = sources[arrow]
+                if labels[other] < 0:
+                    labels[other] = start
+                    path[depth] = other
+                    depth += 1
+        for i in range(depth):
+            labels[path[i]] = smallest
+    return labels

@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.numerics.asof import NEVER, lower_bound
 from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, kernel, named_tuple, subroutine
-from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.numerics.sorting import first_from, sort, sort_by
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.sorting import sort, sort_by
 
 GAP, MARKED_GAP = -2, -1
 """What stands for gaps in the place of a kind."""
-
-NEVER = np.iinfo(np.int64).min
-"""Before all times."""
 
 Booleans = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]
@@ -81,6 +79,17 @@ def end_of_earlier(ends: str) -> pl.Expr:
     return pl.col(ends).cum_max().shift()
 
 
+def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
+    """Return the longest time between two intervals of each series in which there is none; 0 without such a time.
+
+    Parameters
+    ----------
+    starts, ends : shape (intervals,), any unit, each series in order of the starts
+    offsets : shape (series + 1,): series i holds the intervals `offsets[i]` to `offsets[i + 1]`
+    """
+    return _longest_gaps(starts, ends, offsets)
+
+
 def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Told:
     """Make one of transfers of one kind that overlap or touch, and put them in order of start, kind and end; and gaps
     among them: from a segment's opening to its first one, and wherever nothing goes on.
@@ -113,6 +122,23 @@ def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Boo
 def lasting(rows: Rows, series: int) -> Booleans:
     """Mark the series, numbered up to so many, that have transfers that take time."""
     return _lasting(rows, series)
+
+
+@subroutine
+def extend_union(starts: Integers, ends: Integers, first: int, count: int, start: int, end: int, slack: float) -> int:
+    """Add an interval to the unions that are written so far; return how many there are then.
+
+    Parameters
+    ----------
+    starts, ends : the unions, in order, from row `first` to before row `count`; is written to
+    start, end : no interval that was added before starts later
+    slack : an interval that starts no later than so long after the last union's end belongs to it
+    """
+    if count == first or start > ends[count - 1] + slack:
+        starts[count], ends[count] = start, end
+        return count + 1
+    ends[count - 1] = max(ends[count - 1], end)
+    return count
 
 
 @subroutine
@@ -184,32 +210,33 @@ def _merged(
     n, run = 0, rows.offsets[segment]
     while run < last:
         of, since, begun, ordered = kinds[series[run]], run, n, True
+        all_one = whole[of]
         while run < last and kinds[series[run]] == of:
-            ordered &= whole[of] or run == since or starts[begins[run]] >= starts[untils[run - 1] - 1]
+            ordered &= all_one or run == since or starts[begins[run]] >= starts[untils[run - 1] - 1]
             run += 1
         mixed = 0 if ordered else _mixed(rows, since, run, marked, keys, order)
         for place in range(mixed):
             i = order[place] >> 1
             begin, over = max(starts[i], opens), min(ends[i], closes)
-            if n == begun or begin > made.ends[n - 1]:
-                made.kinds[n], made.starts[n], made.ends[n], made.sizes[n], made.marks[n] = of, begin, over, 0, False
-                n += 1
-            made.ends[n - 1] = max(made.ends[n - 1], over)
+            unions = extend_union(made.starts, made.ends, begun, n, begin, over, 0)
+            if unions > n:
+                made.kinds[n], made.sizes[n], made.marks[n] = of, 0, False
+            n = unions
             made.sizes[n - 1] += sizes[i]
             made.marks[n - 1] |= order[place] & 1
         for one in range(since, since if mixed else run):
             mark = marked[series[one]]
             for i in range(begins[one], untils[one]):
-                begin, over = max(starts[i], opens), min(ends[i], closes)
-                if n == begun or not (whole[of] or begin <= made.ends[n - 1]):
-                    made.kinds[n], made.starts[n], made.ends[n], made.sizes[n] = of, begin, over, sizes[i]
-                    made.marks[n] = mark
-                    n += 1
+                begin, over, unions = max(starts[i], opens), min(ends[i], closes), n
+                if all_one and n > begun:
+                    made.starts[begun], made.ends[begun] = min(made.starts[begun], begin), max(made.ends[begun], over)
                 else:
-                    made.starts[n - 1] = min(made.starts[n - 1], begin)
-                    made.ends[n - 1] = max(made.ends[n - 1], over)
-                    made.sizes[n - 1] += sizes[i]
-                    made.marks[n - 1] |= mark
+                    unions = extend_union(made.starts, made.ends, begun, n, begin, over, 0)
+                if unions > n:
+                    made.kinds[n], made.sizes[n], made.marks[n] = of, 0, False
+                n = unions
+                made.sizes[n - 1] += sizes[i]
+                made.marks[n - 1] |= mark
     return n
 
 
@@ -258,7 +285,7 @@ def _latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Bo
                 over = min(rows.ends[i], rows.closes[segment])
                 if over <= max(rows.starts[i], rows.opens[segment]):
                     continue
-                row = first_from(moments, begin, until, over)
+                row = lower_bound(moments, begin, until, over)
                 if row < until:
                     latest[row] = max(latest[row], over)
         for row in range(begin + 1, until):
@@ -277,3 +304,16 @@ def _lasting(rows: Rows, number: int) -> Booleans:
                 found[series] = min(rows.ends[i], closes) > max(rows.starts[i], opens)
                 i += 1
     return found
+
+
+@kernel(INT64S, INT64S, INT64S)
+def _longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
+    longest = np.zeros(offsets.size - 1)
+    for s in range(longest.size):
+        if offsets[s] == offsets[s + 1]:
+            continue
+        latest = ends[offsets[s]]
+        for i in range(offsets[s] + 1, offsets[s + 1]):
+            longest[s] = max(longest[s], starts[i] - latest)
+            latest = max(latest, ends[i])
+    return longest

@@ -1,4 +1,4 @@
-"""Sorting, medians and searches within kernels, compiled once for all of them.
+"""Sorting and medians within kernels, compiled once for all of them.
 
 Numba has NumPy's own, but compiles them anew for each way of calling them: half a second to three each, all of which
 the first analysis on a machine would wait for. Kernels give these arrays that they have filled themselves.
@@ -129,15 +129,3 @@ def sort_by(keys: Integers, places: Integers, count: int, second: Integers | Num
             places[to] = before
             to -= 1
         places[to] = place
-
-
-@subroutine
-def first_from(values: Floats | Integers, low: int, high: int, least: float) -> int:
-    """Return the place, from `low` on, of the first of ascending values that is no less; `high` if all are."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < least:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -11,9 +11,10 @@ SHOWN = 5
 def unlisted_warning(unlisted: Mapping[str, Sequence[str]]) -> str:
     """Return the warning; `unlisted` has the missing addresses by job, for at least one job."""
     addrs = sorted({addr for of_job in unlisted.values() for addr in of_job})
-    count = f"{len(addrs):,} address{'es' * (len(addrs) > 1)}"
+    many = len(addrs) > 1
+    count = f"{len(addrs):,} address{'es' * many}"
     return (
-        f"not in the topology, but training with {', '.join(sorted(unlisted))}: {count} "
-        f"({', '.join(addrs[:SHOWN])}{', …' * (len(addrs) > SHOWN)}). What is said of these jobs may be wrong. "
-        "Add the addresses to the topology, with their hosts, and run the windows again."
+        f"{count} ({', '.join(addrs[:SHOWN])}{', …' * (len(addrs) > SHOWN)}) train{'s' * (not many)} with "
+        f"{', '.join(sorted(unlisted))} but {'are' if many else 'is'} missing from the topology. The results of these "
+        "jobs may be wrong. Add the addresses and their hosts to the topology, and run the windows again."
     )

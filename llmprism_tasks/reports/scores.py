@@ -31,11 +31,11 @@ HEAD = (
 )
 
 MEANINGS = (
-    "jobs exact: windows with exactly the true NICs. pairs right: the lower of precision and recall of those that are, "
-    "or are called, dp, pp, ep or cp. layout right: windows with tp, pp and dp right. steps extra: found where there "
-    "is none; error: of the steps' durations. ids lost: a job was called otherwise though half of its NICs stayed. "
-    "faults named: by a subject that counts as right; false ones: diagnoses of no fault. sure: windows of jobs with a "
-    "confidence of at least 75 %."
+    "jobs exact: windows with exactly the true NICs. pairs right: the lower of precision and recall for the kinds dp, "
+    "pp, ep and cp. layout right: windows with tp, pp and dp right. steps extra: found steps that match no true step; "
+    "error: of the steps' durations. ids lost: a job's id changed although half of its NICs stayed. faults named: with"
+    " a subject that counts as right; false ones: diagnoses without a fault. sure: windows of jobs with a confidence "
+    "of at least 75 %."
 )
 """Explanation of the table's columns."""
 
@@ -110,18 +110,20 @@ def _confidence(scores: Row) -> Table:
 def _wrong(scores: Row) -> list[Text]:
     """Return sentences about wrong results for which the tables have no room."""
     every = scores["all"]
-    lines = [] if every["windows"] else ["The truth tells of no window of the warehouse: nothing was compared."]
+    lines = [] if every["windows"] else ["The truth covers no window of the warehouse, so nothing was compared."]
     lines += [
-        f"{row['pairs']:,} pairs of {row['job']} that are {row['true']} were called {row['kind']}."
+        f"{row['pairs']:,} pairs of {row['job']} are {row['true']} and were classified as {row['kind']}."
         for row in scores["confusions"]
     ]
     if every["not_done"]:
-        lines.append(f"{every['not_done']:,} windows of jobs were not run to their end; they count as they are.")
+        lines.append(f"{every['not_done']:,} windows of jobs were not finished; they count as they are.")
     if every["called_other"]:
-        lines.append(f"{every['called_other']:,} windows of training jobs were called other.")
+        lines.append(f"{every['called_other']:,} windows of training jobs were classified as other.")
     if scores["invented"]:
         who = sorted({row["who"] for row in scores["invented"]})
-        lines.append(f"{len(scores['invented']):,} windows of jobs called training were of {' or '.join(who)}.")
+        lines.append(
+            f"{len(scores['invented']):,} windows of jobs classified as training belong to {' or '.join(who)}."
+        )
     if every["reused_ids"]:
         lines.append(f"{every['reused_ids']:,} ids were given to a second job.")
     lines += [_fault(row) for row in scores["faults"] if not (row["first_right"] and row["delay"] == 0)]

@@ -37,14 +37,14 @@ LEAST_WHERE = 18
 LASTS = 2
 """Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
 
-WAIT = "wait for a second window, one may be chance."
-CHANCE = "nothing, it was one window: that may be chance."
+WAIT = "wait for a second window; a single one may be chance."
+CHANCE = "nothing; only one window showed it, which may be chance."
 """Advice for an incident seen in fewer windows, while it is open and once it is closed."""
 
 MENDED = (
-    "What was found of them breaks these expectations, so nothing is told of them there; the other jobs stand. "
-    "This is a fault in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
-    "Once it is mended, run these windows again."
+    "Their results failed these critical checks and were withheld. Other jobs are unaffected. "
+    "This is a bug in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
+    "When it is fixed, run these windows again."
 )
 """Text about jobs that were set aside."""
 
@@ -52,14 +52,19 @@ MENDED = (
 def render(summary: Row) -> RenderableType:
     """Return a report of a `summarise` value, at most 100 columns wide; it can be understood without colours."""
     if summary["span"] is None:
-        return _wide(Text("Nothing is here yet: no window was landed. Next: llmprism analyze --flows … --topology …"))
+        return _wide(
+            Text("The warehouse is empty: no window was landed. Next: llmprism analyze --flows … --topology …")
+        )
     parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
     parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
     incidents = summary["incidents"]
     for number, incident in enumerate(incidents[:MOST], 1):
         parts += [Text(), _incident(number, incident)]
     if len(incidents) > MOST:
-        parts += [Text(), Text(f"And {len(incidents) - MOST:,} lesser ones: llmprism report --format json lists all.")]
+        parts += [
+            Text(),
+            Text(f"And {len(incidents) - MOST:,} lesser incidents: llmprism report --format json lists all."),
+        ]
     if summary["jobs"]:
         parts += [Text(), _jobs(summary["jobs"])]
     return _wide(Group(*parts, Text(), *_windows(summary["windows"])))
@@ -94,18 +99,18 @@ def _verdict(summary: Row) -> Text:
         return Text(f"{_count(len(incidents), 'incident')}, {still:,} of them open.", "bold")
     if not seen:
         why = "no record was landed for a window that was run to its end" if done else "no window was run to its end"
-        return Text(f"Nothing can be said: {why}.", "bold")
+        return Text(f"Nothing could be diagnosed: {why}.", "bold")
     if not summary["jobs"] and not summary["set_aside"]:
         none = f"No job was seen in {_count(seen, 'window')}, so there was nothing to diagnose."
-        return Text(f"{none} If there are any, are the topology's addresses those of the flows?", "bold")
-    found = f"no trouble was found in {_count(seen, 'window')}"
-    rest = [f"{_count(stopped, 'window')} could not be looked at"] if stopped else []
+        return Text(f"{none} If jobs are running, check that the topology has the addresses of the flows.", "bold")
+    found = f"no fault was found in {_count(seen, 'window')}"
+    rest = [f"{_count(stopped, 'window')} could not be checked"] if stopped else []
     if done > seen:
-        rest.append(f"{_count(done - seen, 'window')} had no record to look at")
+        rest.append(f"{_count(done - seen, 'window')} had no records")
     if summary["set_aside"] or any(
         job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"]
     ):
-        rest.append("not all could be seen")
+        rest.append("some jobs could not be checked completely")
     return Text(
         f"{found.capitalize()}; {', '.join(rest)}." if rest else f"Nothing is wrong: {found}.",
         "bold" if rest else "bold green",
@@ -153,15 +158,17 @@ def _headline(incident: Row) -> str:
 def _loss(incident: Row) -> str:
     severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
     worst = " in the worst window" if incident["windows"] > 1 else ""
-    slow = "the loss is not known" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
+    slow = "the loss is unknown" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
     kind = KINDS.get(incident["kind"])
     if kind and kind.at_once:
-        slow = "no step ended meanwhile" if incident["went_on"] else "no step ends"
+        slow = "no step ended during it" if incident["went_on"] else "no step ends"
     if lost is None:
         return slow
     if kind and kind.at_once:
         return f"{slow}, {_cost(lost)} lost"
-    back = "" if incident["recoverable_gpu_s"] is None else f", {_cost(incident['recoverable_gpu_s'])} of them by this"
+    back = (
+        "" if incident["recoverable_gpu_s"] is None else f", {_cost(incident['recoverable_gpu_s'])} of it recoverable"
+    )
     return f"{slow}, {_cost(lost)} lost{back}"
 
 
@@ -241,12 +248,12 @@ def _windows(windows: Row) -> list[RenderableType]:
     if windows["without_records"]:
         latest = _minute(windows["without_records"][-1])
         lines.append(
-            f"Without a record: {_count(len(windows['without_records']), 'window')}, the latest {latest}. "
-            "If its flows came late, run it again."
+            f"Without records: {_count(len(windows['without_records']), 'window')}, the latest {latest}. "
+            "If flows arrived late, run these windows again."
         )
     if not windows["add_up"]:
         lines.append(
-            "The records do not add up: landed and quarantined are not what was read. See view window_bookkeeping."
+            "The record counts do not add up: landed plus quarantined is not read. See view window_bookkeeping."
         )
     if windows["expectations_broken"]:
         lines.append(

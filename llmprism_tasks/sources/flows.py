@@ -24,17 +24,17 @@ ENDINGS = (*FORMATS, *(f"{form}{packed}" for form in FORMATS if form != ".parque
 CHUNK_BYTES = 1 << 20
 
 REASONS = {
-    "malformed_record": "a line with more or fewer fields than its header, or that is no JSON object",
+    "malformed_record": "a line with more or fewer fields than the header, or a line that is no JSON object",
     "missing_field": "a required field is missing or empty",
-    "not_a_number": "a number that is no whole number, or too large for its column",
+    "not_a_number": "a number that is not whole, or too large for its column",
     "not_a_path": "a switch path that is no list",
     "not_a_time": "a time before 2000 (another unit than nanoseconds?) or after 2199",
     "not_an_address": "an address that looks neither like IPv4 nor like IPv6",
     "end_before_start": "the flow ends before it starts",
-    "no_bytes": "no bytes, or fewer",
-    "source_is_destination": "source and destination are the same",
-    "outside_window": "it starts outside what its file's name promises, by more than the allowed lateness",
-    "duplicate": "equal to another record in all columns; one of them is kept",
+    "no_bytes": "the number of bytes is 0 or negative",
+    "source_is_destination": "source and destination are equal",
+    "outside_window": "it starts outside the interval of its file's name by more than the allowed lateness",
+    "duplicate": "equal to another record in all columns; one of the two is kept",
 }
 
 
@@ -139,7 +139,7 @@ def unreadable(path: str, position: str, reason: str, expected: str) -> InputErr
     return InputError(
         found=f"{path}, {position}: {reason}",
         expected=expected,
-        todo="Export the file again, or take it away. Nothing was written.",
+        todo="Export the file again, or remove it. Nothing was written.",
     )
 
 

@@ -58,7 +58,7 @@ def _error(found: str, columns: tuple[str, ...]) -> InputError:
     return InputError(
         found=found,
         expected=f"a table with the columns {', '.join(columns)}",
-        todo="Name a truth folder with --truth, such as `llmprism simulate` writes beside the flows.",
+        todo="Pass a truth folder with --truth; `llmprism simulate` writes one beside the flows.",
     )
 
 

@@ -179,7 +179,7 @@ def _ducklake_extension() -> Path:
         raise InputError(
             found="no package duckdb_extension_ducklake",
             expected="the DuckLake extension, to open a ducklake: warehouse",
-            todo="Install duckdb-extension-ducklake in the version of duckdb, or use a DuckDB file.",
+            todo="Install duckdb-extension-ducklake in the same version as duckdb, or use a DuckDB file.",
         )
     return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
 
@@ -228,6 +228,6 @@ def _busy(warehouse: Warehouse, waited: float, error: Exception) -> WarehouseBus
 def _unreadable(warehouse: Warehouse, error: Exception) -> InputError:
     return InputError(
         found=f"warehouse {warehouse.location} that cannot be opened ({str(error).splitlines()[0]})",
-        expected="a DuckDB file, a DuckLake's catalog, or a path where one can be made",
-        todo="Check the path and its permissions; `llmprism analyze` makes a new warehouse.",
+        expected="a DuckDB file, a DuckLake's catalog, or a path where one can be created",
+        todo="Check the path and its permissions; `llmprism analyze` creates a new warehouse.",
     )

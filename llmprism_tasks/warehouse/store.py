@@ -332,7 +332,7 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
         raise InputError(
             found=f"a query that DuckDB refuses ({error})",
             expected="one SELECT over the tables and views of the warehouse",
-            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists what there is.",
+            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
         ) from error
 
 
@@ -376,7 +376,7 @@ def _record(
     if not _has_rows(connection, "windows", window, None):
         raise ContractError(
             found=f"no row in windows for window {window}",
-            expected="a window that was landed before it is worked on",
+            expected="a window that was landed before stages run",
             todo="Land the window first.",
         )
     values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
@@ -392,7 +392,7 @@ def _check(table: str, rows: pl.DataFrame, window: Window) -> None:
         raise ContractError(
             found=f"{strangers} rows of other windows" if strangers else f"NULL in {', '.join(empty)}",
             expected=f"rows of table {table} for window {window} only, with all required columns filled",
-            todo="This is a fault in the stage that made the rows; please report it.",
+            todo="This is a bug in the stage that made the rows; please report it.",
         )
 
 

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.numerics import encoding
+from llmprism_tasks.numerics.jit import subroutine
+from llmprism_tasks.numerics.robust import Floats, Integers
 
 
 def found(values: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -59,3 +61,25 @@ def test_there_may_be_more_lists_than_the_table_begins_with() -> None:
 @given(st.lists(st.integers(0, 40), max_size=60))
 def test_codes_are_met_once_each(codes: list[int]) -> None:
     assert encoding.codes_met(np.array(codes, np.uint32)).tolist() == sorted(set(codes))
+
+
+@subroutine
+def _distinct(values: Integers) -> tuple[Integers, Floats]:
+    numbers, different = np.empty(values.size, np.int64), np.empty(values.size)
+    count = encoding.distinct(values, numbers, different)
+    return numbers, different[:count]
+
+
+@given(st.lists(st.integers(0, 5) | st.integers(0, 2**53 - 1), min_size=1, max_size=200))
+def test_distinct_numbers_and_their_places_are_numpy_s(values: list[int]) -> None:
+    numbers, different = _distinct(np.array(values, np.int64))
+    expected, places = np.unique(values, return_inverse=True)
+    assert different.tolist() == expected.tolist()
+    assert numbers.tolist() == places.tolist()
+
+
+def test_all_numbers_may_be_different() -> None:
+    values = np.arange(50_000)[::-1].copy() * 4_194_304
+    numbers, different = _distinct(values)
+    assert np.array_equal(different[numbers], values)
+    assert different.size == values.size

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.contract.errors import ContractError, SettingsError
-from llmprism_tasks.numerics.graphs import connected_components, merge_by_jaccard
+from llmprism_tasks.numerics.graphs import connected_components, merge_by_jaccard, strong_components
 
 links = st.integers(1, 20).flatmap(
     lambda n: st.tuples(st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40))
@@ -128,3 +128,35 @@ def test_merging_does_not_depend_on_the_order_repetition_or_names_of_rows(
     renamed = [(cluster, 1_000_000_007 * (6 - host)) for cluster, host in reversed(rows + rows[:3])]
     merged = merge_by_jaccard(*ends(rows), threshold, clusters=8)
     assert merge_by_jaccard(*ends(renamed), threshold, clusters=8).tolist() == merged.tolist()
+
+
+def strong_labels(arrows: list[tuple[int, int]], n: int) -> list[int]:
+    source, target = np.array(arrows, dtype=np.int64).reshape(-1, 2).T
+    return strong_components(source, target, n).tolist()
+
+
+def test_no_arrows_no_circuits() -> None:
+    assert strong_labels([], 3) == [0, 1, 2]
+    assert strong_labels([], 0) == []
+
+
+def test_a_ring_is_one_component_and_a_chain_none() -> None:
+    assert strong_labels([(2, 1), (1, 0), (0, 2)], 4) == [0, 0, 0, 3]
+    assert strong_labels([(0, 1), (1, 2)], 3) == [0, 1, 2]
+
+
+def test_an_arrow_from_one_ring_to_another_does_not_join_them() -> None:
+    rings = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    assert strong_labels([*rings, (0, 2)], 4) == [0, 0, 2, 2]
+    assert strong_labels([*rings, (0, 2), (3, 1)], 4) == [0, 0, 0, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=24))
+def test_two_share_a_label_if_each_is_reached_from_the_other(arrows: list[tuple[int, int]]) -> None:
+    reached = np.eye(8, dtype=bool)
+    for source, target in arrows:
+        reached[source, target] = True
+    for _ in range(3):
+        reached = (reached.astype(int) @ reached.astype(int)) > 0
+    mutual = reached & reached.T
+    assert strong_labels(arrows, 8) == np.argmax(mutual, axis=1).tolist()

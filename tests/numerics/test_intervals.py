@@ -5,11 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, NEVER, Rows, Told, lasting, latest_before, with_gaps
+from llmprism_tasks.numerics import intervals
+from llmprism_tasks.numerics.asof import NEVER
+from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Rows, Told, lasting, latest_before, with_gaps
+from llmprism_tasks.numerics.jit import subroutine
+from llmprism_tasks.numerics.robust import Integers
 
 Row = tuple[int, int, int, int, bool]
 """Kind, start, end, size, mark."""
@@ -160,3 +165,35 @@ def test_a_series_lasts_of_which_any_row_takes_time() -> None:
     )
     series = np.array([0, 1, 1, 2], dtype=np.int32)
     assert lasting(rows._replace(series=series), 3).tolist() == [False, True, False]
+
+
+def test_the_longest_gap_is_between_the_last_end_of_all_before_and_the_next_start() -> None:
+    starts, ends = np.array([0, 2, 30, 0, 5]), np.array([20, 9, 40, 9, 7])
+    assert intervals.longest_gaps(starts, ends, np.array([0, 3, 5])).tolist() == [10, 0]
+
+
+@subroutine
+def _unions(starts: Integers, ends: Integers, slack: float) -> tuple[Integers, Integers]:
+    begins, untils, count = np.empty(starts.size, np.int64), np.empty(starts.size, np.int64), 0
+    for i in range(starts.size):
+        count = intervals.extend_union(begins, untils, 0, count, starts[i], ends[i], slack)
+    return begins[:count], untils[:count]
+
+
+@given(st.lists(INTERVAL, max_size=12), st.integers(0, 2))
+def test_unions_hold_all_moments_of_their_intervals_and_lie_apart(drawn: list[tuple[int, int]], slack: int) -> None:
+    starts, lengths = np.array(sorted(drawn), np.int64).reshape(-1, 2).T
+    begins, untils = _unions(starts.copy(), starts + lengths, slack)
+    assert all(following - until > slack for until, following in zip(untils[:-1], begins[1:], strict=True))
+    for start, length in drawn:
+        assert any(begin <= start and start + length <= until for begin, until in zip(begins, untils, strict=True))
+    assert set(begins.tolist()) <= set(starts.tolist())
+    assert set(untils.tolist()) <= set((starts + lengths).tolist())
+
+
+@given(st.lists(INTERVAL, max_size=12))
+def test_a_union_begins_where_the_expression_finds_a_gap(drawn: list[tuple[int, int]]) -> None:
+    starts, lengths = np.array(sorted(drawn), np.int64).reshape(-1, 2).T
+    rows = pl.DataFrame({"start": starts.copy(), "end": starts + lengths})
+    apart = (pl.col("start") > intervals.end_of_earlier("end")).fill_null(value=True)
+    assert rows.filter(apart)["start"].to_list() == _unions(starts.copy(), starts + lengths, 0)[0].tolist()

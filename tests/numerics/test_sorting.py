@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.numerics import sorting
+from llmprism_tasks.numerics import asof, sorting
 from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
@@ -37,7 +37,7 @@ def _middle(values: Floats, share: float) -> tuple[float, float]:
 
 @subroutine
 def _first(values: Integers, least: int) -> int:
-    return sorting.first_from(values, 0, values.size, least)
+    return asof.lower_bound(values, 0, values.size, least)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=80))

@@ -77,11 +77,11 @@ FAULT = {"kind": "slow_gpu", "subject": "addr:1", "named": True, "first": "addr:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"confusions": [CONFUSION]}, "4 pairs of a that are dp were called pp."),
-        ({"invented": [{"who": "nobody"}, {"who": "another tenant"}]}, "training were of another tenant or nobody"),
-        ({"all": HEADLINE | {"windows": 0}}, "tells of no window of the warehouse: nothing was compared"),
-        ({"all": HEADLINE | {"called_other": 2}}, "2 windows of training jobs were called other"),
-        ({"all": HEADLINE | {"not_done": 2}}, "2 windows of jobs were not run to their end"),
+        ({"confusions": [CONFUSION]}, "4 pairs of a are dp and were classified as pp."),
+        ({"invented": [{"who": "nobody"}, {"who": "another tenant"}]}, "training belong to another tenant or nobody"),
+        ({"all": HEADLINE | {"windows": 0}}, "covers no window of the warehouse, so nothing was compared"),
+        ({"all": HEADLINE | {"called_other": 2}}, "2 windows of training jobs were classified as other"),
+        ({"all": HEADLINE | {"not_done": 2}}, "2 windows of jobs were not finished"),
         ({"all": HEADLINE | {"reused_ids": 1}}, "1 ids were given to a second job"),
         ({"faults": [FAULT | {"delay": 2}]}, "The slow gpu of addr:1 was named 2 windows after it began."),
         ({"faults": [FAULT | {"first": "addr:2", "first_right": False}]}, "0 windows after it began, after addr:2"),

@@ -32,7 +32,7 @@ def words(text: str) -> str:
 
 
 def test_an_empty_warehouse_says_so_and_what_to_do(warehouse: Warehouse) -> None:
-    assert words(shown(warehouse)).startswith("Nothing is here yet: no window was landed. Next: llmprism analyze")
+    assert words(shown(warehouse)).startswith("The warehouse is empty: no window was landed. Next: llmprism analyze")
 
 
 def test_a_healthy_warehouse_says_that_nothing_is_wrong(warehouse: Warehouse, minute: Minute) -> None:
@@ -40,7 +40,7 @@ def test_a_healthy_warehouse_says_that_nothing_is_wrong(warehouse: Warehouse, mi
     minute(1)
     text = words(shown(warehouse))
     assert "2026-01-01 00:00 to 00:02 UTC, 2 jobs on 48 GPUs" in text
-    assert "Nothing is wrong: no trouble was found in 2 windows." in text
+    assert "Nothing is wrong: no fault was found in 2 windows." in text
     assert "gpt 32 4 tp8 pp2 dp2 58 2.00 s 2.00 s 97% gpt-[00-03]" in text
     assert "2 windows (2 done) in 1.50 s each; 2,000 records: 2,000 landed, 0 quarantined." in text
 
@@ -59,10 +59,10 @@ def test_hosts_have_room_beside_a_long_layout(warehouse: Warehouse, minute: Minu
 @pytest.mark.parametrize(
     ("addrs", "said"),
     [
-        (["10.9.0.1"], "training with gpt: 1 address (10.9.0.1). What"),
+        (["10.9.0.1"], "1 address (10.9.0.1) trains with gpt but is missing from the topology. The"),
         (
             [f"10.9.0.{i}" for i in range(1, 7)],
-            "training with gpt: 6 addresses (10.9.0.1, 10.9.0.2, 10.9.0.3, 10.9.0.4, 10.9.0.5, …). What",
+            "6 addresses (10.9.0.1, 10.9.0.2, 10.9.0.3, 10.9.0.4, 10.9.0.5, …) train with gpt but are missing from the",
         ),
     ],
 )
@@ -73,8 +73,8 @@ def test_who_trains_without_being_in_the_topology_is_told(
     rows = [training("bert", endpoints=16, hosts=2), training("gpt", endpoints=32, hosts=4) | {"unlisted": addrs}]
     replace(warehouse, window, {"jobs": frame("jobs", window, rows)})
     text = words(shown(warehouse))
-    assert "No trouble was found in 1 window; not all could be seen." in text
-    assert f"Warning: not in the topology, but {said}" in text
+    assert "No fault was found in 1 window; some jobs could not be checked completely." in text
+    assert f"Warning: {said}" in text
 
 
 def test_a_job_that_trains_without_a_step_was_not_seen(warehouse: Warehouse, minute: Minute) -> None:
@@ -83,13 +83,13 @@ def test_a_job_that_trains_without_a_step_was_not_seen(warehouse: Warehouse, min
     steps = store.query(warehouse, "SELECT * FROM steps WHERE job_id <> 'gpt'").drop("window_start_ns")
     replace(warehouse, window, {"steps": frame("steps", window, steps.to_dicts())})
     text = words(shown(warehouse))
-    assert "No trouble was found in 1 window; not all could be seen." in text
+    assert "No fault was found in 1 window; some jobs could not be checked completely." in text
 
 
 def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, status="stopped", reason="flows.unique broken by 7 rows")
     text = words(shown(warehouse))
-    assert "Nothing can be said: no window was run to its end." in text
+    assert "Nothing could be diagnosed: no window was run to its end." in text
     assert "Stopped: 2026-01-01 00:00 UTC, flows.unique broken by 7 rows" in text
 
 
@@ -97,7 +97,7 @@ def test_windows_that_were_not_run_to_their_end_are_not_called_healthy(warehouse
 def test_a_window_without_a_record_is_told(warehouse: Warehouse, minute: Minute, read: int) -> None:
     minute(0)
     minute(1, rows_read=read, rows_landed=read)
-    told = "Without a record: 1 window, the latest 2026-01-01 00:01 UTC." in words(shown(warehouse))
+    told = "Without records: 1 window, the latest 2026-01-01 00:01 UTC." in words(shown(warehouse))
     assert told == (read == 0)
 
 
@@ -107,15 +107,17 @@ def test_a_window_in_which_nothing_was_landed_is_not_called_healthy(
 ) -> None:
     nothing = {"rows_read": read, "rows_landed": 0, "rows_quarantined": read}
     minute(0, **nothing)
-    assert "Nothing can be said: no record was landed for a window that was run to its end." in words(shown(warehouse))
+    assert "Nothing could be diagnosed: no record was landed for a window that was run to its end." in words(
+        shown(warehouse)
+    )
     minute(1)
     minute(2)
     text = words(shown(warehouse))
-    assert "No trouble was found in 2 windows; 1 window had no record to look at." in text
+    assert "No fault was found in 2 windows; 1 window had no records." in text
     minute(3, status="stopped", reason="flows.unique broken by 7 rows")
     minute(4, aside="gpt")
-    rest = "1 window could not be looked at, 1 window had no record to look at, not all could be seen."
-    assert f"No trouble was found in 3 windows; {rest}" in words(shown(warehouse))
+    rest = "1 window could not be checked, 1 window had no records, some jobs could not be checked completely."
+    assert f"No fault was found in 3 windows; {rest}" in words(shown(warehouse))
 
 
 def test_no_job_was_seen_only_where_there_was_a_record(warehouse: Warehouse, minute: Minute) -> None:
@@ -129,7 +131,7 @@ def test_a_window_that_was_stopped_is_not_called_healthy(warehouse: Warehouse, m
     minute(0)
     minute(1, status="stopped", reason="flows.unique broken by 7 rows")
     text = shown(warehouse)
-    assert "No trouble was found in 1 window; 1 window could not be looked at." in text
+    assert "No fault was found in 1 window; 1 window could not be checked." in text
     assert "Nothing is wrong" not in text
 
 
@@ -138,8 +140,8 @@ def test_a_job_that_was_set_aside_is_told_with_why_and_what_to_do(warehouse: War
     minute(1, aside="gpt")
     minute(2, aside="gpt")
     text = words(shown(warehouse))
-    assert "No trouble was found in 3 windows; not all could be seen." in text
-    assert "Set aside: gpt in 2 windows, the last 2026-01-01 00:02 UTC (pairs.kind). What" in text
+    assert "No fault was found in 3 windows; some jobs could not be checked completely." in text
+    assert "Set aside: gpt in 2 windows, the last 2026-01-01 00:02 UTC (pairs.kind). Their" in text
     assert "please report it" in text
 
 
@@ -148,7 +150,7 @@ def test_where_every_job_was_set_aside_it_is_not_said_that_none_was_seen(warehou
     replace(warehouse, window, {name: frame(name, window, []) for name in ("jobs", "job_members", "steps")})
     text = words(shown(warehouse))
     assert "No job was seen" not in text
-    assert "No trouble was found in 1 window; not all could be seen." in text
+    assert "No fault was found in 1 window; some jobs could not be checked completely." in text
 
 
 @pytest.mark.parametrize(("jobs", "said"), [(12, "job11 in 1 window"), (13, "; and 1 more.")])
@@ -168,7 +170,7 @@ def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute:
     window = minute(0)
     replace(warehouse, window, {name: frame(name, window, []) for name in ("jobs", "job_members", "steps")})
     text = words(shown(warehouse))
-    assert "No job was seen in 1 window, so there was nothing to diagnose. If there are any," in text
+    assert "No job was seen in 1 window, so there was nothing to diagnose. If jobs are running," in text
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute:
             },
             "Job gpt has gone quiet: no step ends",
         ),
-        ({"subject_type": "job", "subject": "gpt"}, "Next: look at what changed when it began"),
+        ({"subject_type": "job", "subject": "gpt"}, "Next: check what changed in the job and on its hosts"),
     ],
     ids=["silence has no length of steps", "a job is no device"],
 )
@@ -206,7 +208,7 @@ def test_a_lasting_incident_is_told_with_numbers_and_what_to_do(warehouse: Wareh
     assert "Job gpt, since 2026-01-01 00:00:05, still at 00:02:55 UTC; in 3 windows" in text
     assert "It starts its sends 0.60 s after its peers, in 28 of 29 steps." in text
     assert "Also: Job gpt has slow steps: steps 1.29 times as long in the worst window." in text
-    assert "Next: look at its clocks, temperature and errors and at what else runs there" in text
+    assert "Next: check its clocks, temperature and errors, and what else runs there" in text
 
 
 def test_a_single_window_advises_to_wait(warehouse: Warehouse, minute: Minute) -> None:
@@ -216,34 +218,36 @@ def test_a_single_window_advises_to_wait(warehouse: Warehouse, minute: Minute) -
     minute(2)
     text = words(shown(warehouse))
     assert "1 incident, closed." in text
-    assert "Next: nothing, it was one window" in text
-    assert "look at" not in text
+    assert "Next: nothing; only one window showed it" in text
+    assert "check" not in text
 
 
 def test_what_is_over_needs_no_hurry(warehouse: Warehouse, minute: Minute) -> None:
     for number in range(4):
         minute(number, [diagnosis(number)] if number < 2 else [])
-    assert "Next: it is over, or has become usual; should it come back, look at its clocks" in words(shown(warehouse))
+    assert "Next: it is over, or has become the normal state; if it comes back, check its clocks" in words(
+        shown(warehouse)
+    )
 
 
 def test_who_went_quiet_needs_no_second_window(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0, kind="hang", end_ns=FIRST.end_ns)])
-    assert "Next: look at its processes" in words(shown(warehouse))
+    assert "Next: check its processes" in words(shown(warehouse))
     minute(1, [diagnosis(1, kind="stopped", severity=0.0, end_ns=FIRST.shifted(4).end_ns)])
     minute(2)
     minute(3)
     text = words(shown(warehouse))
     assert "1 incident, closed." in text
     assert "no step ends" in text
-    assert "Next: it is over, or longer than the look-back; look at its logs" in text
+    assert "Next: it is over, or longer than the look-back. Check its logs" in text
     assert "% sure" in text
 
 
 @pytest.mark.parametrize(
     ("until", "said", "not_said"),
     [
-        (50, ["had stopped: no step ended meanwhile", "until 00:00:50 UTC", "hosts' logs of that time"], "still at"),
-        (60, ["has stopped: no step ends", "still at 00:01:00 UTC", "look at its hosts' logs."], "ended"),
+        (50, ["had stopped: no step ended during it", "until 00:00:50 UTC", "hosts' logs of that time"], "still at"),
+        (60, ["has stopped: no step ends", "still at 00:01:00 UTC", "check its hosts' logs."], "ended"),
     ],
 )
 def test_what_goes_on_after_a_silence_is_not_told_to_stand_still(
@@ -261,7 +265,7 @@ def test_what_goes_on_after_a_silence_is_not_told_to_stand_still(
 @pytest.mark.parametrize(("lost", "said"), [(1234.0, "1,234 GPU-seconds lost"), (36_000.0, "10.0 GPU-hours lost")])
 def test_what_it_costs_is_told_in_units(warehouse: Warehouse, minute: Minute, lost: float, said: str) -> None:
     minute(0, [diagnosis(0, lost_gpu_s=lost, recoverable_gpu_s=7200.0)])
-    assert f"{said}, 2.0 GPU-hours of them by this" in words(shown(warehouse))
+    assert f"{said}, 2.0 GPU-hours of it recoverable" in words(shown(warehouse))
 
 
 def test_the_queries_can_be_run_one_after_another(warehouse: Warehouse, minute: Minute) -> None:
@@ -296,7 +300,7 @@ def test_the_layout_is_told_as_far_as_it_is_known(
 
 def test_a_kind_the_report_has_no_words_for_is_named(warehouse: Warehouse, minute: Minute) -> None:
     minute(0, [diagnosis(0, kind="gone_quiet", subject_type="rack", subject="r7", severity=float("inf"))])
-    assert "rack r7 gone quiet: the loss is not known" in words(shown(warehouse))
+    assert "rack r7 gone quiet: the loss is unknown" in words(shown(warehouse))
 
 
 def test_of_many_incidents_the_worst_are_shown_and_the_others_counted(warehouse: Warehouse, minute: Minute) -> None:
@@ -308,7 +312,7 @@ def test_of_many_incidents_the_worst_are_shown_and_the_others_counted(warehouse:
     assert text.count("sends or receives slowly") == 12
     assert "10.3.14.0 " in text
     assert "10.3.2.0 " not in text
-    assert "And 3 lesser ones" in text
+    assert "And 3 lesser incidents" in text
 
 
 def test_markup_in_a_name_is_text(warehouse: Warehouse, minute: Minute) -> None:
@@ -320,7 +324,7 @@ def test_markup_in_a_name_is_text(warehouse: Warehouse, minute: Minute) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_any_width_of_screen_is_kept_to(warehouse: Warehouse, minute: Minute, width: int) -> None:
     minute(0, [diagnosis(0, explanation="word " * 60)], rows_read=1_001)
-    assert "The records do not add up" in words(shown(warehouse, width))
+    assert "The record counts do not add up" in words(shown(warehouse, width))
 
 
 def test_the_picture_is_the_report_loads_nothing_and_is_the_same_each_time(

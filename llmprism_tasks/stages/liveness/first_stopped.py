@@ -126,7 +126,10 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
         sent[hosts[src]] += bytes_
     margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
     if abs(seen[one] - seen[two]) > margin_ns:
-        waiting, why = min(one, two, key=seen.__getitem__), "was seen last before {}, with which it was due to exchange"
+        waiting, why = (
+            min(one, two, key=seen.__getitem__),
+            "fell silent before {}, its next peer",
+        )
     elif order[one] != order[two]:
         waiting, why = min(one, two, key=order.__getitem__), "was due to send to {} first"
     elif abs(late[one] - late[two]) > margin_ns:
@@ -134,7 +137,7 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     elif (sent[one] == 0) != (sent[two] == 0):
         waiting, why = min(one, two, key=sent.__getitem__), "has sent nothing to {}, which has begun to send"
     else:
-        waiting, why = one, "was due to exchange with {}, at the same time as that with it"
+        waiting, why = one, "was due to exchange data with {}, and both were due at the same time"
     other = two if waiting == one else one
     return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other))
 
@@ -180,7 +183,7 @@ def _missed(
     if len(places) != 1:
         return None
     addrs = tuple(addr for addr in absent if hosts[addr] in places)
-    return Quiet(addrs, None, "took no part in what the others exchanged last")
+    return Quiet(addrs, None, "took no part in the last exchange of the others")
 
 
 def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Quiet | None:
@@ -195,4 +198,4 @@ def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Qui
         order.append(following)
     if len(order) < len(ends) or any(last[b] <= last[a] for a, b in pairwise(order)):
         return None
-    return Quiet((least,), None, "sent the least and stopped first, and the others one after the other along the ring")
+    return Quiet((least,), None, "sent the least, and the others fell silent one after the other along the ring")

@@ -141,7 +141,7 @@ def _rows(findings: pl.DataFrame, kind: str, subject_type: str, what: str, setti
             subject_type=pl.lit(subject_type),
             severity=pl.col("excess"),
             explanation=pl.format(
-                "{} {}: {} {} more than is usual among its peers, above {} deviations {} times.",
+                "{} {}: {} {} more than usual among its peers, by more than {} standard deviations, {} times.",
                 pl.lit(subject_type),
                 "subject",
                 pl.lit(what),

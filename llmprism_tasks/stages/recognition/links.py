@@ -10,8 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.numerics.graphs import strong_components
 from llmprism_tasks.settings import RecognitionSettings
-from llmprism_tasks.stages.recognition.kernels.strong_components import strong_components
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends

@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import grouped_sort
+from llmprism_tasks.numerics import grouped_sort, intervals
 from llmprism_tasks.numerics.graphs import RING_PEERS
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.kernels import gap_segmentation
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
 from llmprism_tasks.stages.traffic import nic_pairs
 
@@ -63,7 +62,7 @@ def _single(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, 
     at = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     rows, within = grouped_sort.spread(offsets, at)
     ends = flows["flow_end_ns"].to_numpy()[rows]
-    gaps = gap_segmentation.longest_gaps(flows["flow_start_ns"].to_numpy()[rows], ends, within)
+    gaps = intervals.longest_gaps(flows["flow_start_ns"].to_numpy()[rows], ends, within)
     quiet = np.maximum(gaps, settings.shortest_quiet_ms * 1e6)
     seen = pairs.with_columns(end_ns=np.maximum.reduceat(ends, within[:-1]), quiet=quiet)
     return seen.filter(until_ns - pl.col("end_ns") >= settings.few_quiet_ratio * pl.col("quiet"))

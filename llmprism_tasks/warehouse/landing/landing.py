@@ -31,7 +31,7 @@ LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year
 STALE = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
 SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # columns that stages read
 NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
-EMPTY = "no record starts in the window, though there is a file for it, or a record at or after its end"
+EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
 def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
@@ -100,7 +100,7 @@ def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
             found=f"window.length_s = {length_ns // NANOSECONDS_PER_SECOND}, and windows of "
             f"{others[0] // NANOSECONDS_PER_SECOND} s in {warehouse.location}",
             expected="windows of one length in a warehouse",
-            todo="Set the same length as before, or name another warehouse.",
+            todo="Set the same length as before, or use another warehouse.",
         )
     return there["window_start_ns"]
 

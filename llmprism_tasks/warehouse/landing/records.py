@@ -126,7 +126,7 @@ def staging(
 def warn_of(strangers: set[str]) -> None:
     """Warn of columns that flows do not have."""
     if strangers:
-        logger.warning("ignored columns that flows do not have: %s", ", ".join(sorted(strangers)))
+        logger.warning("ignored unknown columns in files of flows: %s", ", ".join(sorted(strangers)))
 
 
 def starts_after(files: Sequence[FlowFile], time_ns: int) -> bool:

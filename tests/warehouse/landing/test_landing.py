@@ -152,7 +152,7 @@ def test_unknown_columns_are_ignored_and_named_once(
     with caplog.at_level(logging.WARNING):
         assert land(warehouse, tmp_path / "*.*[vl]")["landed"] == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "ignored columns that flows do not have: flags, tos, vlan"
+        "ignored unknown columns in files of flows: flags, tos, vlan"
     ]
 
 

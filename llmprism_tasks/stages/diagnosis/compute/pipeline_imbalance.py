@@ -146,11 +146,11 @@ def _row(found: dict[str, Any], stages: list[int]) -> dict[str, Any]:
         "end_ns": found["end_ns"],
         "score": found["excess"] / found["uneven"],
         "severity": severity,
-        "explanation": f"Stage {found['pp_stage']} works {1 + found['excess']:.2f} times as long on a micro-batch as "
-        f"{'any other' if found['pp_stage'] == 0 else 'most'} of the {len(stages)} stages that were timed "
+        "explanation": f"Stage {found['pp_stage']} takes {1 + found['excess']:.2f} times as long for a micro-batch as "
+        f"{'any other' if found['pp_stage'] == 0 else 'most'} of the {len(stages)} measured stages "
         f"({found['pass_ns'] / 1e6:.0f} ms against {found['usual_ns'] / 1e6:.0f} ms), in all replicas "
-        f"and {found['longer']} of {found['steps']} steps; the others wait for it, and steps take "
-        f"{1 + severity:.2f} times as long as if layers were spread evenly.",
+        f"and in {found['longer']} of {found['steps']} steps. The other stages wait for it, and steps take "
+        f"{1 + severity:.2f} times as long as with evenly distributed layers.",
         "confidence": found["longer"] / found["steps"],
         "peers": [str(stage) for stage in stages if stage != found["pp_stage"]],
     }

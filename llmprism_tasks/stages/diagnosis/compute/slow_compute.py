@@ -252,12 +252,13 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     at_first = found["at_first"] or (found["alone"] and _costs_once(history, found))
     known = "stalls" if at_first else "slow_compute"
     kind = known if confidence >= MOST else "straggler"
-    what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends"
+    times = f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms)"
+    what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends {times}"
     if at_first:
-        what = f"begins its steps later than {usual}, and works as quickly afterwards"
+        what = f"begins its steps later than {usual} {times}, and then works at the usual pace,"
     work = evidence.work.filter(pl.col("job_id") == found["job_id"])
     # In a pipeline the flows do not show which end of a late message was not ready.
-    other = " but who takes what it sends" if at_first and work["last_stage"].count() else ""
+    other = " except perhaps the one that it sends to" if at_first and work["last_stage"].count() else ""
     return {
         "job_id": found["job_id"],
         "kind": kind,
@@ -267,10 +268,9 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "end_ns": found["end_ns"],
         "score": found["score"],
         "severity": _of_window(severity, history, found) if kind == "stalls" else severity,
-        "explanation": f"{who} {what} "
-        f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms) "
-        f"in {found['slow']:.0f} of {found['steps']:.0f} steps, with nobody to wait for{other}; "
-        f"the job's steps take {1 + severity:.2f} times as long as they need to.",
+        "explanation": f"{who} {what} in {found['slow']:.0f} of {found['steps']:.0f} "
+        f"steps, and was not waiting for any NIC{other}. "
+        f"The job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": confidence,
         "peers": _peers(found, evidence),
     }
@@ -328,8 +328,8 @@ def _doubt(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
         "end_ns": end_ns,
         "score": float(rows["score"].median()),  # type: ignore[arg-type]
         "severity": severity,
-        "explanation": f"{among} begin late together, step after step: one keeps the others waiting, and nobody can "
-        f"tell which. The job's steps take {1 + severity:.2f} times as long as they need to.",
+        "explanation": f"{among} begin late together, step after step. One of them keeps the others waiting; the flows "
+        f"do not show which. The job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": None,
         "peers": None,
     }

@@ -23,10 +23,10 @@ from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 Row = dict[str, Any]
 
 KINDS = {
-    "addr": ("slow_nic", "and what avoids it is not slower"),
-    "link": ("degraded_link", "and what avoids it is not slower"),
-    "one_way": ("congestion", "and the other way is not slower"),
-    "switch": ("degraded_switch", "and what avoids it is not slower"),
+    "addr": ("slow_nic", "and traffic that avoids it is not slower"),
+    "link": ("degraded_link", "and traffic that avoids it is not slower"),
+    "one_way": ("congestion", "and the opposite direction is not slower"),
+    "switch": ("degraded_switch", "and traffic that avoids it is not slower"),
 }
 """For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
 
@@ -78,9 +78,9 @@ def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     of_link = device_type in ("link", "one_way")
     kind, how = KINDS[device_type]
     if of_link and (other := congestion.colliding_job(culprit, slow, losses.records, evidence, settings)):
-        kind, how = "congestion", f"when {other} sends over it and at no other time"
+        kind, how = "congestion", f"but only while {other} sends over the same link"
     elif device_type != "switch" and (stretches := losses.stretches(job_id, slow, settings)):
-        kind, how = "link_flap", f"in {stretches} stretches with healthy steps between"
+        kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
     return {
         "kind": kind,
         "subject_type": "link" if of_link else device_type,
@@ -91,11 +91,11 @@ def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
 
 def _said(row: Row) -> Row:
     """Return the row of `ROW` with its explanation."""
-    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "What crosses"
+    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "Traffic through"
     said = (
         f"{what} {row['subject']} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
-        f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s; "
-        f"that explains {row['confidence']:.0%} of the loss."
+        f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s. "
+        f"This explains {row['confidence']:.0%} of the loss."
     )
     effect = row["kind"] in EFFECTS
     return {name: row.get(name) for name in ROW} | {

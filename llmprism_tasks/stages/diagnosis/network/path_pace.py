@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics import asof
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import DiagnosisSettings
@@ -49,7 +50,7 @@ def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
     flows = nic_pairs.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS)))
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
-    step = _steps_of(flows["flow_end_ns"].to_numpy(), pairs.select("job_id"), pair, steps)
+    step = _steps_of(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
     inside = step >= 0
     of_step = steps.select("slow", step_ns="end_ns")[step[inside]]
     unit = _units(pairs, evidence.groups).gather(pair[inside])
@@ -61,29 +62,22 @@ def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _steps_of(ends: Integers, jobs: pl.DataFrame, pair: Integers, steps: pl.DataFrame) -> Integers:
+def _steps_of(ends: Integers, offsets: Integers, jobs: pl.DataFrame, steps: pl.DataFrame) -> Integers:
     """Return the row of `steps` in which each record ends; -1 if it ends in none.
 
     Parameters
     ----------
-    ends : `flow_end_ns` of each record
+    ends : `flow_end_ns` of the records of all pairs; pair i has the records `offsets[i]` to `offsets[i + 1]`
     jobs : `job_id` of each pair
-    pair : the pair of each record
     steps : sorted by `job_id` and time
     """
-    numbers = steps.select("job_id").unique().sort("job_id").with_columns(job=pl.int_range(pl.len()))
-    job, job_of_step = (
-        frame.join(numbers, on="job_id", maintain_order="left")["job"].to_numpy() for frame in (jobs, steps)
+    rows = steps.with_row_index("row").group_by("job_id").agg(low=pl.col("row").first(), high=pl.col("row").last() + 1)
+    bounds = jobs.join(rows, on="job_id", how="left", maintain_order="left").select(
+        pl.col("low", "high").cast(pl.Int64)
     )
     begins, until = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
-    found = np.full(ends.size, -1)
-    for number in range(numbers.height):
-        first, last = np.searchsorted(job_of_step, [number, number + 1])
-        mine = np.flatnonzero(job[pair] == number)
-        step = first + np.searchsorted(until[first:last], ends[mine])
-        inside = (step < last) & (ends[mine] > begins[np.minimum(step, last - 1)])
-        found[mine[inside]] = step[inside]
-    return found
+    found = asof.first_from(ends, offsets, until, *(bounds[name].to_numpy() for name in bounds.columns))
+    return np.where((found >= 0) & (ends > begins[found]), found, -1)
 
 
 def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:

@@ -22,9 +22,9 @@ def rows(row: Row, culprit: Row, settings: DiagnosisSettings) -> Iterator[Row]:
     if culprit["rivals"]:
         suspects = [culprit["device"], *culprit["rivals"]]
         at = set.intersection(*map(ends, suspects))
-        how = f"be it its own fault or that of one of {', '.join(suspects)}"
+        how = f"and the fault may be its own or that of one of {', '.join(suspects)}"
     else:
         at = {culprit["device"]} if culprit["device_type"] == "switch" else set()
-        how = "and other things are slow, too"
+        how = "and other devices are slow, too"
     if len(at) == 1 and row["severity"] * row["confidence"] >= settings.least_effect:
         yield row | {"kind": "switch_level", "subject_type": "switch", "subject": at.pop(), "how": how}

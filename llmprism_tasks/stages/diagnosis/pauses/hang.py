@@ -12,6 +12,9 @@ from llmprism_tasks.stages.liveness.overdue import Silence
 SURE, UNSURE = 0.9, 0.5
 """Confidence if it is known which NIC or host stopped first, and if it is not."""
 
+NOUNS = {"addr": "NIC", "host": "Host"}
+"""Types of subjects in the words of an explanation."""
+
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that are overdue in the middle of a step, as `hang` or as `stopped`.
@@ -55,16 +58,17 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
-        stood += f"was silent for {silent_s:.0f} s until it {'began anew' if silence.restarted else 'went on'}"
+        stood += f"was silent for {silent_s:.0f} s until it {'restarted' if silence.restarted else 'went on'}."
     else:
-        stood += f"had been silent for {silent_s:.0f} s when the window ended"
+        stood += f"had been silent for {silent_s:.0f} s when the window ended."
     if quiet is not None:
-        who = f"; {subject_type} {subject} {quiet.reason}" if quiet.addrs else ""
-        who += f"; it may as well have been {quiet.other}" if quiet.other else ""
+        first = "" if silence.restarted else "stopped first: it "
+        who = f" {NOUNS[subject_type]} {subject} {first}{quiet.reason}." if quiet.addrs else ""
+        who += f" It may also have been host {quiet.other}." if quiet.other else ""
     elif silence.restarted:
         who = ""
     else:
-        who = "; who went quiet first cannot be told" if hangs else "; all members stopped at once"
+        who = " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."
     return {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",
@@ -74,7 +78,7 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
         "end_ns": silence.until_ns,
         "score": silent_s * 1e9 / max(gap.longest_ns, where.period_ns),
         "severity": silent_s / period_s if hangs else 0.0,
-        "explanation": f"The job fell silent {stood}{who}.",
+        "explanation": f"The job fell silent {stood}{who}",
         "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
         "peers": peers,
     }

@@ -87,8 +87,8 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         return None
     said = (
         f"In {now.height} of {window.height} steps the whole job is silent for longer, by "
-        f"{lost_ns / now.height / 1e6:.0f} ms on average, while all wait for somebody: look at data loading and "
-        f"garbage collection. They cost {100 * loss:.0f} % of the window."
+        f"{lost_ns / now.height / 1e6:.0f} ms on average, while it waits for one rank; the flows do not show which. "
+        f"Check data loading and garbage collection. The stalls cost {100 * loss:.0f} % of the window."
     )
     return stalls.told(job_id, now, said, loss, still.height / long.height, settings.least_effect)
 

@@ -126,11 +126,11 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     if loss < settings.least_effect:
         return None
     host = _one_host(explained)
-    who = "another rank each time" if host is None else _who(host, explained)
+    who = "a different rank each time" if host is None else _who(host, explained)
     said = (
         f"{explained.height} of {steps.height} steps stall for {lost_ns / explained.height / 1e6:.0f} "
-        f"ms on average while all wait for {who}: look at data loading and garbage collection. They cost "
-        f"{100 * loss:.0f} % of the window."
+        f"ms on average, while all other ranks wait for {who}. Check data loading and garbage collection. The stalls "
+        f"cost {100 * loss:.0f} % of the window."
     )
     return told(job_id, explained, said, loss, explained.height / long.height, settings.least_effect, host=host)
 
@@ -159,10 +159,10 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         return None
     lost_ns = float(struck["behind_ns"].sum())
     loss = lost_ns / float(steps["length_ns"].sum())
-    who = "some rank, another one each time," if host is None else _who(host, struck)
+    who = "one rank, a different one each time," if host is None else _who(host, struck)
     said = (
         f"In {struck.height} of {steps.height} steps {who} begins late, by "
-        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))}. "
+        f"{lost_ns / struck.height / 1e6:.0f} ms on average, {_then(host, known=bool(known))} "
         f"This costs {100 * loss:.0f} % of the window."
     )
     kind = "stalls" if known else "straggler"
@@ -171,15 +171,15 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
 
 def _who(host: str, steps: pl.DataFrame) -> str:
     """Return the words for a host. In a pipeline, flows do not show which end of a late message was not ready."""
-    return f"host {host}" if steps["whole"].all() else f"host {host} (or who takes what it sends first)"
+    return f"host {host}" if steps["whole"].all() else f"host {host} (or the receiver of its first message)"
 
 
 def _then(host: str | None, *, known: bool) -> str:
     """Return the words that say why this is late at the beginning, and not slow computing."""
     if not known:
-        return "by another time in each; what it works on later was not seen"
-    others = "while all others take equally long" if host is None else "and then works as quickly as others"
-    return f"{others}: look at data loading, storage and garbage collection"
+        return "by a different time in each; its later work was not seen."
+    others = "while all other ranks take equally long" if host is None else "and then works as quickly as the others"
+    return f"{others}. Check data loading, storage and garbage collection."
 
 
 def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -> bool:
@@ -229,9 +229,9 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     if not steps.select(paid(later, cost_ns=pl.col("late_ns"), length_ns=pl.col("length_ns"))).item():
         return None
     said = (
-        f"In each of {steps.height} steps the slowest replica, another one each time, computes for "
+        f"In each of {steps.height} steps the slowest replica, a different one each time, computes for "
         f"{100 * loss:.0f} % of the step while all others wait: micro-batches are uneven. Packing samples, or "
-        "dealing them out by length, would give most of it back."
+        "distributing them by length, would recover most of this time."
     )
     return told(job_id, steps, said, loss, 1.0, settings.least_uneven, kind="uneven_micro_batches")
 

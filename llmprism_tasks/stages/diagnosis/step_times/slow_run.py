@@ -72,7 +72,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "score": score,
         "severity": severity,
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
-        f"{slow} of {run.size} in a row.",
+        f"{slow} of {run.size} steps in a row.",
     }
 
 

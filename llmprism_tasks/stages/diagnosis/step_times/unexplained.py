@@ -18,7 +18,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return slower.with_columns(
         kind=pl.lit("straggler"),
         explanation=pl.format(
-            "The job has become slower, cause unknown: no device is known to explain most of it. {}",
+            "The job became slower, and the cause is unknown: no device explains most of the loss. {}",
             "explanation",
         ),
     ).cast(pl.Schema(ROW))

@@ -1,4 +1,4 @@
-"""Pauses: where a series of moments is silent for longest."""
+"""The longest gap between neighbouring moments of a series, near each of some marks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from llmprism_tasks.numerics.jit import BOOLEAN, INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.numerics.sorting import first_from
 
 
 def longest(
@@ -24,27 +23,6 @@ def longest(
     marks, mark_offsets : the same of the marks
     """
     return _longest(moments, offsets, marks, mark_offsets, nearest)
-
-
-def latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: Integers) -> Integers:
-    """Return the place of the latest mark that is not after each moment; -1 where there is none.
-
-    Parameters
-    ----------
-    moments, series : shape (moments,): ns, and the series of each
-    marks, mark_offsets : ns, as for `longest`
-    """
-    return _latest(moments, series, marks, mark_offsets)
-
-
-@kernel(INT64S, INT64S, INT64S, INT64S)
-def _latest(moments: Integers, series: Integers, marks: Integers, mark_offsets: Integers) -> Integers:
-    places = np.empty(moments.size, np.int64)
-    for i in range(moments.size):
-        low, high = mark_offsets[series[i]], mark_offsets[series[i] + 1]
-        after = first_from(marks, low, high, moments[i] + 1)
-        places[i] = after - 1 if after > low else -1
-    return places
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, BOOLEAN)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from llmprism_tasks.numerics.asof import lower_bound, nearest
 from llmprism_tasks.numerics.jit import INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.numerics.sorting import first_from
 
 
 class Ends(NamedTuple):
@@ -48,17 +48,8 @@ def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
     if stream < 0:
         return -1
     low, high = streams[stream], streams[stream + 1]
-    at = first_from(steps, low, high, step)
+    at = lower_bound(steps, low, high, step)
     return int(at) if at < high and steps[at] == step else -1
-
-
-@subroutine
-def _nearest(starts: Integers, low: int, high: int, moment: int) -> int:
-    """Return which of the starts from `low` to `high` is nearest to a moment, the later of two."""
-    at = first_from(starts, low, high, moment)
-    if at == high or (at > low and moment - starts[at - 1] < starts[at] - moment):
-        at -= 1
-    return int(starts[at])
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S)
@@ -77,12 +68,12 @@ def _of_ends(
             returned = _segment(steps[own], steps, streams, answering[back])
             for end in range(2):
                 place = offsets[own + 1] - 1 if end else offsets[own]
-                nearest = _nearest(starts, offsets[theirs], offsets[theirs + 1], starts[place])
-                missed[end, own] = around[end, own] = abs(starts[place] - nearest)
+                reply = starts[nearest(starts, offsets[theirs], offsets[theirs + 1], starts[place])]
+                missed[end, own] = around[end, own] = abs(starts[place] - reply)
                 for beside in range(max(theirs - 1, streams[back]), min(theirs + 2, streams[back + 1])):
-                    other = _nearest(starts, offsets[beside], offsets[beside + 1], starts[place])
+                    other = starts[nearest(starts, offsets[beside], offsets[beside + 1], starts[place])]
                     around[end, own] = min(around[end, own], abs(starts[place] - other))
                 if returned >= 0:
-                    partner = _nearest(starts, offsets[returned], offsets[returned + 1], nearest)
+                    partner = starts[nearest(starts, offsets[returned], offsets[returned + 1], reply)]
                     mutual[end, own] = partner == starts[place]
     return missed, around, mutual

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.distinct import distinct
+from llmprism_tasks.numerics.encoding import distinct
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Integers
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import grouped_sort, ragged
+from llmprism_tasks.numerics import asof, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.kernels import longest_pause
@@ -86,7 +86,7 @@ def _messages(flows: pl.DataFrame, job_steps: pl.DataFrame, links: pl.DataFrame)
     job = np.repeat(of_run["job"].fill_null(-1).to_numpy(), np.diff(runs))[rows]
     begins = _begins(job, start, job_steps.join(jobs, on="job_id"))
     marks = _offsets(begins["job"].to_numpy(), jobs.height)
-    step = longest_pause.latest(start, job, begins["begin_ns"].to_numpy(), marks)
+    step = asof.last_until(start, job, begins["begin_ns"].to_numpy(), marks)
     within = np.flatnonzero(step >= 0)
     return pair[within], step[within], start[within]
 

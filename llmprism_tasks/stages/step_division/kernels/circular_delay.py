@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel, subroutine
+from llmprism_tasks.numerics.asof import nearest
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
-from llmprism_tasks.numerics.sorting import first_from, median
+from llmprism_tasks.numerics.sorting import median
 
 TURN = 2 * math.pi
 
@@ -35,14 +36,6 @@ def typical_phases(
     return _typical_phases(times, offsets, groups, leading, led, pace)
 
 
-@subroutine
-def _nearest(time: int, leading: Integers, low: int, high: int) -> int:
-    after = first_from(leading, low, high, time)
-    if after == high or (after > low and time - leading[after - 1] < leading[after] - time):
-        return after - 1
-    return after
-
-
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64S)
 def _typical_phases(
     times: Integers, offsets: Integers, groups: Integers, leading: Integers, led: Integers, pace: Floats
@@ -53,9 +46,9 @@ def _typical_phases(
         low, count, group = offsets[series], offsets[series + 1] - offsets[series], groups[series]
         sine = cosine = 0.0
         for i in range(low, low + count):
-            nearest = _nearest(times[i], leading, led[group], led[group + 1])
-            paces[i] = pace[nearest]
-            phases[i] = (times[i] - leading[nearest]) / paces[i]
+            near = nearest(leading, led[group], led[group + 1], times[i])
+            paces[i] = pace[near]
+            phases[i] = (times[i] - leading[near]) / paces[i]
             sine += math.sin(TURN * phases[i])
             cosine += math.cos(TURN * phases[i])
         centre = math.atan2(sine / count, cosine / count) / TURN

@@ -119,14 +119,6 @@ def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: In
     return _burst_numbers(starts, ends, sizes, offsets, threshold)
 
 
-def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
-    """Return the longest time in which nothing was under way between two transfers of each series; 0 if there is none.
-
-    Parameters are as for `quiet_gaps`.
-    """
-    return _longest_gaps(starts, ends, offsets)
-
-
 @subroutine
 def _with_next(carried: Floats, count: int, joined: Integers) -> int:
     """Number bursts by their bytes, negligible ones with the next, and return how many are left."""
@@ -349,16 +341,3 @@ def _burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: I
         if low < high and not np.isnan(threshold[s]):
             _number(starts[low:high], ends[low:high], sizes[low:high], threshold[s], numbers[low:high])
     return numbers
-
-
-@kernel(INT64S, INT64S, INT64S)
-def _longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
-    longest = np.zeros(offsets.size - 1)
-    for s in range(longest.size):
-        if offsets[s] == offsets[s + 1]:
-            continue
-        latest = ends[offsets[s]]
-        for i in range(offsets[s] + 1, offsets[s + 1]):
-            longest[s] = max(longest[s], starts[i] - latest)
-            latest = max(latest, ends[i])
-    return longest

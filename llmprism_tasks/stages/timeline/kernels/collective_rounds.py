@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llmprism_tasks.numerics.asof import NEVER
 from llmprism_tasks.numerics.grouped_sort import collected
-from llmprism_tasks.numerics.intervals import NEVER, ROWS, Booleans, Rows, most_rows
+from llmprism_tasks.numerics.intervals import ROWS, Booleans, Rows, extend_union, most_rows
 from llmprism_tasks.numerics.jit import BOOLEANS, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.numerics.sorting import sort
@@ -139,12 +140,11 @@ def _in_flight(
             heads[run], tails[run] = heads[runs], tails[runs]
         if over <= begin:
             continue
-        if n > before and begin <= made.ends[n - 1]:
-            made.ends[n - 1] = max(made.ends[n - 1], over)
-            made.sizes[n - 1] += sizes[i]
-        else:
-            made.starts[n], made.ends[n], made.sizes[n] = begin, over, sizes[i]
-            n += 1
+        unions = extend_union(made.starts, made.ends, before, n, begin, over, 0)
+        if unions > n:
+            made.sizes[n] = 0
+        n = unions
+        made.sizes[n - 1] += sizes[i]
     return n
 
 

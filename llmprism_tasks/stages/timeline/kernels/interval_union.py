@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.intervals import ROWS, Numbers, Rows, most_rows
+from llmprism_tasks.numerics.asof import lower_bound
+from llmprism_tasks.numerics.intervals import ROWS, Numbers, Rows, extend_union, most_rows
 from llmprism_tasks.numerics.jit import FLOAT64, INT32S, INT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Integers
-from llmprism_tasks.numerics.sorting import first_from, sort_by
+from llmprism_tasks.numerics.sorting import sort_by
 
 Bits = npt.NDArray[np.int32]
 
@@ -142,7 +143,7 @@ def _counterpart(owner: int, number: int, others: Counterparts) -> int:
     if owner < 0:
         return NOBODY
     until = others.offsets[owner + 1]
-    found = first_from(others.numbers, others.offsets[owner], until, number)
+    found = lower_bound(others.numbers, others.offsets[owner], until, number)
     return found if found < until and others.numbers[found] == number else NOBODY
 
 
@@ -174,19 +175,17 @@ def _joined(
             order[count], is_[count], with_[count] = count, beside.bits[row], beside.peers[row]
             count += 1
         sort_by(keys, order, count, until, with_)
+        first = n
         for place in range(count):
-            i, slack, apart = order[place], 0.0, place == 0
-            if not apart:
-                before = order[place - 1]
-                if is_[i] & quick and is_[before] & quick:
-                    slack = (until[before] - keys[place - 1]) * at_once
-                apart = keys[place] > end[n - 1] + slack
-            if apart:
-                start[n], end[n], bit[n], peer[n] = keys[place], until[i], is_[i], with_[i]
-                n += 1
-            else:
-                end[n - 1] = max(end[n - 1], until[i])
-                bit[n - 1] |= is_[i]
+            i, slack = order[place], 0.0
+            before = order[max(place - 1, 0)]
+            if is_[i] & quick and is_[before] & quick:
+                slack = (until[before] - keys[max(place - 1, 0)]) * at_once
+            unions = extend_union(start, end, first, n, keys[place], until[i], slack)
+            if unions > n:
+                bit[n], peer[n] = 0, with_[i]
+            n = unions
+            bit[n - 1] |= is_[i]
         bounds[segment + 1] = n
     return bounds, start, end, bit, peer
 

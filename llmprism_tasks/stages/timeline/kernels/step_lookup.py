@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from llmprism_tasks.numerics.asof import advance
 from llmprism_tasks.numerics.jit import INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 
@@ -88,15 +89,14 @@ def _placed(
         most += max(untils[s] - begins[s], 0)
     spans, of_series = np.empty(most, np.int32), np.empty(most, np.int32)
     firsts, lasts, runs = np.empty(most, np.int32), np.empty(most, np.int32), 0
-    bounds = np.zeros(span_starts.size + 1, np.int64)
+    bounds, ends_in_order = np.zeros(span_starts.size + 1, np.int64), span_ends[by_end]
     for s in range(owners.size):
         first, last = offsets[owners[s]], offsets[owners[s] + 1]
         at, i = first, begins[s]
         while i < untils[s]:
             if i > begins[s] and starts[i] < starts[i - 1]:
                 at = first
-            while at < last and span_ends[by_end[at]] < starts[i]:
-                at += 1
+            at = advance(ends_in_order, at, last, starts[i])
             if at == last or ends[i] <= span_starts[by_end[at]]:
                 i += 1
                 continue

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.distinct import distinct
+from llmprism_tasks.numerics.asof import lower_bound
+from llmprism_tasks.numerics.encoding import distinct
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
-from llmprism_tasks.numerics.sorting import first_from
 
 EARLY = 0.5
 """Ratio of the next transfer's bytes below which one may be the part that was sent early: buffers hold a fraction of
@@ -56,7 +56,7 @@ def _buffer(numbers: Integers, different: Floats, count: int) -> float:
 @subroutine
 def _among(ordered: Floats, count: int, size: float, tolerance: float) -> bool:
     """Whether a size is among some in ascending order."""
-    at = first_from(ordered, 0, count, size / (1 + tolerance))
+    at = lower_bound(ordered, 0, count, size / (1 + tolerance))
     return bool(at < count and ordered[at] <= size * (1 + tolerance))
 
 

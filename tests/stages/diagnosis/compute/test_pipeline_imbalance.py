@@ -68,7 +68,7 @@ def test_the_longest_stage_is_told_with_what_it_costs() -> None:
     assert row["confidence"] == 1
     # Three messages each way, each a pass and a half of 60 ms, of which a third is too much.
     assert row["severity"] == pytest.approx(0.18 / 0.82)
-    assert "Stage 2 works 1.50 times as long" in row["explanation"]
+    assert "Stage 2 takes 1.50 times as long" in row["explanation"]
 
 
 def test_even_stages_are_silent() -> None:
@@ -121,7 +121,7 @@ def test_the_first_stage_is_judged_by_its_answer_to_the_first_gradient(answer: f
     """15 % of 120 ms are 138 ms."""
     found = pipeline_imbalance.find(evenly(answer=answer), dataclasses.replace(DEFAULT, least_effect=0.01))
     assert found["subject"].to_list() == names
-    assert all("as any other of the 4 stages" in told for told in found["explanation"])
+    assert all("as any other of the 4 measured stages" in told for told in found["explanation"])
 
 
 @pytest.mark.parametrize(("answer", "names"), [(178, []), (183, ["0"])])

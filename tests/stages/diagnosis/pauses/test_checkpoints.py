@@ -84,7 +84,7 @@ def test_pauses_for_checkpoints_are_told_with_what_they_cost() -> None:
     assert row["start_ns"] == WINDOW.start_ns + 3000 * MS
     assert row["end_ns"] == WINDOW.start_ns + (33_000 + 3 * 1500 + 2400) * MS
     assert (
-        "All members pause for 1.5 s after one in 10 steps of 1.0 s, 4 times, while its members write 40 MB"
+        "All members pause for 1.5 s after one in 10 steps of 1.0 s, 4 times in this window, and write 40 MB"
         in (row["explanation"])
     )
 
@@ -109,7 +109,7 @@ def test_one_pause_is_chance(saved: Sequence[int], told: int) -> None:
 @pytest.mark.parametrize(("before", "often"), [(20, "once"), (0, "2 times")])
 def test_how_often_counts_what_the_window_saw(before: int, often: str) -> None:
     (row,) = found(job(3000, (13, 29), before=before))
-    assert f"{often}, while" in row["explanation"]
+    assert f"{often} in this window, and write" in row["explanation"]
 
 
 @pytest.mark.parametrize(("saved", "told"), [((13, 23), 0), ((3, 13, 23), 1), ((3, 13, 24), 0), ((3, 4, 5), 0)])

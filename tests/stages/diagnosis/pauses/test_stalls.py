@@ -61,7 +61,9 @@ def test_stalls_of_one_host_are_its_own() -> None:
     """Three of four are some one's of eight by chance in one case of sixteen, all four in one of five hundred."""
     three = dict.fromkeys((2, 5, 9), ("d", 500.0))
     assert named(stalling(three | {10: ("d", 500)})) == [("stalls", "host", "host-d")]
-    assert "all wait for host host-d: look" in found(stalling(three | {10: ("d", 500)}))["explanation"].item()
+    assert (
+        "all other ranks wait for host host-d. Check" in found(stalling(three | {10: ("d", 500)}))["explanation"].item()
+    )
     assert named(stalling(three | {10: ("a", 500)})) == JOB
 
 

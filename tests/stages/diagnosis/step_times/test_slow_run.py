@@ -45,7 +45,7 @@ def test_a_run_of_slow_steps_is_told_with_what_it_costs() -> None:
     assert row["severity"] == pytest.approx(0.3)
     assert row["score"] == pytest.approx(0.3 / DEFAULT.least_noise)
     assert (row["start_ns"], row["end_ns"]) == (WINDOW.start_ns + 4 * STEP * MS, WINDOW.start_ns + 10_500 * MS)
-    assert row["explanation"] == "Steps take 1.30 s instead of 1.00 s, 5 of 5 in a row."
+    assert row["explanation"] == "Steps take 1.30 s instead of 1.00 s, 5 of 5 steps in a row."
 
 
 def test_steps_that_are_alike_or_faster_are_no_news() -> None:

@@ -17,8 +17,8 @@ def test_a_slower_job_is_a_straggler_of_unknown_cause() -> None:
     slower = dataclasses.replace(NOTHING, history=history([*[1000.0] * 20, *[1300] * 12], current=12))
     rows = unexplained.find(slower, DEFAULT)
     assert rows.select("kind", "subject_type", "subject", "confidence").rows() == [("straggler", "job", "j", None)]
-    assert "cause unknown" in rows["explanation"][0]
-    assert rows["explanation"][0].endswith("Steps take 1.30 s instead of 1.00 s, 12 of 12 in a row.")
+    assert "the cause is unknown" in rows["explanation"][0]
+    assert rows["explanation"][0].endswith("Steps take 1.30 s instead of 1.00 s, 12 of 12 steps in a row.")
 
 
 def test_a_job_as_it_was_is_none() -> None:

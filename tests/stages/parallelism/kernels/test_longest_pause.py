@@ -41,9 +41,3 @@ def test_the_longest_of_all_is_found(series: list[tuple[list[int], list[int]]], 
 def test_a_pause_counts_to_the_mark_before_it_or_to_the_nearest(nearest: bool, found: list[int]) -> None:
     ends = longest_pause.longest(*arrays([[0, 4, 16, 30]]), *arrays([[8, 20]]), nearest=nearest)
     assert ends.tolist() == found
-
-
-def test_each_moment_has_the_latest_mark_of_its_series() -> None:
-    marks, offsets = arrays([[10, 20], [], [5]])
-    moments = np.array([9, 10, 25, 25, 4, 6])
-    assert longest_pause.latest(moments, np.array([0, 0, 0, 1, 2, 2]), marks, offsets).tolist() == [-1, 0, 1, -1, -1, 2]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.stages.step_division.kernels.gap_segmentation import burst_numbers, longest_gaps, quiet_gaps
+from llmprism_tasks.stages.step_division.kernels.gap_segmentation import burst_numbers, quiet_gaps
 
 MS = 1_000_000
 SHORTEST, RATIO, BYTES, PACE, PERSISTENCE, FEW_RATIO = 5.0 * MS, 1.5, 0.1, 0.25, 0.4, 5.0
@@ -508,8 +508,3 @@ def test_what_is_found_holds_together(rows: list[tuple[float, float, int]]) -> N
     assert found.mean_period > 0
     assert found.duration >= 0
     assert len(set(numbers(series, found.threshold))) == found.bursts
-
-
-def test_the_longest_gap_is_between_the_last_end_of_all_before_and_the_next_start() -> None:
-    starts, ends = np.array([0, 2, 30, 0, 5]), np.array([20, 9, 40, 9, 7])
-    assert longest_gaps(starts, ends, np.array([0, 3, 5])).tolist() == [10, 0]

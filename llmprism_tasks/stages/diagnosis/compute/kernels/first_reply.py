@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import INT64S, kernel, subroutine
+from llmprism_tasks.numerics.asof import advance
+from llmprism_tasks.numerics.jit import INT64S, kernel
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.timeline.kernels.step_lookup import Series
 
@@ -34,14 +35,6 @@ def first_replies(
     return _first_replies(starts, ends, *came, *left, *bounds, offsets)
 
 
-@subroutine
-def _at(span: int, last: int, time: int, span_starts: Integers) -> int:
-    """Return the latest span that has begun by a time, of those from one to a last one."""
-    while span < last and span_starts[span + 1] <= time:
-        span += 1
-    return span
-
-
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
 def _first_replies(
     starts: Integers,
@@ -64,7 +57,7 @@ def _first_replies(
             for i in range(came_begins[s], came_untils[s]):
                 if span > last:
                     break
-                span = _at(span, last, starts[i], span_starts)
+                span = advance(span_starts, span + 1, last + 1, starts[i] + 1) - 1  # the latest that has begun
                 if not span_starts[span] <= starts[i] < span_ends[span]:
                     continue
                 if finding and (starts[i], ends[i]) < (first_start[span], first_end[span]):
@@ -76,7 +69,7 @@ def _first_replies(
         for i in range(left_begins[s], left_untils[s]):
             if span > last:
                 break
-            span = _at(span, last, starts[i], span_starts)
+            span = advance(span_starts, span + 1, last + 1, starts[i] + 1) - 1  # the latest that has begun
             took = starts[i] - whole[span]
             within = span_starts[span] <= starts[i] < span_ends[span]
             if within and whole[span] != NONE and took > 0 and (replied[span] == NONE or took < replied[span]):

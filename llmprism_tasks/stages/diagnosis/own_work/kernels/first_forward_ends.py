@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llmprism_tasks.numerics.asof import advance
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Flags, Integers
-from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers, not_before
+from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers
 
 NONE = np.iinfo(np.int64).min
 """A time that is not known; it is before all others."""
@@ -158,7 +159,7 @@ def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since
     for way in range(ways.owners.size):
         i, until, other = ways.begins[way], ways.untils[way], ways.others[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
-            i = not_before(steps.starts[step], starts, i, until)
+            i = advance(starts, i, until, steps.starts[step])
             least = _least(steps, step, at_once)
             while i < until and starts[i] <= steps.ends[step]:
                 if starts[i] >= least and starts[i] >= since[step]:
@@ -177,7 +178,7 @@ def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> 
     for way in range(ways.owners.size):
         i, until = ways.begins[way], ways.untils[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
-            i = not_before(steps.starts[step], starts, i, until)
+            i = advance(starts, i, until, steps.starts[step])
             while i < until and starts[i] <= steps.ends[step]:
                 if ends[i] <= by[step]:
                     last[step] = max(last[step], ends[i])
@@ -195,7 +196,7 @@ def _counted(
     for way in range(ways.owners.size):
         i, until = ways.begins[way], ways.untils[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):
-            i = not_before(steps.starts[step], starts, i, until)
+            i = advance(starts, i, until, steps.starts[step])
             least = _least(steps, step, at_once)
             while i < until and starts[i] <= steps.ends[step]:
                 if starts[i] >= least and starts[i] >= since[step]:

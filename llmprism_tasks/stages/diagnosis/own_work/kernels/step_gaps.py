@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llmprism_tasks.numerics.intervals import extend_union
 from llmprism_tasks.numerics.jit import INT8S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels import transfers_by_nic
@@ -113,23 +114,19 @@ def _bursts(seen: Integers, seen_bounds: Integers, transfers: Transfers, kinds: 
     """
     begun_in, begins = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
     over, sizes, kinds_of = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
-    starts, ends, last = transfers.starts, transfers.ends, -1
+    starts, ends, n = transfers.starts, transfers.ends, 0
     for endpoint in range(steps.bounds.size - 1):
-        place, until, alone = seen_bounds[endpoint], seen_bounds[endpoint + 1], True
+        place, until, first = seen_bounds[endpoint], seen_bounds[endpoint + 1], n
         for step in range(steps.bounds[endpoint], steps.bounds[endpoint + 1]):
             while place < until and starts[seen[place] >> 1] <= steps.ends[step]:
                 i = seen[place] >> 1
                 place += 1
                 if starts[i] < steps.starts[step]:
                     continue
-                if alone or starts[i] > over[last]:
-                    last, alone = last + 1, False
-                    begun_in[last], begins[last], over[last] = step, starts[i], ends[i]
-                    sizes[last], kinds_of[last] = 0, 0
-                over[last] = max(over[last], ends[i])
-                sizes[last] += transfers.sizes[i]
-                kinds_of[last] |= 1 << np.int64(kinds[i])
-    some = last + 1
-    return Bursts(
-        begun_in[:some].copy(), begins[:some].copy(), over[:some].copy(), sizes[:some].copy(), kinds_of[:some].copy()
-    )
+                bursts = extend_union(begins, over, first, n, starts[i], ends[i], 0)
+                if bursts > n:
+                    begun_in[n], sizes[n], kinds_of[n] = step, 0, 0
+                n = bursts
+                sizes[n - 1] += transfers.sizes[i]
+                kinds_of[n - 1] |= 1 << np.int64(kinds[i])
+    return Bursts(begun_in[:n].copy(), begins[:n].copy(), over[:n].copy(), sizes[:n].copy(), kinds_of[:n].copy())

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel, named_tuple, subroutine
+from llmprism_tasks.numerics.asof import advance
+from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel, named_tuple
 from llmprism_tasks.numerics.robust import Flags, Integers
 
 Small = npt.NDArray[np.int8]
@@ -70,17 +71,6 @@ def carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers)
     return _carried(transfers, steps, chosen, owners)
 
 
-@subroutine
-def not_before(time: int, times: Integers, place: int, until: int) -> int:
-    """Return the first place from one on of a time that is not before another, or `until`.
-
-    From step to step that is a place or two further.
-    """
-    while place < until and times[place] < time:
-        place += 1
-    return place
-
-
 @kernel(TRANSFERS, STEPS, BOOLEANS, INT64S)
 def _carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers) -> Integers:
     starts, total = transfers.starts, np.zeros(steps.starts.size, np.int64)
@@ -89,7 +79,7 @@ def _carried(transfers: Transfers, steps: Steps, chosen: Flags, owners: Integers
             continue
         i, until = transfers.offsets[pair], transfers.offsets[pair + 1]
         for step in range(steps.bounds[owners[pair]], steps.bounds[owners[pair] + 1]):
-            i = not_before(steps.starts[step], starts, i, until)
+            i = advance(starts, i, until, steps.starts[step])
             while i < until and starts[i] <= steps.ends[step]:
                 total[step] += transfers.sizes[i]
                 i += 1
