@@ -38,7 +38,11 @@ class Stage:
 
 STAGES: tuple[Stage, ...] = (
     Stage(
-        "recognition", reads=("flows", "topology"), writes=("jobs", "job_members"), sees_others=True, takes=("traffic",)
+        "recognition",
+        reads=("flows", "topology"),
+        writes=("jobs", "job_members"),
+        sees_others=True,
+        takes=("traffic", "gpu_traffic"),
     ),
     Stage("step_division", reads=("flows", "jobs", "job_members"), writes=("pair_steps",), per_job=True),
     Stage(

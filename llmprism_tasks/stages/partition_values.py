@@ -10,9 +10,11 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.step_division.division import Division, divide
+from llmprism_tasks.stages.step_division.gpu_traffic import GpuTraffic
+from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
-Value = TrafficIndex | JobTraffic | Division | None
+Value = GpuTraffic | TrafficIndex | JobTraffic | Division | None
 
 
 class PartitionValues:
@@ -26,6 +28,7 @@ class PartitionValues:
     def __init__(self, flows: pl.DataFrame, window: Window, settings: Settings) -> None:
         self._flows, self._window, self._settings = flows, window, settings
         self._traffic: TrafficIndex | None = None
+        self._gpu_traffic: GpuTraffic | None = None
         self._job_traffic: JobTraffic | None = None
         self._divisions: dict[str, Division | None] = {}
 
@@ -34,10 +37,12 @@ class PartitionValues:
 
         Parameters
         ----------
-        tables : what the phases so far wrote: `job_members` once jobs are known, `pairs` once their kinds are
+        tables : `topology`, and what the phases so far wrote: `job_members` once jobs are known, `pairs`
+            once their kinds are
         """
         makers: dict[str, Callable[[], Value]] = {
             "traffic": self.traffic,
+            "gpu_traffic": lambda: self.gpu_traffic(tables["topology"]),
             "job_traffic": lambda: self.job_traffic(tables["job_members"]),
             "division": lambda: self.division(tables["job_members"]),
             "step_ends": lambda: self.step_ends(tables["job_members"], tables["pairs"]),
@@ -50,6 +55,13 @@ class PartitionValues:
             self._traffic = TrafficIndex.of(self._flows, self._settings.traffic)
         return self._traffic
 
+    def gpu_traffic(self, topology: pl.DataFrame) -> GpuTraffic:
+        """Return the bulk flows between GPUs, and the rhythms of their pairs."""
+        if self._gpu_traffic is None:
+            bulk = nic_pairs.between_gpus(self.traffic().bulk, topology.select("addr"))
+            self._gpu_traffic = GpuTraffic.of(bulk, self._window, self._settings)
+        return self._gpu_traffic
+
     def job_traffic(self, job_members: pl.DataFrame) -> JobTraffic:
         """Return the flows inside jobs."""
         if self._job_traffic is None:
@@ -59,7 +71,9 @@ class PartitionValues:
     def division(self, job_members: pl.DataFrame) -> Division | None:
         """Return the steps of jobs; None where there are none."""
         if "all" not in self._divisions:
-            self._divisions["all"] = divide(self.job_traffic(job_members).bulk, self._window, self._settings)
+            bulk = self.job_traffic(job_members).bulk
+            known = None if self._gpu_traffic is None else self._gpu_traffic.running
+            self._divisions["all"] = divide(bulk, self._window, self._settings, known=known)
         return self._divisions["all"]
 
     def step_ends(self, job_members: pl.DataFrame, pairs: pl.DataFrame) -> Division | None:

@@ -20,8 +20,8 @@ from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
 from llmprism_tasks.stages.recognition.tenancy import tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
 from llmprism_tasks.stages.step_division import joint_steps
+from llmprism_tasks.stages.step_division.gpu_traffic import GpuTraffic
 from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
-from llmprism_tasks.stages.step_division.restarts import at_restarts
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -37,6 +37,7 @@ micro-batches that are small beside the gradients end when they will."""
 def recognition(
     *,
     traffic: TrafficIndex,
+    gpu_traffic: GpuTraffic,
     topology: pl.DataFrame,
     window: Window,
     settings: Settings,
@@ -46,7 +47,7 @@ def recognition(
 
     Parameters
     ----------
-    traffic : the window's flows and those of its look-back
+    traffic, gpu_traffic : the window's flows and those of its look-back; of these, bulk flows between GPUs
     topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
     elsewhere : when others send, if `traffic` is that of a part of the platform: as `frames.Part` has it
 
@@ -56,39 +57,36 @@ def recognition(
         in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do
     job_members : NICs of each job
     """
-    bulk = nic_pairs.between_gpus(traffic.bulk, topology.select("addr"))
-    found = at_work(bulk, topology, window, settings)
+    found = at_work(gpu_traffic, topology, window, settings)
     jobs, members = with_fallen_silent(
         found,
-        bulk,
+        gpu_traffic.bulk,
         traffic,
         topology,
         window,
         settings,
-        lambda then, moment: at_work(then, topology, moment, settings),
+        lambda then, moment: at_work(GpuTraffic.of(then, moment, settings), topology, moment, settings),
         elsewhere,
     )
     return with_unlisted(jobs, members, traffic, topology, window, settings), members
 
 
 def at_work(
-    bulk: pl.DataFrame, topology: pl.DataFrame, window: Window, settings: Settings
+    traffic: GpuTraffic, topology: pl.DataFrame, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Recognise the jobs whose NICs send in a window, or are silent for no longer than their period explains.
 
     Parameters
     ----------
-    bulk : bulk flows between NICs, look-back included
+    traffic : bulk flows between GPUs, look-back included
 
     Returns
     -------
     as `recognition`
     """
-    if bulk.is_empty():
+    if traffic.bulk.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
-    bulk = nic_pairs.in_order(bulk)
-    former, running = at_restarts(bulk, window, settings.traffic)
-    rhythms = stream_rhythms(running, settings.rhythm)
+    former, running, rhythms = traffic.former, traffic.running.flows, traffic.running.rhythms
     working = working_pairs(rhythms, window, settings.recognition)
     linking = _linking(working, running, window, settings.recognition)
     if linking.is_empty():
@@ -104,7 +102,7 @@ def at_work(
     if not former.is_empty():
         before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
         followed.append(before.filter("regular"))
-    sent = _windows(bulk).join(pl.concat([pairs.select("pair") for pairs in followed]), on="pair", how="semi")
+    sent = _windows(traffic.bulk).join(pl.concat([pairs.select("pair") for pairs in followed]), on="pair", how="semi")
     return tables(nics, _training(nics), sent, window)
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion, joint_steps
+from llmprism_tasks.stages.step_division.gpu_traffic import PairRhythms
 from llmprism_tasks.stages.step_division.joint_steps import JointSteps
 from llmprism_tasks.stages.step_division.restarts import runs
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -149,19 +150,24 @@ class Division:
         return replace(self, endpoints=endpoints, job_steps=job_steps, first_steps=first)
 
 
-def divide(bulk: pl.DataFrame, window: Window, settings: Settings) -> Division | None:
+def divide(
+    bulk: pl.DataFrame, window: Window, settings: Settings, *, known: PairRhythms | None = None
+) -> Division | None:
     """Divide the bulk flows of jobs into steps, run by run; None where no job shows any.
 
     Parameters
     ----------
     bulk : with `job_id`, those of the look-back among them
+    known : rhythms that were found in the same traffic index
     """
     found: list[Run] = []
     before = pl.DataFrame(schema={"job_id": pl.String, "before": pl.Int64})
     for number, flows in enumerate(runs(bulk, window, settings.traffic)):
         if flows.is_empty():
             continue
-        joint = joint_steps.steps_of_jobs(flows, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns)
+        joint = joint_steps.steps_of_jobs(
+            flows, settings.rhythm, known=known, until_ns=window.end_ns, before_ns=window.start_ns
+        )
         found.append(Run(number, joint, before))
         before = _counts(joint)
     if not found:

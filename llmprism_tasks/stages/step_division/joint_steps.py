@@ -16,6 +16,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
+from llmprism_tasks.stages.step_division.gpu_traffic import PairRhythms
 from llmprism_tasks.stages.step_division.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
@@ -104,18 +105,25 @@ class JointSteps:
 
 
 def steps_of_jobs(
-    flows: pl.DataFrame, settings: RhythmSettings, *, until_ns: int = 0, before_ns: int = 0
+    flows: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    known: PairRhythms | None = None,
+    until_ns: int = 0,
+    before_ns: int = 0,
 ) -> JointSteps:
     """Find the steps of jobs.
 
     Parameters
     ----------
     flows : bulk flows with `job_id`
+    known : rhythms that were found in the same traffic index
     until_ns, before_ns : as for `steps_of_groups`
     """
     flows = nic_pairs.in_order(flows)
     jobs = flows.select("pair", group="job_id")[nic_pairs.starts_of_pairs(flows)[:-1]]
-    found = stream_rhythms(flows, settings).join(jobs, on="pair", maintain_order="left")
+    rhythms = stream_rhythms(flows, settings) if known is None else known.of(flows)
+    found = rhythms.join(jobs, on="pair", maintain_order="left")
     return steps_of_groups(flows, found, settings, until_ns=until_ns, before_ns=before_ns)
 
 

@@ -37,7 +37,10 @@ def recognised(
     """Return the jobs, and the members of each in the order of their smallest."""
     table = visible(flows(*parts), window, values.window.lookback_windows)
     jobs, members = recognition(
-        **taken("recognition", table, window, values), topology=topology(hosts), window=window, settings=values
+        **taken("recognition", table, window, values, topology=topology(hosts)),
+        topology=topology(hosts),
+        window=window,
+        settings=values,
     )
     assert set(jobs["job_id"]) == set(members["job_id"])
     assert members["addr"].is_unique().all()
@@ -332,7 +335,7 @@ def test_a_silent_pair_is_at_work_as_long_as_its_period_explains_it(last: float,
     moved = [(start + 240_000, end + 240_000, src, dst, size) for start, end, src, dst, size in steps]
     table = flows(moved, base=begin)
     found, _ = recognition(
-        **taken("recognition", table, WINDOW.shifted(1)),
+        **taken("recognition", table, WINDOW.shifted(1), topology=topology(hosts)),
         topology=topology(hosts),
         window=WINDOW.shifted(1),
         settings=DEFAULT,
@@ -421,7 +424,7 @@ def test_the_window_s_time_is_in_every_row() -> None:
     rows = ring(["a0", "b0"], every(1000, count=100))
     table = flows(rows)
     jobs, members = recognition(
-        **taken("recognition", visible(table, WINDOW.shifted(1)), WINDOW.shifted(1)),
+        **taken("recognition", visible(table, WINDOW.shifted(1)), WINDOW.shifted(1), topology=topology(hosts)),
         topology=topology(hosts),
         window=WINDOW.shifted(1),
         settings=DEFAULT,

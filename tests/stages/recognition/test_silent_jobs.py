@@ -32,7 +32,7 @@ def members(*parts: list[Row], after: int = 0) -> list[tuple[str, str]]:
     """Return the jobs of a window by their NICs, with their names."""
     window = WINDOW.shifted(after)
     jobs, found = recognition(
-        **taken("recognition", visible(flows(*parts), window), window),
+        **taken("recognition", visible(flows(*parts), window), window, topology=HOSTS),
         topology=HOSTS,
         window=window,
         settings=settings(),
@@ -111,8 +111,8 @@ def test_two_that_hang_on_the_same_hosts_are_two() -> None:
 def test_rows_in_any_order_tell_the_same() -> None:
     table = visible(flows(whole(), begun(), other()), WINDOW.shifted(1))
     given = {"topology": HOSTS, "window": WINDOW.shifted(1), "settings": settings()}
-    one = recognition(**taken("recognition", table, WINDOW.shifted(1)), **given)  # type: ignore[arg-type]
-    shuffled = taken("recognition", table.sample(fraction=1, shuffle=True, seed=5), WINDOW.shifted(1))
+    one = recognition(**taken("recognition", table, WINDOW.shifted(1), topology=HOSTS), **given)  # type: ignore[arg-type]
+    shuffled = taken("recognition", table.sample(fraction=1, shuffle=True, seed=5), WINDOW.shifted(1), topology=HOSTS)
     two = recognition(**shuffled, **given)  # type: ignore[arg-type]
     for left, right in zip(one, two, strict=True):
         assert_frame_equal(left, right)

@@ -33,7 +33,10 @@ def captured(capture: str) -> Iterator[Evidence]:
         window = Window(start_ns, MINUTE_NS)
         seen = flows.filter(pl.col("window_start_ns").is_between(window.lookback(5).start_ns, start_ns))
         _, members = recognition(
-            **taken("recognition", seen, window), topology=topology, window=window, settings=settings()
+            **taken("recognition", seen, window, topology=topology),
+            topology=topology,
+            window=window,
+            settings=settings(),
         )
         jobs = members.select("window_start_ns", "job_id", src_addr="addr")
         pairs = frames.conform(known.join(jobs, on="src_addr").with_columns(**counts), "pairs")

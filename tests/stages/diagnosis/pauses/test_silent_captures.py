@@ -43,7 +43,10 @@ def rows(capture: str, records: str) -> Iterator[dict[str, object]]:
         window = Window(start_ns, MINUTE_NS)
         seen = flows.filter(pl.col("window_start_ns").is_between(window.lookback(5).start_ns, start_ns))
         _, members = recognition(
-            **taken("recognition", seen, window), topology=topology, window=window, settings=settings()
+            **taken("recognition", seen, window, topology=topology),
+            topology=topology,
+            window=window,
+            settings=settings(),
         )
         kinds = _of_jobs(pairs, members)
         known = gather(
