@@ -23,7 +23,7 @@ from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
 from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic.index import JobTraffic
 
-TROUBLES = (
+DETECTORS = (
     hang.find,
     checkpoints.find,
     slow_compute.find,
@@ -98,7 +98,7 @@ def diagnose_partition(
 def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     if evidence is None:
         return frames.empty("diagnoses")
-    found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
+    found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])
     last = last_arrival.find(found, evidence, settings.diagnosis)
     found = drop_unlikely_layouts(deduplicate(pl.concat([last, found])), jobs)
     rows = price(evidence, assemble(found, evidence, settings), jobs)
