@@ -80,7 +80,7 @@ def of_part(
 
     Parameters
     ----------
-    flows, elsewhere : as in `frames.Part`
+    flows, elsewhere : `flows` and `other_starts` of `execution.partition.Partition`
 
     Returns
     -------

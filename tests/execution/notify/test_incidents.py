@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from receiver import Receiver, receiving
 from small_windows import FIRST, SECOND, diagnosis, writer
 
+from llmprism_tasks.execution import window as steps_of_a_window
 from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.settings.load import load
