@@ -47,7 +47,7 @@ def recognition(
     ----------
     flows : the window's flows and those of its look-back
     topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
-    elsewhere : when others send, if `flows` are those of a part of the platform: `other_starts` of `execution.partition.Partition`
+    elsewhere : starts of other flows, if `flows` are a partition: `other_starts` of `execution.partition.Partition`
 
     Returns
     -------
