@@ -39,7 +39,7 @@ class Stints(NamedTuple):
     sorts: Numbers
 
 
-def shortest(stints: Stints, works: Integers, kinds: int) -> Integers:
+def shortest(stints: Stints, works: Numbers, kinds: int) -> Integers:
     """Return the shortest length of each segment's work of each kind, ns, shape (segments, kinds); `NONE` without any.
 
     Parameters
@@ -71,7 +71,7 @@ class Sorts(NamedTuple):
     rests : whether what is not work is told
     """
 
-    works: Integers
+    works: Numbers
     whole: Booleans
     unknown: Booleans
     rests: Booleans
@@ -125,7 +125,7 @@ def idled(offsets: Integers, idle: Integers, kinds: Numbers, alike: Integers, nu
 
 @kernel(INT64S, INT64S, INT64S, INT32S, INT32S, INT64)
 def _shortest(
-    offsets: Integers, starts: Integers, ends: Integers, sorts: Numbers, works: Integers, kinds: int
+    offsets: Integers, starts: Integers, ends: Integers, sorts: Numbers, works: Numbers, kinds: int
 ) -> Integers:
     least = np.full((len(offsets) - 1, kinds), NONE, np.int64)
     for segment in range(len(offsets) - 1):
@@ -156,7 +156,7 @@ def _at_pace(
     starts: Integers,
     ends: Integers,
     sorts: Numbers,
-    works: Integers,
+    works: Numbers,
     whole: Booleans,
     unknown: Booleans,
     rests: Booleans,

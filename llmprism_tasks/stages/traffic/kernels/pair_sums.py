@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llmprism_tasks.numerics.grouped_sort import Groups
+from llmprism_tasks.numerics.grouped_sort import Places
 from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, kernel
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
@@ -32,7 +32,7 @@ class Tallies(NamedTuple):
     fresh: Integers
 
 
-def of_groups(groups: Groups, number: int, sizes: Integers) -> tuple[Integers, Integers]:
+def of_groups(groups: Places, number: int, sizes: Integers) -> tuple[Integers, Integers]:
     """Return how many transfers each group has, and how large the largest of them is; 0 for none.
 
     Parameters
@@ -127,7 +127,7 @@ def sent(
 
 
 @kernel(INT32S, INT64, INT64S)
-def _of_groups(groups: Groups, number: int, sizes: Integers) -> tuple[Integers, Integers]:
+def _of_groups(groups: Places, number: int, sizes: Integers) -> tuple[Integers, Integers]:
     counts, largest = np.zeros(number, np.int64), np.zeros(number, np.int64)
     for i in range(groups.size):
         counts[groups[i]] += 1

@@ -15,7 +15,7 @@ from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
 
-def classes(values: Floats | Integers, offsets: Integers, tolerance: float) -> Integers:
+def classes(values: Integers, offsets: Integers, tolerance: float) -> Integers:
     """Number the classes of alike values in each series, from 0.
 
     Parameters
@@ -52,7 +52,7 @@ def collected(values: Integers, offsets: Integers, tolerance: float) -> Collecte
 
 
 @subroutine
-def _of_series(values: Floats | Integers, tolerance: float, numbers: Integers, different: Floats) -> int:
+def _of_series(values: Integers, tolerance: float, numbers: Integers, different: Floats) -> int:
     """Write the class of each value of one series, and return how many there are."""
     least, most = values[0], values[0]
     for value in values:
@@ -80,7 +80,7 @@ def _longest(offsets: Integers) -> int:
 
 
 @kernel(INT64S, INT64S, FLOAT64)
-def _classes(values: Floats | Integers, offsets: Integers, tolerance: float) -> Integers:
+def _classes(values: Integers, offsets: Integers, tolerance: float) -> Integers:
     numbers, different = np.empty(values.size, np.int64), np.empty(_longest(offsets))
     for series in range(offsets.size - 1):
         low, high = offsets[series], offsets[series + 1]

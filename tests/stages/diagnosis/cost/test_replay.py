@@ -13,7 +13,7 @@ from llmprism_tasks.stages.diagnosis.cost.replay import finish
 def played(durations: list[float], waits_for: list[list[int]], earliest: list[float] | None = None) -> list[float]:
     offsets = np.cumsum([0, *map(len, waits_for)]).astype(np.int64)
     predecessors = np.array([i for one in waits_for for i in one], dtype=np.int64)
-    starts = np.full(len(durations), -np.inf) if earliest is None else np.array(earliest)
+    starts = np.full(len(durations), -np.inf) if earliest is None else np.array(earliest, dtype=np.float64)
     return finish(np.array(durations, dtype=np.float64), starts, offsets, predecessors).tolist()
 
 

@@ -41,7 +41,7 @@ def test_classes_are_those_of_ordered_sizes_and_lie_together(
     sizes = found(transfers, tolerance)
     by_size = sorted(range(len(transfers)), key=lambda i: (transfers[i][0], transfers[i][2]))
     counts = [len(list(run)) for _, run in groupby(transfers, key=lambda one: one[0])]
-    ordered = np.array([transfers[i][2] for i in by_size], dtype=np.float64)
+    ordered = np.array([transfers[i][2] for i in by_size], dtype=np.int64)
     expected = size_clusters.classes(ordered, np.cumsum([0, *counts]).astype(np.int64), tolerance)
     assert sizes.classes[by_size].tolist() == expected.tolist()
     keys = [(transfers[i][0], sizes.classes[i], i) for i in sizes.order]

@@ -42,6 +42,6 @@ def test_where_transfers_are_close_chance_reaches_all() -> None:
 def test_series_that_have_nothing_in_common_meet_as_often_as_chance_says() -> None:
     draw = np.random.default_rng(5)
     ours, theirs = (np.sort(draw.integers(0, 1_000_000, 5_000)) for _ in range(2))
-    met = together(ours, np.ones(5_000), theirs, np.ones(5_000), tolerance=20)
+    met = together(ours, np.ones_like(ours), theirs, np.ones_like(theirs), tolerance=20)
     chance = max(reach(one, tolerance=20) for one in (ours, theirs))
     assert met == pytest.approx(chance, abs=0.02)

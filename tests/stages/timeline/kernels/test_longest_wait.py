@@ -14,7 +14,7 @@ Wait = tuple[int, int, int]
 def whom(*waits: Wait, worth: float = 0, longest: int = 9) -> list[int]:
     """Return for whom each of six waited."""
     columns = (np.array([wait[i] for wait in waits], dtype=np.int64) for i in range(3))
-    return followed(*columns, np.full(6, worth), share=0.5, longest=longest).tolist()
+    return followed(*columns, np.full(6, worth, np.float64), share=0.5, longest=longest).tolist()
 
 
 def test_who_waits_for_nobody_has_nobody() -> None:

@@ -34,7 +34,7 @@ def test_the_shortest_of_each_kind_is_no_longer_than_any(drawn: list[tuple[int, 
     works, lengths = (np.array([one[i] for one in drawn], dtype=np.int64) for i in (0, 1))
     offsets = np.array([0, len(drawn) // 2, len(drawn)])
     stints = Stints(offsets, lengths - lengths, lengths, works.astype(np.int32))
-    found = shortest(stints, np.arange(5) - 1, 4)
+    found = shortest(stints, np.arange(5, dtype=np.int32) - 1, 4)
     for segment, half in enumerate((drawn[: offsets[1]], drawn[offsets[1] :])):
         for kind in range(4):
             assert found[segment, kind] == min((length for work, length in half if work - 1 == kind), default=NONE)
@@ -42,7 +42,7 @@ def test_the_shortest_of_each_kind_is_no_longer_than_any(drawn: list[tuple[int, 
 
 KNOWN, UNKNOWN, WHOLE, UNKNOWN_WHOLE = np.arange(4, dtype=np.int32)
 SORTS = Sorts(
-    works=np.array([0, -1, 0, -1]),
+    works=np.array([0, -1, 0, -1], np.int32),
     whole=np.array([False, False, True, True]),
     unknown=np.array([False, False, True, True]),
     rests=np.array([True, True, True, False]),
@@ -53,7 +53,7 @@ def paced(*lengths: int, usual: float = 100, place: int = 0, sort: np.int32 = KN
     """Return what is work of stints of one sort, by one that has them all."""
     starts = 3 * np.arange(len(lengths))
     stints = Stints(np.array([0, starts.size]), starts, starts + lengths, np.full(starts.size, sort))
-    work, rest = at_pace(stints, SORTS, np.array([[usual]]), np.array([place]), as_usual=1.1)
+    work, rest = at_pace(stints, SORTS, np.array([[usual]], np.float64), np.array([place]), as_usual=1.1)
     assert rest.tolist() == ((np.array(lengths) - work) * SORTS.rests[sort]).tolist()
     return work.tolist()
 
