@@ -10,7 +10,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.step_division.division import Division, divide
-from llmprism_tasks.stages.step_division.gpu_traffic import GpuTraffic
+from llmprism_tasks.stages.step_division.restarts import GpuTraffic
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
