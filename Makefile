@@ -1,17 +1,19 @@
-# make demo    ten simulated minutes with trouble in them through a real Airflow, and the report
-# make up      Airflow with a live feed of simulated flows; then: make report, make latency, make down;
-#              eval "$(make env)" for airflow and llmprism commands of your own
-# make test    linter, type checker and every test
-# make scores  how right the results are on the captures of real training in tests/data/real
-# make accuracy  how right both methods are on simulated platforms and captures, as docs/accuracy.md; goes on where it was
-# make bench     what an analysis costs, by size and part, as docs/performance.md; Airflow's share: python -m bench airflow
-# make diagnosis  who is named when something goes wrong, and when nothing does, as docs/diagnosis.md; likewise
+# make setup     install into .venv and compile the numerical kernels
+# make demo      ten simulated minutes with faults through a real Airflow, then the report
+# make up        Airflow with a live feed of simulated flows; then: make report, make latency, make down;
+#                eval "$(make env)" sets the variables for airflow and llmprism commands of your own
+# make test      linter, type checker and every test
+# make tables    compare all result tables with the reference (tests/data/tables.json)
+# make scores    accuracy on the captures of real training in tests/data/real
+# make accuracy  accuracy of both methods on simulated platforms and captures: writes docs/accuracy.md; resumes
+# make diagnosis which device is named for each fault, and false alarms: writes docs/diagnosis.md; resumes
+# make bench     time and memory by platform size: writes docs/performance.md; Airflow's share: python -m bench airflow
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 COMPILED := .venv/compiled
 
-.PHONY: setup demo up down report latency env test checks scores accuracy diagnosis bench clean
+.PHONY: setup demo up down report latency env test checks tables scores accuracy diagnosis bench clean
 
 setup: $(INSTALLED) $(COMPILED)
 
@@ -53,6 +55,9 @@ checks: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+tables: setup
+	@$(BIN)/python -m accuracy tables --check
 
 scores: setup
 	@$(BIN)/python tests/golden

@@ -22,7 +22,8 @@ is in `windows.stage_ns`.
 
 - *A file cannot be read* (`InputError`): the tables are as they were. Mend or remove the file, then clear `landing`.
 - *A critical expectation does not hold* (`ContractError`): flows and quarantine are kept, `windows.status` is
-  `stopped`. See `llmprism sql "SELECT * FROM validation_results WHERE NOT success"`; after mending, clear the run.
+  `stopped`. The log lists rows that break it and names the folder of Great Expectations' Data Docs, which list more.
+  See also `llmprism sql "SELECT * FROM validation_results WHERE NOT success"`; after mending, clear the run.
 - *A setting is wrong* (`SettingsError`): `llmprism settings` lists each with its range and where its value came from.
 - *The warehouse is busy* (`WarehouseBusy`) and system errors are tried five more times, at growing intervals. If that
   is not enough, see who holds the file (the message says), or run fewer windows at a time.

@@ -33,7 +33,7 @@ class Kind:
         now = self.next_of_job or self.next if subject_type == "job" else self.next
         return self.once_over or f"it is over, or has become the normal state; if it comes back, {now}" if over else now
 
-    def said_of(self, subject_type: str, *, went_on: bool = False) -> str:
+    def phrase_for(self, subject_type: str, *, went_on: bool = False) -> str:
         """Return the phrase for a subject of a type; `went_on` if its job goes on again."""
         if went_on and self.went_on:
             return self.went_on

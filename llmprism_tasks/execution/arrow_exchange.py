@@ -120,7 +120,7 @@ def read_frame(folder: Path, name: str) -> pl.DataFrame:
 
 def _texts(columns: pl.DataFrame) -> pl.DataFrame:
     """Return each `number` that occurs in columns of categories, and the `text` that it stands for."""
-    met = [encoding.codes_met(column.to_physical().drop_nulls().to_numpy()) for column in columns]
+    met = [encoding.distinct_codes(column.to_physical().drop_nulls().to_numpy()) for column in columns]
     numbers = pl.Series("number", np.unique(np.concatenate(met)))
     return pl.DataFrame({"number": numbers, "text": numbers.cat.to(pl.Categorical()).cast(pl.String)})
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 MIN_BYTES_FOR_POOL = 4_000_000
 """Bytes of flow files from which workers save more time than their start costs: in Parquet, some 250,000 flows."""
 
-MIN_FLOWS_FOR_POOL = 250_000
-"""The same, in flows."""
+MIN_FLOWS_FOR_POOL = 2_500_000
+"""Flows of a window, look-back included, from which workers save the task of a single stage more time than their start
+costs: a stage takes half a second to a second for a million flows, a worker a second and a half to get ready."""
 
 IDLE_S = 60
 """Seconds without work after which a worker ends, so that those of a killed process do not stay."""

@@ -86,7 +86,7 @@ def _run(
         taken |= values.named(stage.takes, known)
     if other_starts is not None and stage.sees_others:
         taken["elsewhere"] = other_starts
-        function = diagnosis.of_part if stage.name == "diagnosis" else function
+        function = diagnosis.diagnose_partition if stage.name == "diagnosis" else function
     return function(**taken, window=window, settings=settings)
 
 

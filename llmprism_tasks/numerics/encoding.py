@@ -62,7 +62,7 @@ def numbered_lists(items: npt.NDArray[np.int32], offsets: Integers) -> tuple[npt
     return numbered(*_hashes(items, offsets))
 
 
-def codes_met(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def distinct_codes(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Return the distinct ones of many codes, which are below a number that fits into memory, ascending."""
     return np.flatnonzero(_met(codes)).astype(np.uint32)
 

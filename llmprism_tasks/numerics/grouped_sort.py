@@ -1,4 +1,4 @@
-"""Ordering: transfers of many pairs brought into groups, each in order of time, without sorting all of them."""
+"""Grouped sort: rows brought into groups, each in order of time, without sorting all rows together."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def collected(groups: Integers, number: int) -> tuple[Integers, Integers]:
 
 
 def collected_narrow(groups: Places, number: int) -> tuple[Places, Integers]:
-    """Do what `collected` does with numbers of half the width, groups and places."""
+    """Return the same as `collected`, with 32-bit groups and places."""
     return _collected(groups, number)
 
 

@@ -49,8 +49,8 @@ class Rows(NamedTuple):
 ROWS = named_tuple(Rows, INT64S, INT32S, INT32S, INT32S, INT64S, INT64S, INT64S, INT64S)
 
 
-class Told(NamedTuple):
-    """Stretches and the gaps between them, segment by segment; arrays of shape (m,).
+class Unions(NamedTuple):
+    """Unions of intervals and the gaps between them, segment by segment; arrays of shape (m,).
 
     Attributes
     ----------
@@ -90,11 +90,11 @@ def longest_gaps(starts: Integers, ends: Integers, offsets: Integers) -> Floats:
     return _longest_gaps(starts, ends, offsets)
 
 
-def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Told:
-    """Make one of transfers of one kind that overlap or touch, and put them in order of start, kind and end; and gaps
-    among them: from a segment's opening to its first one, and wherever nothing goes on.
+def unions_and_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans) -> Unions:
+    """Unite the transfers of one kind that overlap or touch, and put unions and gaps in order of start, kind and end.
 
-    A gap is marked if what begins at its end is; where several begin at once, one of them is enough.
+    A gap is where no transfer of any kind is under way, from the segment's opening on. It is marked if a union that
+    begins at its end is.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ def with_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, wh
     sizes : shape (transfers,)
     whole : shape (kinds,), of which kinds all of a segment's are one, gaps or no gaps
     """
-    segments, of, starts, ends, total, n = _with_gaps(rows, kinds, marked, sizes, whole)
-    return Told(segments[:n], of[:n], starts[:n], ends[:n], total[:n])
+    segments, of, starts, ends, total, n = _unions_and_gaps(rows, kinds, marked, sizes, whole)
+    return Unions(segments[:n], of[:n], starts[:n], ends[:n], total[:n])
 
 
 def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
@@ -159,7 +159,7 @@ def most_rows(rows: Rows, each: Booleans) -> tuple[int, int]:
 
 
 class _Made(NamedTuple):
-    """Stretches of one segment, as they are written."""
+    """The unions of one segment; is written to."""
 
     kinds: Numbers
     starts: Integers
@@ -198,7 +198,7 @@ def _merged(
     order: Integers,
     made: _Made,
 ) -> int:
-    """Write the stretches of a segment, kind by kind, each in order of time; and return how many there are.
+    """Write the unions of a segment, kind by kind, each in order of time; return how many there are.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def _merged(
 
 
 @kernel(ROWS, INT64S, BOOLEANS, INT64S, BOOLEANS)
-def _with_gaps(
+def _unions_and_gaps(
     rows: Rows, kinds: Integers, marked: Booleans, sizes: Integers, whole: Booleans
 ) -> tuple[Numbers, Numbers, Integers, Integers, Integers, int]:
     total, most = most_rows(rows, ~whole[kinds])

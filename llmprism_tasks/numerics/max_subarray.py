@@ -1,4 +1,4 @@
-"""Runs: where a series stays above nothing for long enough to matter."""
+"""Maximum subarray: the run of neighbours with the largest sum (Kadane's algorithm)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments: rows that agree on some keys and lie together, and figures of each."""
+"""Ragged arrays: segments of neighbouring rows that agree on some keys, and sums, medians and counts of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bounds(*keys: npt.NDArray[np.generic]) -> Integers:
 
 
 def of_ascending(numbers: Groups) -> Integers:
-    """Return what `bounds` does for numbers in ascending order, of which it need not look at each."""
+    """Return the same as `bounds` for ascending numbers, without reading all of them."""
     return _of_ascending(numbers)
 
 

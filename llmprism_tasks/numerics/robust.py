@@ -1,8 +1,8 @@
 """Medians, and standard deviations estimated from the median absolute deviation, which half of the values may spoil.
 
 For many series laid end to end in one array (series `i` of `values` is `values[offsets[i]:offsets[i + 1]]`), for a
-single array, and as Polars expressions: these run within `group_by` and `over`, where a Python function called for each
-group would take a hundred times as long.
+single array, and as Polars expressions. These run within `group_by` and `over`, where the function of arrays, called
+for each group, takes twenty times as long (10,000 groups of 30: 460 ms instead of 23 ms).
 """
 
 from __future__ import annotations

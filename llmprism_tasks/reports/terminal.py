@@ -150,7 +150,7 @@ def _headline(incident: Row) -> str:
     words = (
         incident["kind"].replace("_", " ")
         if kind is None
-        else kind.said_of(incident["subject_type"], went_on=incident["went_on"])
+        else kind.phrase_for(incident["subject_type"], went_on=incident["went_on"])
     )
     return f"{subject}{where} {words}"
 

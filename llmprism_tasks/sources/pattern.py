@@ -113,16 +113,16 @@ class Pattern:
         match = self.expression.match(path)
         if match is None:
             return None
-        told: dict[str, int] = {}
+        parts: dict[str, int] = {}
         for sign, digits in zip(self.directives, match.groups(), strict=True):
-            if told.setdefault(sign, int(digits)) != int(digits):
+            if parts.setdefault(sign, int(digits)) != int(digits):
                 return None
         try:
-            moment = dt.datetime(told["Y"], told.get("m", 1), told.get("d", 1), tzinfo=dt.UTC) + dt.timedelta(
-                days=told["j"] - 1 if "m" not in told and "j" in told else 0,
-                hours=told.get("H", 0),
-                minutes=told.get("M", 0),
-                seconds=told.get("S", 0),
+            moment = dt.datetime(parts["Y"], parts.get("m", 1), parts.get("d", 1), tzinfo=dt.UTC) + dt.timedelta(
+                days=parts["j"] - 1 if "m" not in parts and "j" in parts else 0,
+                hours=parts.get("H", 0),
+                minutes=parts.get("M", 0),
+                seconds=parts.get("S", 0),
             )
         except (ValueError, OverflowError):
             return None

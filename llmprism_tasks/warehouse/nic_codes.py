@@ -86,7 +86,7 @@ def _of_words(connection: duckdb.DuckDBPyConnection, column: pl.Series, place: s
     from llmprism_tasks.numerics import encoding  # noqa: PLC0415 - imports numba, which reading does not need
 
     codes = column.to_physical()
-    met = encoding.codes_met(codes.drop_nulls().to_numpy())
+    met = encoding.distinct_codes(codes.drop_nulls().to_numpy())
     words = pl.Series(column.name, met).cat.to(column.dtype)
     values = paths(words) if column.name == "switch_path" else words.cast(pl.String)
     numbers = np.zeros(met.max(initial=0) + 1, np.int32)

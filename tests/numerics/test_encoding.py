@@ -60,7 +60,7 @@ def test_there_may_be_more_lists_than_the_table_begins_with() -> None:
 
 @given(st.lists(st.integers(0, 40), max_size=60))
 def test_codes_are_met_once_each(codes: list[int]) -> None:
-    assert encoding.codes_met(np.array(codes, np.uint32)).tolist() == sorted(set(codes))
+    assert encoding.distinct_codes(np.array(codes, np.uint32)).tolist() == sorted(set(codes))
 
 
 @subroutine

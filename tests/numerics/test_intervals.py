@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.numerics import intervals
 from llmprism_tasks.numerics.asof import NEVER
-from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Rows, Told, lasting, latest_before, with_gaps
+from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Rows, Unions, lasting, latest_before, unions_and_gaps
 from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Integers
 
@@ -44,15 +44,15 @@ def rows_of(segments: list[list[Row]], series: np.ndarray) -> Rows:
     return Rows(offsets_of(segments), series, each, each + np.int32(1), opens, closes, starts, ends)
 
 
-def telling(segments: list[list[Row]], whole: list[bool], opens: int = 0) -> Told:
+def telling(segments: list[list[Row]], whole: list[bool], opens: int = 0) -> Unions:
     """Tell of rows, each a transfer of a series of its own."""
     kinds, _, _, sizes, marks = columns_of(segments)
     rows = rows_of(segments, np.arange(kinds.size, dtype=np.int32))
     rows = rows._replace(opens=rows.opens + opens)
-    return with_gaps(rows, kinds.astype(np.int64), marks, sizes, np.array(whole, dtype=np.bool_))
+    return unions_and_gaps(rows, kinds.astype(np.int64), marks, sizes, np.array(whole, dtype=np.bool_))
 
 
-def stretches(found: Told, segment: int = 0) -> list[Row]:
+def stretches(found: Unions, segment: int = 0) -> list[Row]:
     """Return kind, start, end and size of what is no gap."""
     told = list(zip(*(column.tolist() for column in found), strict=True))
     return [row[1:] for row in told if row[0] == segment and row[1] >= 0]

@@ -16,8 +16,11 @@ PACKAGE = "llmprism_tasks"
 MOST_ENTRIES = 12
 """Entries in a folder that a reader takes in at one look."""
 
-PHASES = ("traffic", "step_division", "liveness", "recognition", "parallelism", "timeline", "diagnosis", "published")
-"""Folders of `stages/`: each may import those before it."""
+PHASES = (
+    *("traffic", "step_division", "liveness", "recognition", "parallelism", "timeline", "diagnosis"),
+    *("published", "partition_values"),
+)
+"""Entries of `stages/`: each may import those before it."""
 
 TRICKS = re.compile(
     r"meta_path|sys\.modules|ModuleType|_dispatcher|_library_class|_rebuild_env|_RJEM|set_threshold|gc\.freeze"

@@ -9,7 +9,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -42,10 +41,7 @@ def replay() -> None:
     airflow = LocalAirflow(FOLDER, free_ports())
     say(f"simulating {MINUTES} minutes of flows, making Airflow's database")
     airflow.command("llmprism", "simulate", "--out", ".", "--start", FIRST, "--minutes", str(MINUTES))
-    with ThreadPoolExecutor() as side:
-        compiling = side.submit(compile_once, airflow, f"{moment(FIRST):%Y%m%dT%H%M}.parquet")
-        airflow.prepare()
-        compiling.result()
+    airflow.prepare()
     say(f"asking for a backfill of {DAG} from {FIRST} to {LAST}, starting Airflow")
     airflow.command(  # before the scheduler is there: SQLite has no room for two that write
         "airflow", "backfill", "create", "--dag-id", DAG,
@@ -59,32 +55,25 @@ def replay() -> None:
         raise LocalAirflowError(
             f"{len(failed)} of {MINUTES} runs failed: {', '.join(failed)}; see {FOLDER.name}/airflow/logs"
         )
-    say("done: what the runs found")
+    say("done; the report:")
     airflow.command("llmprism", "report", shown=True)
 
 
-def compile_once(airflow: LocalAirflow, first: str) -> None:
-    """Analyse the first minute aside, so that its loops are compiled once and not by each of the first tasks."""
-    aside = "compiling.duckdb"
-    airflow.command("llmprism", "analyze", "--flows", f"flows/{first}", "--warehouse", aside)
-    (airflow.folder / aside).unlink()
-
-
 def follow(airflow: LocalAirflow, say: Callable[[str], None]) -> list[str]:
-    """Tell of each backfill run when it ends; return the windows of those that failed."""
-    told: dict[str, str] = {}
+    """Print each backfill run when it ends; return the windows whose run failed."""
+    ended: dict[str, str] = {}
     deadline = time.monotonic() + PATIENCE_S
-    while len(told) < MINUTES:
+    while len(ended) < MINUTES:
         if time.monotonic() > deadline:
-            raise LocalAirflowError(f"After {PATIENCE_S} s only {len(told)} runs have ended; {airflow.log} says why.")
+            raise LocalAirflowError(f"After {PATIENCE_S} s only {len(ended)} runs have ended; {airflow.log} says why.")
         for run in runs(airflow, "backfill"):
             window, state = run["data_interval_start"][:16], run["state"]
-            if state in {"success", "failed"} and window not in told:
-                told[window] = state
+            if state in {"success", "failed"} and window not in ended:
+                ended[window] = state
                 took = (moment(run["end_date"]) - moment(run["start_date"])).total_seconds()
                 say(f"window {window}Z: {state}, in {took:.1f} s")
         time.sleep(1)
-    return [window for window, state in told.items() if state != "success"]
+    return [window for window, state in ended.items() if state != "success"]
 
 
 def up() -> None:
@@ -93,16 +82,15 @@ def up() -> None:
         console.print("Airflow is starting; half a minute, more on a busy machine or the first time")
         FOLDER.mkdir(exist_ok=True)
         airflow = LocalAirflow(FOLDER, free_ports())
-        # The first run finds a topology, and machine code, however late the feed is.
-        minute = Window.containing(time.time_ns(), MINUTE_NS).shifted(-1)
-        compile_once(airflow, write_minute(FOLDER, scenario="demo", window=minute, seed=0).name)
+        # The first run finds a topology, however late the feed is.
+        write_minute(FOLDER, scenario="demo", window=Window.containing(time.time_ns(), MINUTE_NS).shifted(-1), seed=0)
         airflow.start(scheduled=True)
     airflow = attached(FOLDER)
     airflow.wait_until_ready(DAG, FEED)
     user, password = airflow.login()
     console.print(f"Airflow  [bold]{airflow.address}[/]  user [bold]{user}[/]  password [bold]{password}[/]")
-    console.print("A minute of simulated flows comes in each minute, and is diagnosed as it does.")
-    console.print("What was found: make report    How fast: make latency    Stop: make down")
+    console.print("One minute of simulated flows arrives every minute and is diagnosed.")
+    console.print("Findings: make report    Delays: make latency    Stop: make down")
 
 
 def down() -> None:

@@ -79,7 +79,7 @@ def message(incident: Row) -> Row:
     words = (
         incident["kind"].replace("_", " ")
         if kind is None
-        else kind.said_of(incident["subject_type"], went_on=incident["went_on"])
+        else kind.phrase_for(incident["subject_type"], went_on=incident["went_on"])
     )
     subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
     return {

@@ -147,7 +147,7 @@ def gather(
     division = None if step_ends is None else step_ends.by_run()[0]
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
     return Evidence(
-        flows=_of_kinds(bulk, traffic, pairs),
+        flows=_with_kinds(bulk, traffic, pairs),
         steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
         history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
@@ -193,7 +193,7 @@ def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.Data
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
-def _of_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:
+def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
     return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))

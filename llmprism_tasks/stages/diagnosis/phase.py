@@ -18,12 +18,12 @@ from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
-from llmprism_tasks.stages.diagnosis.ranking import assembled, of_likely_layouts, said_once
+from llmprism_tasks.stages.diagnosis.ranking import assemble, deduplicate, drop_unlikely_layouts
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
 from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic.index import JobTraffic
 
-TROUBLES = (
+DETECTORS = (
     hang.find,
     checkpoints.find,
     slow_compute.find,
@@ -66,7 +66,7 @@ def diagnosis(
     return (_diagnosed(evidence, jobs, settings),)
 
 
-def of_part(
+def diagnose_partition(
     *,
     job_traffic: JobTraffic,
     step_ends: Division | None,
@@ -98,8 +98,8 @@ def of_part(
 def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     if evidence is None:
         return frames.empty("diagnoses")
-    found = pl.concat([evidence.once(find, settings.diagnosis) for find in TROUBLES])
+    found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])
     last = last_arrival.find(found, evidence, settings.diagnosis)
-    found = of_likely_layouts(said_once(pl.concat([last, found])), jobs)
-    rows = price(evidence, assembled(found, evidence, settings), jobs)
+    found = drop_unlikely_layouts(deduplicate(pl.concat([last, found])), jobs)
+    rows = price(evidence, assemble(found, evidence, settings), jobs)
     return frames.conform(rows.with_columns(window_start_ns=pl.lit(evidence.window.start_ns)), "diagnoses")

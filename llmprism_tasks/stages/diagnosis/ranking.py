@@ -36,12 +36,12 @@ ONCE = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
 
 
-def said_once(found: pl.DataFrame) -> pl.DataFrame:
+def deduplicate(found: pl.DataFrame) -> pl.DataFrame:
     """Keep the first of several findings of one kind and subject; the detector that knows most comes first."""
     return found.unique(ONCE, keep="first", maintain_order=True)
 
 
-def of_likely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Drop findings that compare members of jobs whose layout is more likely wrong than right.
 
     Parameters
@@ -52,7 +52,7 @@ def of_likely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     return found.filter(~(pl.col("kind").is_in(AMONG_ALIKE) & pl.col("job_id").is_in(unlikely.implode())))
 
 
-def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:
+def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:
     """Turn findings into diagnoses.
 
     Parameters
@@ -67,7 +67,7 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
     if found.is_empty():
         return nothing
     hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
-    rows = ranked(unexplained(one_cause_each(found.to_dicts(), hosts)))
+    rows = ranked(unexplained(worst_per_device(found.to_dicts(), hosts)))
     begins = dict(evidence.of_jobs(found["job_id"]).group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
     for row in rows:
         window, since_ns = evidence.window, begins.get(row["job_id"])
@@ -78,7 +78,7 @@ def assembled(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl
     return pl.DataFrame(rows, schema=nothing.schema)
 
 
-def one_cause_each(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
+def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
     """Keep the worst of several findings about one device at one time; a host and a NIC in it are one device.
 
     Parameters

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.liveness.step_progress import CutOff
+from llmprism_tasks.stages.liveness.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 
 PACE = 0.02
@@ -33,7 +33,7 @@ time."""
 
 
 @dataclass(frozen=True)
-class Quiet:
+class FirstStopped:
     """The NICs of one host that stopped first, another host that may have (`other`), and the evidence (`reason`)."""
 
     addrs: tuple[str, ...]
@@ -41,7 +41,7 @@ class Quiet:
     reason: str
 
 
-def late_pairs(where: CutOff, hosts: Mapping[str, str], settings: DiagnosisSettings) -> pl.DataFrame:
+def late_pairs(where: StepProgress, hosts: Mapping[str, str], settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pairs that were overdue by more than noise explains when the last flow ended.
 
     Parameters
@@ -52,7 +52,7 @@ def late_pairs(where: CutOff, hosts: Mapping[str, str], settings: DiagnosisSetti
     return _confirmed(where, hosts).filter(pl.col("late_ns") > margin)
 
 
-def _confirmed(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
+def _confirmed(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:
     """Return the pairs that are due, each no later than most pairs with the same traffic between the same two hosts.
 
     Rails of two hosts work in lock step; a lost record makes one of them look late.
@@ -70,7 +70,9 @@ def _confirmed(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
     return where.due.join(agreed, on=PAIR).with_columns(late_ns=late).drop("most").sort(PAIR)
 
 
-def first_quiet(where: CutOff, hosts: Mapping[str, str], stages: Mapping[str, int], *, late: bool) -> Quiet | None:
+def find_first_stopped(
+    where: StepProgress, hosts: Mapping[str, str], stages: Mapping[str, int], *, late: bool
+) -> FirstStopped | None:
     """Return the NICs that stopped first; None if several hosts may have.
 
     Parameters
@@ -88,7 +90,7 @@ def first_quiet(where: CutOff, hosts: Mapping[str, str], stages: Mapping[str, in
     return _absent(where, first, ends, hosts, stages) or _ring_order(where, ends, hosts)
 
 
-def _front(where: CutOff, hosts: Mapping[str, str]) -> pl.DataFrame:
+def _front(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:
     """Return the pairs that had been due for about the longest, within their noise."""
     due = _confirmed(where, hosts)
     worst = due.sort("late_ns", "noise_ns", "src_addr", "dst_addr", descending=[True, False, False, False]).head(1)
@@ -108,7 +110,9 @@ def _waiting_for_none(first: pl.DataFrame, hosts: Mapping[str, str]) -> pl.DataF
     return pairs.join(waits, on="pair", how="anti").drop("pair").sort(PAIR)
 
 
-def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages: Mapping[str, int]) -> Quiet:
+def _either(
+    where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, str], stages: Mapping[str, int]
+) -> FirstStopped:
     """Return which of two hosts stopped first: the one that has not exchanged data with any host for longer.
 
     If the last exchange of both was with each other, a message between two pipeline stages waited for the earlier
@@ -139,10 +143,10 @@ def _either(where: CutOff, first: pl.DataFrame, hosts: Mapping[str, str], stages
     else:
         waiting, why = one, "was due to exchange data with {}, and both were due at the same time"
     other = two if waiting == one else one
-    return Quiet(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other))
+    return FirstStopped(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other))
 
 
-def _last_seen(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> dict[str, int]:
+def _last_seen(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> dict[str, int]:
     """Return when the hosts of some NICs last exchanged data with any host over these NICs."""
     seen = {hosts[addr]: where.ended_ns for addr in ends}
     for src, dst, last_ns in where.pairs.select(*PAIR, "last_ns").drop_nulls("last_ns").iter_rows():
@@ -152,8 +156,8 @@ def _last_seen(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> dict
 
 
 def _absent(
-    where: CutOff, first: pl.DataFrame, ends: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
-) -> Quiet | None:
+    where: StepProgress, first: pl.DataFrame, ends: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
+) -> FirstStopped | None:
     """Return the NICs that took no part in the last exchange of the others.
 
     The last exchange follows the longest silence among the earlier ones. If some NICs have sent nothing in this step
@@ -172,8 +176,8 @@ def _absent(
 
 
 def _missed(
-    where: CutOff, first: pl.DataFrame, absent: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
-) -> Quiet | None:
+    where: StepProgress, first: pl.DataFrame, absent: list[str], hosts: Mapping[str, str], stages: Mapping[str, int]
+) -> FirstStopped | None:
     """Return the absent NICs of the host that all idle hops have in common; if two hosts are common, of one of them."""
     idle = first.filter(pl.col("src_addr").is_in(absent) | pl.col("dst_addr").is_in(absent))
     between = ({hosts[src], hosts[dst]} for src, dst in idle.select(PAIR).iter_rows())
@@ -183,10 +187,10 @@ def _missed(
     if len(places) != 1:
         return None
     addrs = tuple(addr for addr in absent if hosts[addr] in places)
-    return Quiet(addrs, None, "took no part in the last exchange of the others")
+    return FirstStopped(addrs, None, "took no part in the last exchange of the others")
 
 
-def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Quiet | None:
+def _ring_order(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> FirstStopped | None:
     """Return the NIC that stopped first in a ring whose members fell silent one after the other along the ring."""
     rings = where.due.filter(pl.col("src_addr").is_in(ends), pl.col("last_ns").is_not_null())
     if rings.height < SHORTEST_RING or rings.height != len(ends) or rings["src_addr"].n_unique() != len(ends):
@@ -198,4 +202,4 @@ def _ring_order(where: CutOff, ends: list[str], hosts: Mapping[str, str]) -> Qui
         order.append(following)
     if len(order) < len(ends) or any(last[b] <= last[a] for a, b in pairwise(order)):
         return None
-    return Quiet((least,), None, "sent the least, and the others fell silent one after the other along the ring")
+    return FirstStopped((least,), None, "sent the least, and the others fell silent one after the other along the ring")

@@ -17,7 +17,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
-from llmprism_tasks.stages.liveness.step_progress import CutOff, cut_off
+from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -66,7 +66,7 @@ class Silence:
     until_ns: int
     restarted: bool
     alone: bool
-    where: CutOff
+    where: StepProgress
     replaced: Mapping[str, str] = field(default_factory=dict)
     replacements: tuple[str, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def overdue(
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
     for gap in _long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
-        where = cut_off(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
+        where = step_progress_at(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
         if where is None:
             continue
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
@@ -113,8 +113,8 @@ def overdue(
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
-        told = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
-        if not (silence.replaced or told):
+        in_mid_step = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
+        if not (silence.replaced or in_mid_step):
             continue
         saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         longest_ns = 0 if silence.replaced else gap.longest_ns
@@ -189,7 +189,7 @@ def _ends(flows: pl.DataFrame) -> set[str]:
     return {*flows["src_addr"].unique(), *flows["dst_addr"].unique()}
 
 
-def _is_loaded(gap: Gap, where: CutOff, read: pl.DataFrame, settings: Settings) -> bool:
+def _is_loaded(gap: Gap, where: StepProgress, read: pl.DataFrame, settings: Settings) -> bool:
     """Return whether members read far more from storage during a silence than for a step, as to load a checkpoint."""
     if gap.back_ns is None:
         return False
@@ -256,7 +256,7 @@ def _parts(bulk: pl.DataFrame) -> pl.DataFrame:
     return jobs[job].with_columns(first_ns=pl.Series(first), last_ns=pl.Series(last))
 
 
-def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
+def _silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Series, window: Window) -> Silence:
     """Return how long a job is known to be silent: until it comes back, or as long as other flows are seen.
 
     Parameters
@@ -271,7 +271,7 @@ def _silence(gap: Gap, where: CutOff, mine: pl.DataFrame, others: pl.Series, win
     return Silence(gap, gap.back_ns, _begins_anew(where, mine, gap.back_ns), alone=alone, where=where)
 
 
-def _begins_anew(where: CutOff, mine: pl.DataFrame, back_ns: int) -> bool:
+def _begins_anew(where: StepProgress, mine: pl.DataFrame, back_ns: int) -> bool:
     """Return whether the first flows after a silence belong to no step.
 
     They do not if most of their bytes are weights sent from replica to replica, or go to new pairs of hosts.

@@ -40,7 +40,7 @@ them long, so the period is off by a factor of two or more."""
 
 
 @dataclass(frozen=True)
-class CutOff:
+class StepProgress:
     """How far a job was in its step when it fell silent.
 
     Attributes
@@ -68,7 +68,7 @@ class CutOff:
     due: pl.DataFrame
 
 
-def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | None:
+def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> StepProgress | None:
     """Return how far a job was in its step when it fell silent; None if the job never had regular steps.
 
     Parameters
@@ -100,7 +100,9 @@ def cut_off(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> CutOff | 
     due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
-    return CutOff(midway, ended_ns, silent_ns, period_ns, even, pairs.join(last, on=PAIR, how="left").sort(PAIR), due)
+    return StepProgress(
+        midway, ended_ns, silent_ns, period_ns, even, pairs.join(last, on=PAIR, how="left").sort(PAIR), due
+    )
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:

@@ -14,7 +14,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import RecognitionSettings, Settings
-from llmprism_tasks.stages.liveness.first_stopped import first_quiet, late_pairs
+from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.overdue import Silence, overdue
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.step_division.restarts import at_restarts
@@ -110,7 +110,7 @@ def _hangs(silence: Silence, members: pl.DataFrame, settings: Settings) -> bool:
     """Say whether somebody went quiet before the others; where all stopped at once, the job is gone."""
     hosts = dict(members.select("addr", "host").rows())
     late = late_pairs(silence.where, hosts, settings.diagnosis).height > 0
-    return late or first_quiet(silence.where, hosts, {}, late=late) is not None
+    return late or find_first_stopped(silence.where, hosts, {}, late=late) is not None
 
 
 def _as_they_were(

@@ -136,7 +136,7 @@ def turning(flows: pl.DataFrame, chosen: Integers, settings: RhythmSettings) -> 
     chosen : numbers of pairs
     """
     links, sides = transfers.of_links(flows, chosen)
-    return links, *direction_reversal.turning_bursts(
+    return links, *direction_reversal.reversal_bursts(
         *(links.starts, links.ends, links.sizes, sides, links.offsets),
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,

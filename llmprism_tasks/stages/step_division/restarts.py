@@ -179,18 +179,18 @@ def _began_anew(
     if not rows.size:
         return rows
     first = int(starts.min()) // part_ns
-    table = long_silences.occupied(starts, ends, nic_pairs.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
+    table = long_silences.busy_until(starts, ends, nic_pairs.starts_of_pairs(bulk), rows, part_ns, window.end_ns)
     now = window.end_ns // part_ns - first
     bounds = (
         now if before_ns is None else before_ns // part_ns - 1 - first,
         table.shape[1] if until_ns is None else until_ns // part_ns - 1 - first,
     )
-    begins, paused = long_silences.last_long(table, now, RESOLUTION, settings.restart_ratio, *bounds)
+    begins, paused = long_silences.last_long_silence(table, now, RESOLUTION, settings.restart_ratio, *bounds)
     if paused.any():
         doubted = np.flatnonzero(paused)
         traded = one_way(bulk, rows, doubted, starts // part_ns - first, table.shape[1])
         anew = long_silences.begins_anew(table[doubted], traded.bytes, traded.groups, traded.replicated, RESOLUTION)
-        begins[doubted], _ = long_silences.last_long(
+        begins[doubted], _ = long_silences.last_long_silence(
             table[doubted], now, RESOLUTION, settings.restart_ratio, *bounds, anew=anew
         )
     begins = begins[rows]

@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Numbers, Told, with_gaps
+from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Numbers, Unions, unions_and_gaps
 from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion, periodicity
@@ -164,7 +164,7 @@ def phases(found: Placed) -> pl.DataFrame:
     return rows if order is None else rows[order]
 
 
-def _order(told: Told, nics: Integers, what: Numbers, ranks: Integers) -> Integers | None:
+def _order(told: Unions, nics: Integers, what: Numbers, ranks: Integers) -> Integers | None:
     """Return the order of rows by NIC, start, rank and end; None if they are in it.
 
     Those of a step are, but a message of no length may end where the next step begins.
@@ -183,7 +183,7 @@ def _order(told: Told, nics: Integers, what: Numbers, ranks: Integers) -> Intege
     return np.lexsort((told.ends, ranks[what], told.starts, nics[told.segments]))
 
 
-def _told(found: Placed) -> tuple[Told, pl.DataFrame]:
+def _told(found: Placed) -> tuple[Unions, pl.DataFrame]:
     """Make one row of messages that overlap, and of a step's whole synchronisation with one peer; and of gaps.
 
     Returns
@@ -193,7 +193,7 @@ def _told(found: Placed) -> tuple[Told, pl.DataFrame]:
     """
     named = found.sides.select("phase", "peer", kind=pl.struct("nic", "phase", "peer").rle_id().cast(pl.Int64))
     channels = named.filter(pl.col("kind").is_first_distinct()).drop("kind")
-    rows = with_gaps(
+    rows = unions_and_gaps(
         found.rows,
         named["kind"].to_numpy(),
         found.sides.select(pl.col("sends") | (pl.col("kind") == "dp")).to_series().to_numpy(),

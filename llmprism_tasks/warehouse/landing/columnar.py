@@ -208,18 +208,18 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
     """
     start, end = pl.col(START), pl.col("flow_end_ns")
     low, high = (span.start_ns, span.end_ns) if span else (FIRST_MOMENT_NS, LAST_MOMENT_NS)
-    told = flows.select(
+    checks = flows.select(
         (start.min() >= max(low, FIRST_MOMENT_NS)) & (start.max() < min(high, LAST_MOMENT_NS)),
         in_order=(end >= start).all() & (end.max() < LAST_MOMENT_NS),
         moves=pl.col("bytes").min() > 0,
         ends=pl.col("src_addr").ne(pl.col("dst_addr")).all(),
     ).row(0)
-    return flows.is_empty() or all(told)
+    return flows.is_empty() or all(checks)
 
 
 def _have_addresses(rows: Columns) -> bool:
     """Return whether all sources and destinations of flows look like addresses."""
-    codes = np.union1d(*(encoding.codes_met(rows.values(end)) for end in flow_buffer.ADDRESSES))
+    codes = np.union1d(*(encoding.distinct_codes(rows.values(end)) for end in flow_buffer.ADDRESSES))
     words = pl.Series(codes).cat.to(pl.Categorical()).cast(pl.String)
     return bool(words.str.contains(ADDRESS).all())
 

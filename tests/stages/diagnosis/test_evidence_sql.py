@@ -16,7 +16,7 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.evidence_sql import query
-from llmprism_tasks.stages.diagnosis.ranking import assembled
+from llmprism_tasks.stages.diagnosis.ranking import assemble
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
@@ -34,7 +34,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
 
 def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> list[pl.DataFrame]:
     """Write what the evidence was gathered from, and much that is none; return what each query finds."""
-    diagnoses = assembled(found, evidence, settings()).with_columns(window_start_ns=pl.lit(WINDOW.start_ns))
+    diagnoses = assemble(found, evidence, settings()).with_columns(window_start_ns=pl.lit(WINDOW.start_ns))
     pair = ["job_id", "src_addr", "dst_addr"]
     pairs = evidence.flows.select(*pair, "kind").unique().with_columns(flows=1, bytes=1, distinct_sizes=1, confidence=1)
     numbered = evidence.groups.rename({"component": "dp_group"})

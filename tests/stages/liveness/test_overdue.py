@@ -11,7 +11,7 @@ from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages, pipelin
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.stages.liveness.overdue import Silence, overdue
-from llmprism_tasks.stages.liveness.step_progress import CutOff, cut_off
+from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
@@ -50,10 +50,10 @@ def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[
     return overdue(inside(table, nics), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
 
 
-def stood(*parts: list[Row]) -> CutOff | None:
+def stood(*parts: list[Row]) -> StepProgress | None:
     """Return where a job stood in the middle of a step, if it did."""
     bulk = inside(flows(*parts))
-    where = cut_off(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
+    where = step_progress_at(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
     return where if where is not None and where.midway else None
 
 

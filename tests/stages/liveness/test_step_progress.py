@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from handmade import Row, every, flows, messages, settings
 
-from llmprism_tasks.stages.liveness.step_progress import _are_micro_batches, _is_whole, cut_off
+from llmprism_tasks.stages.liveness.step_progress import _are_micro_batches, _is_whole, step_progress_at
 
 MB = 1_000_000
 STEPS = 12
@@ -24,7 +24,7 @@ def midway(*last: tuple[str, str, int]) -> bool:
 
 def cut_off_midway(*rows: list[Row]) -> bool:
     bulk = flows(*rows).with_columns(job_id=pl.lit("j"))
-    where = cut_off(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
+    where = step_progress_at(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
     assert where is not None
     return where.midway
 

@@ -19,13 +19,13 @@ from llmprism_tasks.stages.timeline.placement import NIC
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
-def answered(evidence: Evidence, _: DiagnosisSettings) -> pl.DataFrame:
-    """Return the own work of the NICs in the window's steps, with `answer_ns` as `answers` returns it."""
+def with_first_backward(evidence: Evidence, _: DiagnosisSettings) -> pl.DataFrame:
+    """Return the own work of the NICs in the window's steps, with `answer_ns` as `first_backward_times` returns it."""
     work = evidence.work.filter("current")
-    return work.with_columns(answers(evidence.flows, work, evidence.members.drop_nulls("pp_stage")))
+    return work.with_columns(first_backward_times(evidence.flows, work, evidence.members.drop_nulls("pp_stage")))
 
 
-def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:
+def first_backward_times(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> pl.Series:
     """Measure the time from a NIC's first gradient of a step to the message it sends in reply.
 
     Parameters
@@ -52,9 +52,11 @@ def answers(flows: pl.DataFrame, steps: pl.DataFrame, stages: pl.DataFrame) -> p
     )
     starts, ends = (flows[name].to_numpy() for name in nic_pairs.TIMES[:2])
     bounds = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
-    took = first_reply.first_replies(starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64))
-    answer_ns = np.empty_like(took)
-    answer_ns[spans["row"].to_numpy()] = took
+    replies = first_reply.first_replies(
+        starts, ends, came, left, bounds, np.append(first, spans.height).astype(np.int64)
+    )
+    answer_ns = np.empty_like(replies)
+    answer_ns[spans["row"].to_numpy()] = replies
     return pl.Series("answer_ns", answer_ns).replace(first_reply.NONE, None)
 
 

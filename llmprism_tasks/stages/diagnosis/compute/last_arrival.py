@@ -14,7 +14,7 @@ from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import quick_steps
-from llmprism_tasks.stages.diagnosis.compute.slow_compute import told
+from llmprism_tasks.stages.diagnosis.compute.slow_compute import finding_rows
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
@@ -53,15 +53,15 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     slower = found.filter(pl.col("kind") == "cross_step").join(found.filter(~unknown), on="job_id", how="anti")
     if slower.is_empty():
         return slower
-    last = last_to_come(slower.select("job_id", "severity"), evidence, settings)
+    last = last_arrivals(slower.select("job_id", "severity"), evidence, settings)
     hosts = last.join(evidence.members, on=NIC).group_by("job_id").agg(hosts=pl.col("host").n_unique())
     one, several = (
         last.join(hosts.filter(which), on="job_id", how="semi") for which in (pl.col("hosts") == 1, pl.col("hosts") > 1)
     )
-    return told(one, several, evidence)
+    return finding_rows(one, several, evidence)
 
 
-def last_to_come(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def last_arrivals(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the NICs with the longest compute gaps in nearly all slow steps of their jobs.
 
     Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not. In quick steps they
@@ -92,10 +92,10 @@ def last_to_come(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSe
     marked = work.filter(pl.col("last_stage").is_null()).with_columns(
         last=pl.col("own_ns") >= AS_LONG * of_step, length_ns=length_ns()
     )
-    return _blamed(marked, settings)
+    return _summarised(marked, settings)
 
 
-def _blamed(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Summarise each NIC's slow and quick steps, and keep NICs that are last in nearly all slow steps."""
     of_job = work.filter("quick").group_by("job_id").agg(by_place=pl.col("last").mean())
     own, past = (pl.col("own_ns").filter(which) for which in ("slow", "quick"))

@@ -10,7 +10,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.compute.first_backward import answered, answers
+from llmprism_tasks.stages.diagnosis.compute.first_backward import first_backward_times, with_first_backward
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, usual
@@ -40,7 +40,7 @@ def later_work(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     - `later_excess`: the excess of `later_ns`; NULL outside pipelines, where every member waits for the slowest between
       exchanges and the gaps of all members are alike
     """
-    work = evidence.once(answered, settings).drop_nulls("excess")
+    work = evidence.once(with_first_backward, settings).drop_nulls("excess")
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     past = _past(evidence, stages, settings)
     # A backward pass is longer than a forward pass: a message that leaves sooner is no reply to the gradient.
@@ -76,7 +76,7 @@ def _past(evidence: Evidence, stages: pl.DataFrame, settings: DiagnosisSettings)
     """
     work = evidence.once(against_past, settings).filter(pl.col("last_stage").is_not_null())
     quick = evidence.once(quick_steps, settings).join(work, on="job_id", how="semi")
-    timed = quick.with_columns(answers(evidence.flows, quick, stages)).drop_nulls("answer_ns")
+    timed = quick.with_columns(first_backward_times(evidence.flows, quick, stages)).drop_nulls("answer_ns")
     before = timed.group_by(NIC).agg(usual_later_ns=pl.col("answer_ns").median())
     return work.select(*STEP, usual_ns=pl.col("own_ns") / (1 + pl.col("excess"))).join(before, on=NIC, how="left")
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.compute.first_backward import answered
+from llmprism_tasks.stages.diagnosis.compute.first_backward import with_first_backward
 from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.own_work.first_forward import FORWARD_AND_BACKWARD
@@ -90,7 +90,7 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """
     stages = evidence.members.select("job_id", "addr", "pp_stage").drop_nulls("pp_stage")
     stages = stages.with_columns(last=pl.col("pp_stage") == pl.col("pp_stage").max().over("job_id"))
-    work = evidence.once(answered, settings).drop_nulls("last_stage").join(stages, on=["job_id", "addr"])
+    work = evidence.once(with_first_backward, settings).drop_nulls("last_stage").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("last")
     whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
     timed = work.filter(whole, ~_may_wait(work))

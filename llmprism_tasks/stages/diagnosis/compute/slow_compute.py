@@ -12,7 +12,7 @@ from llmprism_tasks.numerics.robust import sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
-from llmprism_tasks.stages.diagnosis.compute.wait_excuse import in_lock_step, not_waiting
+from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, in_lock_step
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.own_work.own_work import OUTVOTING
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
@@ -51,13 +51,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         return pl.DataFrame(schema=ROW)
     suspects = suspects.filter(~in_lock_step(evidence))
     suspects, undecided = (
-        some.join(_most_slow(some, evidence), on="job_id", how="anti")
-        for some in not_waiting(suspects, evidence, settings)
+        some.join(_mostly_slow_jobs(some, evidence), on="job_id", how="anti")
+        for some in excuse_waiting(suspects, evidence, settings)
     )
-    return told(suspects, undecided.join(suspects, on="job_id", how="anti"), evidence)
+    return finding_rows(suspects, undecided.join(suspects, on="job_id", how="anti"), evidence)
 
 
-def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+def finding_rows(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Return a row for each NIC or host to blame, and one for each job in which the slow NIC cannot be told.
 
     Parameters
@@ -65,7 +65,7 @@ def told(suspects: pl.DataFrame, undecided: pl.DataFrame, evidence: Evidence) ->
     suspects, undecided : as `slow_nics` returns, of different jobs
     """
     rows = [_row(row, evidence) for row in _worst(suspects, evidence).iter_rows(named=True)]
-    rows += [_doubt(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
+    rows += [_undecided_row(some, evidence) for _, some in undecided.group_by("job_id", maintain_order=True)]
     return pl.DataFrame(rows, schema=ROW)
 
 
@@ -89,16 +89,16 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     persistent = _persistent(work, settings)
     if persistent.is_empty():
         return persistent
-    found = _outstanding(persistent, work)
+    found = _beyond_chance(persistent, work)
     # Several slow NICs make all others wait. The waiting NICs are excused before slow NICs are counted.
-    crowded = _most_slow(found, evidence).join(past, on="job_id", how="anti")
+    crowded = _mostly_slow_jobs(found, evidence).join(past, on="job_id", how="anti")
     few = found.join(crowded, on="job_id", how="anti")
-    told = few.join(at_first(few, evidence, settings), on=NIC, how="left").with_columns(
+    judged = few.join(at_first(few, evidence, settings), on=NIC, how="left").with_columns(
         pl.col("at_first").fill_null(value=False),
         alone=pl.col("at_first").is_null() & ~pl.col("ringed") & pl.col("component").is_null(),
     )
-    once = told.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
-    return once.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
+    counted = judged.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
+    return counted.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
 
 
 def _noise(excess: pl.Expr) -> pl.Expr:
@@ -112,7 +112,7 @@ def _noise(excess: pl.Expr) -> pl.Expr:
     return pl.when(pairs).then(of_pairs).otherwise(sigma_about_zero(excess).over("job_id"))
 
 
-def _most_slow(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+def _mostly_slow_jobs(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Return the jobs in which most NICs were found slow."""
     nics = evidence.work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
     return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MOST * pl.col("nics"))
@@ -150,7 +150,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     )
     return (
         marked.filter("in_run")
-        .join(_by_itself(marked, settings), on=NIC)
+        .join(_own_variation(marked, settings), on=NIC)
         .group_by(NIC)
         .agg(
             pl.col("start_ns").min(),
@@ -180,7 +180,7 @@ def _persistent(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     )
 
 
-def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+def _beyond_chance(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Keep the NICs that are slower than uneven sample lengths explain; over more steps, a smaller excess is enough.
 
     A waiting NIC begins with the NIC it waits for, so the NICs of a ring seem more alike than their samples are.
@@ -201,7 +201,7 @@ def _outstanding(found: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     return found.join(noise, on="job_id", how="left").filter(beyond.fill_null(value=True)).drop("varies")
 
 
-def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+def _own_variation(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return how much each NIC varies, as `own_noise`, and whether the job's steps are longer for it, as `paid`.
 
     `own_noise` is the larger of the deviations within the NIC's run of slow steps and outside it. A NIC that is slow
@@ -212,8 +212,8 @@ def _by_itself(marked: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFram
     noise = marked.group_by(*NIC, "in_run").agg(own_noise=sigma(excess)).group_by(NIC).agg(pl.col("own_noise").max())
     length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
     late = excess > pl.max_horizontal(settings.least_effect, settings.noise_margin * pl.col("noise"))
-    told = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
-    return noise.join(marked.group_by(NIC).agg(paid=told), on=NIC)
+    pays = paid(late, cost_ns=pl.col("loss") * length, length_ns=length) | ((~late).sum() < settings.least_steps)
+    return noise.join(marked.group_by(NIC).agg(paid=pays), on=NIC)
 
 
 def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
@@ -313,7 +313,7 @@ def _peers(found: dict[str, Any], evidence: Evidence) -> list[str] | None:
     return sorted(same["addr"].unique())
 
 
-def _doubt(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
+def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
     """Return the row of a job in which one of several NICs is slow and cannot be told from the others."""
     job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
     history = evidence.history.filter(pl.col("job_id") == job_id)

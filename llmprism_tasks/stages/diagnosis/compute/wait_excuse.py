@@ -20,7 +20,7 @@ APART = 0.5
 waited for that NIC. Where all NICs are late alike, the NIC that is slower by a percent is always the last."""
 
 
-def not_waiting(
+def excuse_waiting(
     suspects: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Excuse NICs that may only have waited for their neighbours: either end of a transfer can delay its start.
@@ -56,7 +56,7 @@ def not_waiting(
     return blamed, suspects.join(mutual.select(NIC).unique(), on=NIC, how="semi")
 
 
-def exchanging(evidence: Evidence) -> pl.Series:
+def layer_exchanging_jobs(evidence: Evidence) -> pl.Series:
     """Return the jobs that exchange tokens or context blocks in every layer (expert or context parallelism)."""
     pairs = nic_pairs.pairs_of(nic_pairs.in_order(evidence.flows), ["job_id", "kind"])
     return pairs.filter(pl.col("kind").is_in(EXCHANGING))["job_id"].unique()
@@ -67,7 +67,7 @@ def in_lock_step(evidence: Evidence) -> pl.Expr:
 
     The expression reads `job_id` and `ringed` (whether compute gaps between collectives were measured).
     """
-    return pl.col("ringed") & pl.col("job_id").is_in(exchanging(evidence).implode())
+    return pl.col("ringed") & pl.col("job_id").is_in(layer_exchanging_jobs(evidence).implode())
 
 
 def _in_between(

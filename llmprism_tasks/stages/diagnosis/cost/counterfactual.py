@@ -42,7 +42,7 @@ class Trouble:
         return (pl.col("end_ns") > self.start_ns) & (pl.col("start_ns") < self.end_ns)
 
 
-def repaired(
+def counterfactual_durations(
     trouble: Trouble,
     found: Account,
     graph: StepGraph,

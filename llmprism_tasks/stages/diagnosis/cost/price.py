@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.stages.diagnosis.compute.wait_excuse import exchanging
-from llmprism_tasks.stages.diagnosis.cost.counterfactual import COMPUTING, Trouble, repaired
+from llmprism_tasks.stages.diagnosis.compute.wait_excuse import layer_exchanging_jobs
+from llmprism_tasks.stages.diagnosis.cost.counterfactual import COMPUTING, Trouble, counterfactual_durations
 from llmprism_tasks.stages.diagnosis.cost.step_graph import step_graph
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence, slowdown
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
@@ -53,7 +53,7 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
     both columns in GPU-seconds, NULL where unknown. `recoverable_gpu_s` is also NULL for slow computing in jobs that
     exchange data in every layer.
     """
-    lost, given_back, waiting = [], [], set(exchanging(evidence))
+    lost, given_back, waiting = [], [], set(layer_exchanging_jobs(evidence))
     for job_id, kind, subject_type, subject, start_ns, end_ns, severity in diagnoses.select(
         "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns", "severity"
     ).iter_rows():
@@ -150,7 +150,7 @@ def _recoverable(trouble: Trouble, evidence: Evidence, jobs: pl.DataFrame, *, pa
     seen = evidence.with_paths(_of_steps(flows, known))
     found = account(seen, known, jobs, members.rename({"component": "dp_group"}))
     graph = step_graph(found)
-    healthy = repaired(trouble, found, graph, members, jobs, since=int(numbers[0]))
+    healthy = counterfactual_durations(trouble, found, graph, members, jobs, since=int(numbers[0]))
     if healthy is None:
         return None
     measured = graph.operations["duration_ns"].cast(pl.Float64)

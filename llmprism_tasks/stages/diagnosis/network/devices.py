@@ -52,12 +52,12 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             if row is None:
                 continue
             if not culprit["rivals"] and row["confidence"] >= MOST:
-                rows.append(row | _named(culprit, job_id, losses, evidence, settings))
+                rows.append(row | _fault(culprit, job_id, losses, evidence, settings))
             else:
                 rows.extend(switch_level.rows(row, culprit, settings))
     unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
     rows.extend(cross_group.rows(unexplained, losses, settings))
-    return pl.DataFrame([_said(row) for row in rows], schema=ROW)
+    return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
 
 
 def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -71,7 +71,7 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     return compared(paces(timed(placed(evidence, steps), settings), settings), settings)
 
 
-def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:
+def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:
     """Return the kind of fault of a device, and how it shows."""
     device_type = culprit["device_type"]
     slow = losses.slow(culprit, job_id)
@@ -89,7 +89,7 @@ def _named(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     }
 
 
-def _said(row: Row) -> Row:
+def _with_explanation(row: Row) -> Row:
     """Return the row of `ROW` with its explanation."""
     what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "Traffic through"
     said = (

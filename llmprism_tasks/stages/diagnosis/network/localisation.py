@@ -142,7 +142,7 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     pace = pl.when("slow").then("now").median().over(same)
     quicker = pace.is_null() | (pl.col("now") * slow_rate <= pace)
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
-    told = crossings.with_columns(
+    marked = crossings.with_columns(
         slow_units=slow_units,
         slow=pl.col("slow") & (crossed | ~proven),
         own=pl.col("slow") & ~paced & (crossed | ~proven),
@@ -150,9 +150,11 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
         named=pl.concat_str("job_id", "unit", separator=" "),
         by_itself=pl.col("kind") != "dp",
     )
-    of_jobs = told.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())
+    of_jobs = (
+        marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())
+    )
     return (
-        told.group_by(DEVICE)
+        marked.group_by(DEVICE)
         .agg(
             cleared=pl.col("clears").sum(),
             slow_hops=pl.col("slow").sum(),

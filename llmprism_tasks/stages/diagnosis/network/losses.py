@@ -112,10 +112,10 @@ class Losses:
         """
         since = self.course(job_id, slow, settings).filter(pl.col("felt").cum_max())
         usual = pl.col("excess").filter("felt").median()
-        told = since.filter(pl.col("felt") | (pl.col("excess") <= HEALTHY * usual)).with_columns(
+        clear = since.filter(pl.col("felt") | (pl.col("excess") <= HEALTHY * usual)).with_columns(
             usual=usual, stretch=pl.col("felt").rle_id()
         )
-        slowest = told.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
+        slowest = clear.filter("felt").group_by("stretch").agg(pl.col("excess").max(), pl.col("usual").first())
         begins = slowest.filter(pl.col("excess") >= AS_SLOW * pl.col("usual")).height
         return begins if begins > 1 else 0
 

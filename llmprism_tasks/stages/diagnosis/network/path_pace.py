@@ -101,12 +101,12 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     record, NULL without one) and `pushed` (whether that record was surely sent early). A record that is sent before all
     members of the ring have arrived waits for no other member.
     """
-    took, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
+    duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*PLACE, "switch_path", "slow").first()
-    pace = took.sum() / pl.col("bytes").sum()
+    pace = duration.sum() / pl.col("bytes").sum()
     own, size = (
         pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
-        for value in (took / pl.col("bytes"), pl.col("bytes"))
+        for value in (duration / pl.col("bytes"), pl.col("bytes"))
     )
     pushed = (size <= PUSHED * pl.col("bytes").max()).fill_null(value=False)
     return records.group_by("place", "step_ns").agg(first, pace=pace, own=own, pushed=pushed)
@@ -133,8 +133,8 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     unit = ["job_id", "kind", "unit"]
     worst = pl.when(ring).then(pl.col("ratio").max().over(unit)).otherwise("ratio")
     slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
-    told = pl.col("pushes") >= settings.least_steps
-    own_ratio = pl.when(told).then("pushed").otherwise("own_ratio")
+    measured = pl.col("pushes") >= settings.least_steps
+    own_ratio = pl.when(measured).then("pushed").otherwise("own_ratio")
     held_up = ring & slow & (own_ratio < settings.slow_rate).fill_null(value=False)
     by_itself = (slow & ~held_up).any().over(unit)
     return (
@@ -152,7 +152,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .filter("enough")
         .with_columns(ratio=ratio)
         .with_columns(slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself)
-        .with_columns(proven=pl.col("slow") & ring & told)
+        .with_columns(proven=pl.col("slow") & ring & measured)
         .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "innocent", "proven")
         .sort(PLACE)
     )

@@ -10,14 +10,14 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.own_work.kernels import step_gaps
-from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import Arranged
+from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
 EARLY = 0.1
 """Share of a NIC's mean burst of a kind below which a burst was sent early: buffers hold 4 MB a channel
 (NCCL_BUFFSIZE), and gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM)."""
 
 
-def silent_work(flows: Arranged, jobs: pl.Series, *, early: float = EARLY) -> pl.DataFrame:
+def compute_gap_work(flows: NicArrays, jobs: pl.Series, *, early: float = EARLY) -> pl.DataFrame:
     """Measure each NIC's compute gaps in its steps.
 
     A gap after an early burst is a stall, and is left out. So are gaps beside a pipeline message, where a NIC waits.

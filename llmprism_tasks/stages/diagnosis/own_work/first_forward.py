@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.stages.diagnosis.own_work.kernels.first_forward_ends import NONE, entries
-from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import Arranged
+from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays
 
 FORWARD_AND_BACKWARD = 3
 """Forward and backward pass of a micro-batch, in forward passes: the backward pass computes gradients of the inputs and
@@ -22,7 +22,7 @@ AT_ONCE = 0.01
 """Share of the step in which no GPU finishes a pass: what is sent earlier is the end of the step before."""
 
 
-def entry_work(flows: Arranged, jobs: pl.Series) -> pl.DataFrame:
+def first_forward_work(flows: NicArrays, jobs: pl.Series) -> pl.DataFrame:
     """Measure each NIC's first forward pass of a step; for the last stage, with the backward pass that follows.
 
     Returns

@@ -15,7 +15,7 @@ from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 
 @dataclass(frozen=True)
-class Arranged:
+class NicArrays:
     """Flows, and the steps of both their ends, as arrays.
 
     Attributes
@@ -44,7 +44,7 @@ class Arranged:
         return self.jobs.is_in(jobs.implode()).to_numpy()
 
 
-def arranged(flows: pl.DataFrame, steps: pl.DataFrame) -> Arranged:
+def to_nic_arrays(flows: pl.DataFrame, steps: pl.DataFrame) -> NicArrays:
     """Convert flows and steps to arrays.
 
     Parameters
@@ -68,4 +68,4 @@ def arranged(flows: pl.DataFrame, steps: pl.DataFrame) -> Arranged:
     begin, end, nic = (steps[name].to_numpy() for name in ("start_ns", "end_ns", "nic"))
     numbers = Steps(begin, end, nic, np.searchsorted(nic, np.arange(nics.height + 1)))
     known = pairs.select("job_id", "kind", *PAIR)
-    return Arranged(steps.drop("nic"), numbers, transfers, kinds, known, nics["job_id"])
+    return NicArrays(steps.drop("nic"), numbers, transfers, kinds, known, nics["job_id"])

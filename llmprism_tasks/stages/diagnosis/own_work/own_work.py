@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY, silent_work
-from llmprism_tasks.stages.diagnosis.own_work.first_forward import entry_work
+from llmprism_tasks.stages.diagnosis.own_work.compute_gaps import EARLY, compute_gap_work
+from llmprism_tasks.stages.diagnosis.own_work.first_forward import first_forward_work
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import carried
-from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import Arranged, arranged
+from llmprism_tasks.stages.diagnosis.own_work.nic_arrays import NicArrays, to_nic_arrays
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
 
@@ -36,27 +36,28 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, 
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current`
     groups : `job_id`, `addr`, `component`: data-parallel groups, whose members are each other's peers
-    early : as for `silent_work`; share of a mean burst
+    early : as for `compute_gap_work`; share of a mean burst
 
     Returns
     -------
-    sorted by `STEP`: the columns of `steps`, the columns measured by `silent_work` or `entry_work` (NULL if only the
-    other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC itself
-    included), `excess` (of the pace over the peers', as a ratio; NULL without peers)
+    sorted by `STEP`: the columns of `steps`, the columns measured by `compute_gap_work` or `first_forward_work` (NULL
+    if only the other measures them), `component` (of peers; NULL without replicas), `members` (number of peers, the NIC
+    itself included), `excess` (of the pace over the peers', as a ratio; NULL without peers)
     """
-    seen = arranged(flows, steps)
+    seen = to_nic_arrays(flows, steps)
     jobs = seen.pairs["job_id"].unique()
-    entering = _entering(seen)
+    entering = _pipeline_jobs(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))
     work = pl.concat(
-        [entry_work(seen, entering), _relieved(silent_work(seen, others, early=early), seen)], how="diagonal"
+        [first_forward_work(seen, entering), _without_expert_load(compute_gap_work(seen, others, early=early), seen)],
+        how="diagonal",
     )
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)
 
 
-def _entering(seen: Arranged) -> pl.Series:
+def _pipeline_jobs(seen: NicArrays) -> pl.Series:
     """Return the jobs that send more bytes through a pipeline than by expert and context parallelism.
 
     Exchanges in every layer outweigh messages sent once per stage; a job with less of them has misclassified pairs.
@@ -100,7 +101,7 @@ def _peers(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
     return numbered.select(*NIC, component=pl.struct("component", "circle").rank("dense").over("job_id").cast(pl.Int64))
 
 
-def _relieved(work: pl.DataFrame, seen: Arranged) -> pl.DataFrame:
+def _without_expert_load(work: pl.DataFrame, seen: NicArrays) -> pl.DataFrame:
     """Take off the extra work of a rank whose experts receive more tokens than others'.
 
     A rank's computing grows at most in proportion to the tokens it receives, so `pace` is divided by that ratio.

@@ -66,7 +66,7 @@ def _stalls(
         return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
-    told = "" if written is None else f", and write {written / 1e6:,.0f} MB to storage each time"
+    written_words = "" if written is None else f", and write {written / 1e6:,.0f} MB to storage each time"
     return {
         "job_id": job_id,
         "kind": "checkpoint_stall",
@@ -77,7 +77,7 @@ def _stalls(
         "score": pause_s * 1e9 / float(steps["noise_ns"][0]),
         "severity": cost,
         "explanation": f"All members pause for {pause_s:.1f} s after one in {every:.0f} steps of "
-        f"{usual_ns / 1e9:.1f} s, {often} in this window{told}.",
+        f"{usual_ns / 1e9:.1f} s, {often} in this window{written_words}.",
         "confidence": min(1.0, float(now["excess_ns"].sum()) / loss),
         "peers": None,
     }

@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.liveness.first_stopped import Quiet, first_quiet, late_pairs
+from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 SURE, UNSURE = 0.9, 0.5
@@ -34,7 +34,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         members = evidence.members.filter(pl.col("job_id") == silence.gap.job_id)
         at = dict(members.select("addr", "host").rows())
         late = late_pairs(silence.where, at, settings).height > 0
-        first = first_quiet(silence.where, at, silence.stages, late=late)
+        first = find_first_stopped(silence.where, at, silence.stages, late=late)
         quiet = _replaced(silence, at) if silence.restarted else first
         hangs = not silence.restarted and (silence.over or late or first is not None)
         if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
@@ -42,17 +42,17 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=ROW)
 
 
-def _replaced(silence: Silence, hosts: dict[str, str]) -> Quiet | None:
+def _replaced(silence: Silence, hosts: dict[str, str]) -> FirstStopped | None:
     """Return the NICs that were replaced, if all are of one host: an operator replaced them for a reason."""
     if len(set(silence.replaced.values())) != 1:
         return None
     spares = sorted({hosts[addr] for addr in silence.replacements})
     if set(spares) & set(silence.replaced.values()):  # another NIC of the same host
         spares = sorted(silence.replacements)
-    return Quiet(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
+    return FirstStopped(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
 
 
-def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
+def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
@@ -84,7 +84,7 @@ def _row(silence: Silence, quiet: Quiet | None, hosts: dict[str, str], *, hangs:
     }
 
 
-def _subject(job_id: str, quiet: Quiet | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
+def _subject(job_id: str, quiet: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:
     """Return the subject's type, the subject and its peers: a host if at least half of its NICs stopped together."""
     if quiet is None:
         return "job", job_id, None

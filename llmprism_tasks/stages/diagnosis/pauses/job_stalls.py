@@ -90,7 +90,7 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         f"{lost_ns / now.height / 1e6:.0f} ms on average, while it waits for one rank; the flows do not show which. "
         f"Check data loading and garbage collection. The stalls cost {100 * loss:.0f} % of the window."
     )
-    return stalls.told(job_id, now, said, loss, still.height / long.height, settings.least_effect)
+    return stalls.finding_row(job_id, now, said, loss, still.height / long.height, settings.least_effect)
 
 
 def _stretched() -> pl.Expr:

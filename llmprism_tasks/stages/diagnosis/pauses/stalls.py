@@ -132,7 +132,7 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
         f"ms on average, while all other ranks wait for {who}. Check data loading and garbage collection. The stalls "
         f"cost {100 * loss:.0f} % of the window."
     )
-    return told(job_id, explained, said, loss, explained.height / long.height, settings.least_effect, host=host)
+    return finding_row(job_id, explained, said, loss, explained.height / long.height, settings.least_effect, host=host)
 
 
 def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
@@ -166,7 +166,9 @@ def _late_at_first(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings
         f"This costs {100 * loss:.0f} % of the window."
     )
     kind = "stalls" if known else "straggler"
-    return told(job_id, struck, said, loss, struck.height / steps.height, settings.least_effect, kind=kind, host=host)
+    return finding_row(
+        job_id, struck, said, loss, struck.height / steps.height, settings.least_effect, kind=kind, host=host
+    )
 
 
 def _who(host: str, steps: pl.DataFrame) -> str:
@@ -191,11 +193,11 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -
     late, length = pl.col("behind_ns"), pl.col("length_ns")
     splits = (late > settings.least_stall * length, late > late.median())
     more = [(late.filter(split).median() - late.filter(~split).median()).fill_null(0) for split in splits]
-    told = [paid(split, cost_ns=late, length_ns=length) for split in splits]
+    longer = [paid(split, cost_ns=late, length_ns=length) for split in splits]
     least = settings.least_effect * length.median()
     shown = steps.select(
-        contradicted=pl.any_horizontal((by >= least) & ~one for by, one in zip(more, told, strict=True)),
-        proven=pl.any_horizontal((by >= least) & one for by, one in zip(more, told, strict=True)),
+        contradicted=pl.any_horizontal((by >= least) & ~one for by, one in zip(more, longer, strict=True)),
+        proven=pl.any_horizontal((by >= least) & one for by, one in zip(more, longer, strict=True)),
     )
     contradicted, proven = shown.row(0)
     return not contradicted and bool(proven or one_host)
@@ -233,10 +235,10 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
         f"{100 * loss:.0f} % of the step while all others wait: micro-batches are uneven. Packing samples, or "
         "distributing them by length, would recover most of this time."
     )
-    return told(job_id, steps, said, loss, 1.0, settings.least_uneven, kind="uneven_micro_batches")
+    return finding_row(job_id, steps, said, loss, 1.0, settings.least_uneven, kind="uneven_micro_batches")
 
 
-def told(
+def finding_row(
     job_id: str,
     steps: pl.DataFrame,
     explanation: str,

@@ -1,4 +1,4 @@
-"""Gaps: where many series of transfers together are busy, part of time by part of time."""
+"""When groups of series have transfers under way, second by second or in other equal parts of time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmprism_tasks.numerics.robust import Integers
 def busy_parts(
     starts: Integers, ends: Integers, offsets: Integers, groups: npt.NDArray[np.uint32], part: int
 ) -> tuple[Integers, Integers, Integers]:
-    """Return of each group when it is busy in each part of time in which any of its transfers starts.
+    """Return each group's first start and last end in each part of time in which one of its transfers starts.
 
     Parameters
     ----------

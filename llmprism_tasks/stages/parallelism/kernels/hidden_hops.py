@@ -1,4 +1,5 @@
-"""Passages: which members of a host a ring passes through unseen, from where it enters the host to where it leaves it.
+"""Ring hops inside hosts, which no flow record shows: from the NIC where a ring enters a host to the one where it
+leaves.
 
 Rings are seen only between hosts. A host may hold several pp_stages: so what is linked already is linked on where it
 lies on the same hosts; then what still enters a host and never leaves it, or the other way round; and silent members

@@ -1,4 +1,4 @@
-"""Bunches: transfers that start together count as one, and how many like the typical one a series has in each step."""
+"""Messages per step: transfers that start together are one message; those of the typical size are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers: by how much the ends of a stream's step miss what comes back."""
+"""How far the first and the last transfer of a stream's step lie from the nearest transfer that comes back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmprism_tasks.numerics.robust import Integers
 
 
 class Ends(NamedTuple):
-    """What answers the first and the last transfer of each segment; arrays of shape (segments, 2).
+    """How far the replies to the first and the last transfer of each segment are; arrays of shape (segments, 2).
 
     Attributes
     ----------
@@ -27,7 +27,9 @@ class Ends(NamedTuple):
     mutual: npt.NDArray[np.bool_]
 
 
-def of_ends(starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers) -> Ends:
+def reply_distances(
+    starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
+) -> Ends:
     """Compare the ends of each stream's steps with the stream that answers it.
 
     Parameters
@@ -38,7 +40,7 @@ def of_ends(starts: Integers, steps: Integers, offsets: Integers, streams: Integ
     streams : shape (streams + 1,): stream i holds the segments `streams[i]` to `streams[i + 1]`
     answering : shape (streams,): the stream that comes back, -1 where none does. It may have another answer itself.
     """
-    missed, around, mutual = _of_ends(starts, steps, offsets, streams, answering)
+    missed, around, mutual = _reply_distances(starts, steps, offsets, streams, answering)
     return Ends(missed.T, around.T, mutual.T)
 
 
@@ -53,7 +55,7 @@ def _segment(step: int, steps: Integers, streams: Integers, stream: int) -> int:
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S)
-def _of_ends(
+def _reply_distances(
     starts: Integers, steps: Integers, offsets: Integers, streams: Integers, answering: Integers
 ) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
     missed = np.full((2, steps.size), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Shares: the parts of each whole in the order of how much of it they are, and what they come to together."""
+"""The parts of each whole ranked by their share of it, and sums over them in that order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ranked(wholes: Integers, number: int, shares: Floats) -> tuple[Integers, Int
 
 
 def sums(values: Floats, places: Integers, offsets: Integers) -> Floats:
-    """Return what the values of each whole's parts make together, added in this order."""
+    """Return the sum of the values of each whole's parts, added in this order."""
     return _sums(values, places, offsets)
 
 

@@ -1,4 +1,4 @@
-"""Recurrence: which sizes of a series come again from step to step."""
+"""Which transfer sizes of a series recur from step to step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
 
 
 def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float) -> Sizes:
-    """Look for the sizes that come again.
+    """Find the sizes that recur.
 
     Parameters
     ----------

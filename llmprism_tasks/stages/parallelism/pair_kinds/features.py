@@ -176,7 +176,7 @@ def _with_ends(
     )
     answer_of = np.full(sent.streams.height, -1, dtype=np.int64)
     answer_of[likest["stream"].to_numpy()] = likest["answer"].to_numpy()
-    ends = nearest_reply.of_ends(
+    ends = nearest_reply.reply_distances(
         records.start[sent.order], sent.steps["step"].to_numpy(), sent.offsets, sent.stream_offsets, answer_of
     )
     return sent.steps.with_columns(

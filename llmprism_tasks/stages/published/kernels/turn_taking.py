@@ -1,4 +1,4 @@
-"""Rounds: a stream of turns cut where a member comes again before all others have come."""
+"""Rounds of a sequence of turns: a new round begins with a member that has already had its turn in the current one."""
 
 from __future__ import annotations
 

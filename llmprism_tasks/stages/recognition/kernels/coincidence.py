@@ -1,4 +1,4 @@
-"""Coincidence: how much of what two senders move begins at the same moments, and how much would by chance."""
+"""Event coincidence: the share of two senders' bytes that start together, and the share expected by chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals: what the transfers of each series with one number have in common: when they begin, end, what they carry."""
+"""Start, end and bytes of each burst: of the transfers of a series that have the same burst number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Portions: a series that moves the same bytes in every period, and is quiet longest after the same of them.
+"""Step boundaries at a fixed byte offset: the longest gap of each period falls after the same number of bytes.
 
 No single gap separates the steps of some series: on busy hosts the gaps between buckets vary as much as the one between
 steps, and blocks of context fill it but for a moment. But once one size is known to come once a period, it says how
@@ -50,7 +50,7 @@ def quiet_places(
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[Rhythms, Integers]:
-    """Cut each series where it is quiet after the bytes of a period.
+    """Cut each series at the byte offset after which the longest gap of most periods falls.
 
     What is quiet just before a mark needs no cutting: there the mark itself tells where steps meet.
 
@@ -184,7 +184,7 @@ def _settle(before: Floats, gaps: Floats, begins: Integers, bursts: int, each: f
 
 @subroutine
 def _closed(ends: Integers, sizes: Integers, begins: Integers, bursts: int, same_size: float) -> bool:
-    """Say whether most bursts end with a transfer of one size, which comes seldom.
+    """Return whether most bursts end with a transfer of one size that is rare otherwise.
 
     Parameters
     ----------

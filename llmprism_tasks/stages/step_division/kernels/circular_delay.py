@@ -1,4 +1,4 @@
-"""Phases: where series come in the rhythm of one of them, their leader."""
+"""Typical delay of each series within the period of its group's leader, as a circular median."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: where two ends that send to each other in pairs have run out and begin anew.
+"""Step boundaries of a pipeline: where unanswered gradients are followed by unanswered activations.
 
 In a pipeline's steady phase an activation goes one way when a gradient comes the other. Only at the beginning of a step
 activations go alone, and only at its end gradients come alone. So where a transfer that nothing answers is followed by
@@ -25,7 +25,7 @@ MOST = 0.9
 """Ratio of the bursts of which everything comes back for messages to count instead of bytes."""
 
 
-def turning_bursts(
+def reversal_bursts(
     starts: Integers,
     ends: Integers,
     sizes: Integers,
@@ -36,7 +36,7 @@ def turning_bursts(
     pace_tolerance: float,
     few_ratio: float,
 ) -> tuple[Rhythms, Integers]:
-    """Cut each series at its turns, and say whether that makes periodic bursts.
+    """Cut each series where its direction reverses, and test whether that makes periodic bursts.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def turning_bursts(
     what repeats in each series (`threshold` is 0, for no gap cuts; `clarity` how many messages a burst has in each
     direction), and the burst of each transfer; -1 throughout a series that is not periodic
     """
-    threshold, period, mean, duration, clarity, count, numbers = _turning_bursts(
+    threshold, period, mean, duration, clarity, count, numbers = _reversal_bursts(
         starts, ends, sizes, directions, offsets, float(byte_tolerance), float(pace_tolerance), float(few_ratio)
     )
     return Rhythms(threshold, period, mean, duration, clarity, count), numbers
@@ -78,7 +78,7 @@ def _messages(starts: Integers, ends: Integers, directions: Integers, numbers: I
 
 @subroutine
 def _nearest(times: Floats, own: Integers, owns: int, other: Integers, others: int, nearest: Integers) -> None:
-    """Write for each message of one direction which one of the other is the nearest.
+    """Write the nearest message of the other direction for each message of one direction.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _close(times: Floats, own: Integers, owns: int) -> float:
 
 @subroutine
 def _alone(times: Floats, firsts: Integers, directions: Integers, count: int, alone: Integers) -> None:
-    """Mark the messages that none of the other direction goes with: 1, or 0."""
+    """Mark (1, else 0) the messages that have no message of the other direction close by."""
     one, other, nearest = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     ones, others = 0, 0
     for i in range(count):
@@ -192,7 +192,7 @@ def _returns(
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, FLOAT64, FLOAT64, FLOAT64)
-def _turning_bursts(
+def _reversal_bursts(
     all_starts: Integers,
     all_ends: Integers,
     all_sizes: Integers,

@@ -1,4 +1,4 @@
-"""Bursts: where a periodic series of transfers is quiet, and how long its period is.
+"""Periodic bursts: the gap length that separates them, and their period.
 
 A training step repeats: it moves the same bytes every time, however long it takes. So a way to cut a series of
 transfers at its long gaps is right when the bursts between the cuts carry equal bytes at a steady pace; of the ways
@@ -40,7 +40,7 @@ parameters)."""
 
 
 class Limits(NamedTuple):
-    """When a way to cut a series is believed, as `quiet_gaps` is told."""
+    """The conditions on which a way to cut a series is accepted; the parameters of `quiet_gaps`."""
 
     shortest_gap: float
     clearest_ratio: float

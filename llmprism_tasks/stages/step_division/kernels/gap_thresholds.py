@@ -1,4 +1,4 @@
-"""Thresholds: by how long a gap a series of transfers may be cut into bursts."""
+"""Candidate thresholds: gap lengths that may separate the bursts of a series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Silences: where a series of transfers stopped for far longer than it usually does, and went on."""
+"""Long silences: where a series of transfers stopped for far longer than usual, and resumed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FAR_MORE = 2
 """Times what goes one way at other times: what is on its way at the edge of a part, and a pipeline's first messages."""
 
 
-def occupied(starts: Integers, ends: Integers, offsets: Integers, rows: Integers, part: int, until: int) -> Integers:
-    """Say up to when transfers go on that begin in each part of time.
+def busy_until(starts: Integers, ends: Integers, offsets: Integers, rows: Integers, part: int, until: int) -> Integers:
+    """Return the last end of the transfers that begin in each part of time.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ def occupied(starts: Integers, ends: Integers, offsets: Integers, rows: Integers
     """
     first = int(starts.min(initial=until)) // part
     parts = max(int(starts.max(initial=0)), until) // part - first + 1
-    return _occupied(starts, ends, offsets, rows, int(rows.max(initial=-1)) + 1, part, first, parts)
+    return _busy_until(starts, ends, offsets, rows, int(rows.max(initial=-1)) + 1, part, first, parts)
 
 
-def last_long(
+def last_long_silence(
     table: Integers,
     now: int,
     least: int,
@@ -51,7 +51,7 @@ def last_long(
     latest_part: int,
     anew: Flags | None = None,
 ) -> tuple[Integers, Flags]:
-    """Return the part in which each row goes on after the last of its long silences; -1 if there is none.
+    """Return the part of time in which each row resumes after its last long silence; -1 without one.
 
     A silence is long if it lasts more than `least` parts, and `ratio` times as long as in half of all other time, of
     which `least` parts must have been seen. Those that come again and again are pauses instead; one that is not over
@@ -59,7 +59,7 @@ def last_long(
 
     Parameters
     ----------
-    table : as `occupied` returns
+    table : as `busy_until` returns
     now : the part up to which a silence may last that is not over yet; transfers are then thought to go on
     least, ratio : see above
     latest_since, latest_part : silences that begin after the one, or end after the other, are not looked for
@@ -71,11 +71,11 @@ def last_long(
     """
     if anew is None:
         anew = np.zeros((table.shape[0], 0), np.bool_)
-    return _last_long(table, now, least, float(ratio), latest_since, latest_part, anew)
+    return _last_long_silence(table, now, least, float(ratio), latest_since, latest_part, anew)
 
 
 def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated: Flags, least: int) -> Flags:
-    """Say in which parts rows begin anew after more than `least` silent ones, by how much goes one way then.
+    """Return the parts of time in which rows restart after more than `least` silent ones, as one-way bytes show.
 
     What an endpoint sends in a step of training comes back to it, round rings and along pipelines. Weights go one way,
     from those who have them to those who start. About the end of a long silence more goes one way then than at other
@@ -83,7 +83,7 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated
 
     Parameters
     ----------
-    table : as `occupied` returns
+    table : as `busy_until` returns
     one_way : shape (groups, parts): bytes that go one way in each part
     groups : shape (rows,): the group whose traffic tells of a row
     replicated : shape (groups,): whether there are replicas that weights would be seen to go to; of others nobody can
@@ -113,7 +113,7 @@ def begins_anew(table: Integers, one_way: Integers, groups: Integers, replicated
 
 
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64, INT64, INT64, INT64)
-def _occupied(
+def _busy_until(
     starts: Integers,
     ends: Integers,
     offsets: Integers,
@@ -144,7 +144,7 @@ def _occupied(
 
 
 @kernel(array(INT64, 2), INT64, INT64, FLOAT64, INT64, INT64, array(BOOLEAN, 2))
-def _last_long(
+def _last_long_silence(
     table: Integers, now: int, least: int, ratio: float, latest_since: int, latest_part: int, anew: Flags
 ) -> tuple[Integers, Flags]:
     found, paused = np.full(table.shape[0], -1, np.int64), np.zeros(table.shape[0], np.bool_)

@@ -1,4 +1,4 @@
-"""Steadiness: whether bursts are steps, which carry equal bytes at a steady pace, and how long their period is."""
+"""Regularity: whether bursts carry equal bytes at a steady pace, as steps do, and how long their period is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Gatherings: a stream of bursts cut where everybody has come, for a collective moves when the last member is there.
+"""The rounds of a collective: a round is complete once every member has sent, for the last one starts the transfer.
 
-A burst of a group ends when all transfers that began in it have ended. It is never cut, and a gathering is as many of
-them as it takes until all members have taken part. What comes after the last complete one belongs to it.
+A group's transfers make bursts: a burst ends when all transfers that began in it have ended. One collective is as many
+whole bursts as it takes until every member has taken part. What follows the last complete collective belongs to it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from llmprism_tasks.numerics.sorting import sort
 
 
 class Attendances(NamedTuple):
-    """Who took part in which gathering, one row each.
+    """The members of each collective, one row for each member.
 
     Attributes
     ----------
-    groups, numbers : shape (gatherings,), which gathering of which group, from 0; in order
-    latest, last : shape (gatherings,), when the last member came, and who that was (of several the first in number)
-    offsets : shape (gatherings + 1,): gathering i holds the rows `offsets[i]` to `offsets[i + 1]`
+    groups, numbers : shape (collectives,), which collective of which group, from 0; in order
+    latest, last : shape (collectives,), the last member's first start, and that member (of several, the lowest number)
+    offsets : shape (collectives + 1,): collective i holds the rows `offsets[i]` to `offsets[i + 1]`
     members : shape (rows,)
-    starts, ends, sizes : shape (rows,), from the member's first to its last in the gathering, and their sum
+    starts, ends, sizes : shape (rows,), from the member's first to its last in the collective, and their sum
     """
 
     groups: Integers
@@ -45,7 +45,7 @@ ATTENDANCES = named_tuple(Attendances, INT64S, INT64S, INT64S, INT64S, INT64S, I
 
 
 def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers, number: int) -> Attendances:
-    """Divide what the members of each group transfer into gatherings, and sum up what each did in them.
+    """Divide the transfers of each group's members into collectives, with start, end and bytes of each member.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ def attendances(rows: Rows, chosen: Booleans, sizes: Integers, groups: Integers,
 
 
 class Summaries(NamedTuple):
-    """What the gatherings of a member come to; arrays of shape (n,).
+    """Sums over the collectives of each member; arrays of shape (n,).
 
     Attributes
     ----------
     first, last : rows of the attendances, the first and the last of them
-    of_last, of_most : gatherings, the last of them and the first to which the member came earliest before the last one
+    of_last, of_most : collectives, the last of them and the first to which the member came earliest before the last one
     leads : ns, by how much that was
     ends : ns, the latest
     """
@@ -80,12 +80,12 @@ class Summaries(NamedTuple):
 
 
 def summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> Summaries:
-    """Sum up the gatherings of each member, those of either kind together, in order of members and kinds; and after
-    them, each by itself, the gatherings of the members that are apart.
+    """Sum up the collectives of each member, those of either kind together, in order of members and kinds; and after
+    them, each by itself, the collectives of the members that are apart.
 
     Parameters
     ----------
-    kinds : shape (gatherings,)
+    kinds : shape (collectives,)
     apart : shape (members,)
     """
     columns, n = _summaries(met, kinds, apart)
@@ -93,7 +93,7 @@ def summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> Summaries:
 
 
 class _Flights(NamedTuple):
-    """When members had transfers in flight, as it is written."""
+    """The times in which members had transfers in flight; is written to."""
 
     starts: Integers
     ends: Integers
@@ -159,14 +159,14 @@ def _cut(
     seen: Integers,
     cuts: Integers,
 ) -> int:
-    """Write where in order each gathering of a group begins, and after them the count; return how many there are.
+    """Write where in order each collective of a group begins, and after them the count; return how many there are.
 
     Parameters
     ----------
     keys, order : starts and rows, in order of the starts, the first so many of them
     owners, ends : of rows
     expected : how many members there are
-    seen : shape (members,): the gathering that each was in last, -1 for none
+    seen : shape (members,): the collective that each was in last, -1 for none
     cuts : what is written
     """
     number, come, over = 0, expected, NEVER
@@ -188,12 +188,12 @@ def _cut(
 @subroutine
 def _last_to_come(offsets: Integers, count: int, who: Integers, came: Integers) -> tuple[Integers, Integers]:
     latest, last = np.empty(count, np.int64), np.empty(count, np.int64)
-    for gathering in range(count):
-        of = offsets[gathering]
-        for row in range(of + 1, offsets[gathering + 1]):
+    for collective in range(count):
+        of = offsets[collective]
+        for row in range(of + 1, offsets[collective + 1]):
             if came[row] > came[of] or (came[row] == came[of] and who[row] < who[of]):
                 of = row
-        latest[gathering], last[gathering] = came[of], who[of]
+        latest[collective], last[collective] = came[of], who[of]
     return latest, last
 
 
@@ -234,9 +234,9 @@ def _attendances(
         for row in range(count):
             keys[row], order[row] = begin[row], row
         sort(keys, order, count)
-        for gathering in range(_cut(keys, order, count, owner, over, expected, seen, cuts)):
-            of_group[met], number[met], bounds[met] = group, gathering, n
-            for place in range(cuts[gathering], cuts[gathering + 1]):
+        for collective in range(_cut(keys, order, count, owner, over, expected, seen, cuts)):
+            of_group[met], number[met], bounds[met] = group, collective, n
+            for place in range(cuts[collective], cuts[collective + 1]):
                 one, member = order[place], owner[order[place]]
                 row = row_of[member]
                 if row < bounds[met]:
@@ -260,17 +260,17 @@ def _summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> tuple[tupl
     of_last, of_most = np.empty(most, np.int64), np.empty(most, np.int64)
     leads, over = np.empty(most, np.int64), np.empty(most, np.int64)
     n = keys
-    for gathering in range(len(kinds)):
-        for row in range(met.offsets[gathering], met.offsets[gathering + 1]):
-            lead, key = met.latest[gathering] - starts[row], 2 * members[row] + kinds[gathering]
+    for collective in range(len(kinds)):
+        for row in range(met.offsets[collective], met.offsets[collective + 1]):
+            lead, key = met.latest[collective] - starts[row], 2 * members[row] + kinds[collective]
             if apart[members[row]]:
                 key = n
                 n += 1
             if first[key] < 0:
                 first[key], leads[key], over[key] = row, NEVER, ends[row]
             if lead > leads[key]:
-                leads[key], of_most[key] = lead, gathering
-            last[key], of_last[key], over[key] = row, gathering, max(over[key], ends[row])
+                leads[key], of_most[key] = lead, collective
+            last[key], of_last[key], over[key] = row, collective, max(over[key], ends[row])
     columns, there = (first, last, of_last, of_most, leads, over), 0
     for key in range(n):
         if first[key] >= 0:

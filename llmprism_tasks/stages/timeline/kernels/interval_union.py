@@ -1,4 +1,4 @@
-"""Joining: intervals that overlap, and those that follow each other at once, made one; and what lies between."""
+"""Unions of intervals that overlap or follow each other at once, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY = -1
 
 
 class Counterparts(NamedTuple):
-    """Whose segments are at the other end of a series: there it is the one of the same number.
+    """The segments at the other end of each series: its owner's segment of the same number.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ INTERVALS = named_tuple(Intervals, INT64S, INT64S, INT64S, INT32S, INT64S)
 
 
 class Gaps(NamedTuple):
-    """What lies between intervals, before the first and after the last of each segment; none has no length.
+    """Gaps between intervals, before the first and after the last one of each segment; empty gaps are left out.
 
     Attributes
     ----------
@@ -91,14 +91,14 @@ GAPS = named_tuple(Gaps, INT64S, INT64S, INT64S, INT32S, INT32S, INT64S)
 
 
 def joined(rows: Rows, bits: Bits, others: Counterparts, beside: Intervals, *, quick: int, at_once: float) -> Intervals:
-    """Join intervals that overlap or touch, and quick ones that follow each other at once.
+    """Unite intervals that overlap or touch, and quick ones that follow each other at once.
 
     Parameters
     ----------
     rows : those that take no time are left out
     bits : shape (series,), what its transfers are; 0 for those to be left out
     beside : more intervals of the same segments; they may take no time
-    quick : bits: who has one of them is quick
+    quick : bits: an interval with one of them is quick
     at_once : ratio of the length of a quick one, within which a quick one that comes next begins at once
 
     Returns

@@ -1,4 +1,4 @@
-"""Chains: who waits for one who waits himself, followed to the one that all wait for."""
+"""Wait-for chains, followed from each waiting member to the member at the chain's end, which waits for nobody."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOBODY = -1
 def followed(
     waiting: Integers, targets: Integers, lengths: Integers, worth: Floats, *, share: float, longest: int
 ) -> Integers:
-    """Return for whom each waited longest, when all chains are followed, shape (n,); `NOBODY` who waited for nobody.
+    """Return the member at the end of each member's chain of longest waits, shape (n,); `NOBODY` without a wait.
 
     A chain goes on to whom the one waited for has waited for longest, if that was for a good part of the time. Two that
     wait for each other in turn are no chain. Of those waited for equally long the first in number counts.
@@ -36,7 +36,7 @@ def followed(
 def _summed(
     slots: Integers, offsets: Integers, targets: Integers, lengths: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Make one of each one's waits for the same other; `slots`, shape (n,), is all `NOBODY` before and after."""
+    """Add up each member's waits for the same other; `slots`, shape (n,), is all `NOBODY` before and after."""
     bounds = np.zeros(len(offsets), np.int64)
     other, total = np.empty(len(targets), np.int64), np.empty(len(targets), np.int64)
     n = 0
@@ -54,7 +54,7 @@ def _summed(
 
 @subroutine
 def _longest(bounds: Integers, other: Integers, total: Integers) -> tuple[Integers, Integers]:
-    """Return for whom each waited longest, and for how long."""
+    """Return the member that each one waited for longest, and for how long."""
     whom, longest = np.full(len(bounds) - 1, NOBODY, np.int64), np.zeros(len(bounds) - 1, np.int64)
     for one in range(len(bounds) - 1):
         for i in range(bounds[one], bounds[one + 1]):

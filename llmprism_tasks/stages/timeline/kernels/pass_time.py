@@ -1,4 +1,4 @@
-"""Pace: how long work takes that is done again and again, by who does it alike.
+"""The usual duration of work that is repeated, compared among segments that do the same work.
 
 Work is of kinds, numbered from 0; -1 is work of which nothing is known. Segments are laid end to end: segment i holds
 the rows `offsets[i]` to `offsets[i + 1]`.

@@ -1,4 +1,4 @@
-"""Placing: transfers of many series put into the spans of time of those that they belong to."""
+"""The step of each transfer: transfers of many series are placed in the time spans of their owners."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 class Placings(NamedTuple):
-    """Transfers in spans: in runs, for those that follow each other in their series are mostly in one span.
+    """Transfers in spans, stored as runs: transfers that follow each other in a series are mostly in one span.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Pieces: transfers that are one with the next, as others of their series show that came in one piece.
+"""Early fragments: transfers that together with the next one have the size of a whole transfer of the same series.
 
 A rank that comes early to a collective fills the buffers of its connection (NCCL_BUFFSIZE, 4 MiB a channel), stalls
 until the last rank comes, and leaves a record of its own.

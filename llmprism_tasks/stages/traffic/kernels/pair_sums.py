@@ -1,4 +1,4 @@
-"""Tallies: what each series sends in each step, and how large its transfers are, in whatever order they lie."""
+"""Sums per series and step: transfers, bytes and sizes, for transfers in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages: what a collector cut into several records, put together again.
+"""Reassembly of messages that the collector cut into several flow records.
 
 A flow record ends when its connection was silent for the collector's idle timeout. Where a NIC or a link is slow, the
 sender pauses within a message, and what was always one record comes as many: too small to tell a pace, and of no size

@@ -1,4 +1,4 @@
-"""Numbers that are the same up to a tolerance: sizes of one tensor that headers make differ.
+"""Clusters of sizes that are equal up to a tolerance: headers make the sizes of one tensor differ slightly.
 
 A class begins at its smallest value and holds all up to `1 + tolerance` times that, so it never drifts: a chain of
 values each a little larger than the last makes many classes.

@@ -112,7 +112,7 @@ def test_steps_that_are_longer_for_what_they_send_blame_nobody() -> None:
     steps = evidence.steps.with_columns(start_ns=pl.col("start_ns") + later, end_ns=pl.col("end_ns") + later + more)
     slower = pl.DataFrame({"job_id": ["j"], "severity": [0.3]})
     longer = dataclasses.replace(evidence, steps=steps)
-    assert last_arrival.last_to_come(slower, longer, SETTINGS).is_empty()
+    assert last_arrival.last_arrivals(slower, longer, SETTINGS).is_empty()
 
 
 @pytest.mark.parametrize("kind", ["cross_group", "slow_nic", "stalls"])

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.liveness.overdue import Gap, Silence
-from llmprism_tasks.stages.liveness.step_progress import CutOff
+from llmprism_tasks.stages.liveness.step_progress import StepProgress
 
 PERIOD = 2000
 SINCE = 20_000
@@ -33,7 +33,7 @@ def pairs(towards: Mapping[str, str], late: Mapping[str, float], **more: Mapping
     ]
 
 
-def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False) -> CutOff:
+def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False) -> StepProgress:
     rows = [
         (
             src,
@@ -47,7 +47,7 @@ def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False)
     ]
     names = ["src_addr", "dst_addr", "late_ns", "noise_ns", "sent", "last_ns"]
     waiting = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
-    return CutOff(
+    return StepProgress(
         midway=True,
         ended_ns=WINDOW.start_ns,
         silent_ns=WINDOW.start_ns + SINCE * MS,

@@ -67,7 +67,7 @@ def test_stalls_of_one_host_are_its_own() -> None:
     assert named(stalling(three | {10: ("a", 500)})) == JOB
 
 
-@pytest.mark.parametrize(("whole", "who"), [(True, "host d"), (False, "host d (or who takes what it sends first)")])
+@pytest.mark.parametrize(("whole", "who"), [(True, "host d"), (False, "host d (or the receiver of its first message)")])
 def test_in_a_pipeline_nothing_shows_which_end_was_not_ready(whole: bool, who: str) -> None:
     assert stalls._who("d", pl.DataFrame({"whole": [whole, whole]})) == who
 

@@ -20,7 +20,7 @@ def ends(*streams: Step, answering: list[int]) -> list[list[tuple[int, bool]]]:
 
 def _of(*streams: Step, answering: list[int]) -> nearest_reply.Ends:
     segments = [(step, sorted(starts)) for stream in streams for step, starts in sorted(stream.items())]
-    return nearest_reply.of_ends(
+    return nearest_reply.reply_distances(
         np.array([start for _, starts in segments for start in starts], dtype=np.int64),
         np.array([step for step, _ in segments], dtype=np.int64),
         np.cumsum([0, *(len(starts) for _, starts in segments)]).astype(np.int64),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schedule import pass_times
 
-from llmprism_tasks.stages.step_division.kernels.direction_reversal import turning_bursts
+from llmprism_tasks.stages.step_division.kernels.direction_reversal import reversal_bursts
 
 MS = 1_000_000
 T0 = 1_760_000_000_000_000_000  # a real epoch time: differences of such numbers must not pass through floats
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What `turning_bursts` says of one link, times in ms; `numbers` are the bursts of its messages."""
+    """What `reversal_bursts` says of one link, times in ms; `numbers` are the bursts of its messages."""
 
     threshold: float
     period: float
@@ -46,7 +46,7 @@ def find(*links: Sequence[Message], byte_tolerance: float = 0.1, pace_tolerance:
     rows = [message for link in links for message in sorted(link)]
     starts = np.array([T0 + round(row.start * MS) for row in rows], dtype=np.int64)
     offsets = np.cumsum([0, *map(len, links)]).astype(np.int64)
-    rhythms, numbers = turning_bursts(
+    rhythms, numbers = reversal_bursts(
         starts,
         starts + np.array([round(row.length * MS) for row in rows], dtype=np.int64),
         np.array([row.size for row in rows], dtype=np.int64),

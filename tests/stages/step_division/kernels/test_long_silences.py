@@ -28,7 +28,9 @@ def went_on(
     """Return where a row goes on that is busy in some parts, and begins anew in some of them."""
     begins = np.zeros((1, now + 1), np.bool_)
     begins[0, list(anew)] = True
-    return int(long_silences.last_long(busy_in(busy, now), now, 5, 2.0, latest_since, latest_part, begins)[0][0])
+    return int(
+        long_silences.last_long_silence(busy_in(busy, now), now, 5, 2.0, latest_since, latest_part, begins)[0][0]
+    )
 
 
 @pytest.mark.parametrize(("until", "found"), [(15, -1), (16, 16)])
@@ -128,7 +130,7 @@ def test_what_is_not_over_is_one_of_them_while_it_does_not_last_longer(until: in
 
 def test_the_last_counts_and_nobody_else() -> None:
     assert went_on([*range(11), *range(20, 30), *range(40, 50)], 49) == 40
-    assert long_silences.last_long(np.full((2, 9), -1, np.int64), 8, 5, 2.0, 9, 9)[0].tolist() == [-1, -1]
+    assert long_silences.last_long_silence(np.full((2, 9), -1, np.int64), 8, 5, 2.0, 9, 9)[0].tolist() == [-1, -1]
 
 
 TRANSFERS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 200), st.integers(0, 50)), max_size=30)
@@ -143,7 +145,7 @@ def test_parts_are_occupied_from_the_start_of_a_transfer_to_its_end(
     series, starts, lengths = (np.array([row[i] for row in ordered], np.int64) for i in range(3))
     offsets = np.searchsorted(series, np.arange(5)).astype(np.int64)
     rows = np.array([0, 1, 0, 1])
-    table = long_silences.occupied(starts, starts + lengths, offsets, rows, PART, until)
+    table = long_silences.busy_until(starts, starts + lengths, offsets, rows, PART, until)
     first = min([until, *starts.tolist()]) // PART
     wanted = np.full(table.shape, -1)
     for one, start, length in ordered:

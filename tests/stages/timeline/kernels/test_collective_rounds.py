@@ -1,4 +1,4 @@
-"""A gathering is complete when everybody has come, and bursts are never cut."""
+"""A collective is complete when everybody has come, and bursts are never cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Transfer = tuple[int, int, int]
 
 
 def attended(members: list[list[list[Transfer]]], groups: list[int]) -> Attendances:
-    """Return who took part in which gathering; a member is a list of runs, each a series of its own, of transfers.
+    """Return who took part in which collective; a member is a list of runs, each a series of its own, of transfers.
 
     The last series of all is not looked at.
     """
@@ -33,7 +33,7 @@ def attended(members: list[list[list[Transfer]]], groups: list[int]) -> Attendan
 
 
 def gathered(*groups: list[list[int]]) -> list[list[tuple[int, int]]]:
-    """Return of each gathering who was there, and how often; a group is a list of bursts, a burst of members."""
+    """Return of each collective who was there, and how often; a group is a list of bursts, a burst of members."""
     members: dict[int, list[Transfer]] = {}
     of: dict[int, int] = {}
     for group, bursts in enumerate(groups):
@@ -64,7 +64,7 @@ def test_bursts_gather_until_all_have_come(bursts: list[list[int]], found: list[
     assert gathered(bursts) == [sorted((one, names.count(one)) for one in set(names)) for names in found]
 
 
-def test_what_comes_after_the_last_complete_gathering_belongs_to_it() -> None:
+def test_what_comes_after_the_last_complete_collective_belongs_to_it() -> None:
     assert gathered([[1, 2], [2, 1], [2]]) == [[(1, 1), (2, 1)], [(1, 1), (2, 2)]]
 
 
@@ -85,17 +85,17 @@ def stretches(member: list[list[Transfer]]) -> list[tuple[int, int, int]]:
 
 
 def plainly(members: dict[int, list[tuple[int, int, int]]]) -> list[dict[int, tuple[int, int, int]]]:
-    """Return the gatherings of a group: of each member the first start, the last end and the sum of sizes."""
+    """Return the collectives of a group: of each member the first start, the last end and the sum of sizes."""
     rows = sorted((*row, name) for name, mine in members.items() for row in mine)
-    gatherings: list[list[tuple[int, int, int, int]]] = []
+    collectives: list[list[tuple[int, int, int, int]]] = []
     over = -1
     for row in rows:
-        if row[0] > over and (not gatherings or len({one[3] for one in gatherings[-1]}) == len(members)):
-            gatherings.append([])
+        if row[0] > over and (not collectives or len({one[3] for one in collectives[-1]}) == len(members)):
+            collectives.append([])
         over = max(over, row[1])
-        gatherings[-1].append(row)
-    if len(gatherings) > 1 and len({one[3] for one in gatherings[-1]}) < len(members):
-        gatherings[-2:] = [gatherings[-2] + gatherings[-1]]
+        collectives[-1].append(row)
+    if len(collectives) > 1 and len({one[3] for one in collectives[-1]}) < len(members):
+        collectives[-2:] = [collectives[-2] + collectives[-1]]
     return [
         {
             name: (
@@ -105,7 +105,7 @@ def plainly(members: dict[int, list[tuple[int, int, int]]]) -> list[dict[int, tu
             )
             for name in {row[3] for row in rows}
         }
-        for rows in gatherings
+        for rows in collectives
     ]
 
 
@@ -114,15 +114,15 @@ MEMBERS = st.lists(st.tuples(st.integers(-1, 2), st.lists(TRANSFERS, max_size=3)
 
 
 @given(MEMBERS)
-def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(
+def test_each_member_has_one_row_in_a_collective_with_all_that_it_did(
     drawn: list[tuple[int, list[list[Transfer]]]],
 ) -> None:
     found = attended([*(member for _, member in drawn), [[(0, 1, 1)]]], [*(group for group, _ in drawn), -1])
     expected = []
     for group in range(3):
         mine = {i: stretches(member) for i, (of, member) in enumerate(drawn) if of == group}
-        gatherings = plainly({name: rows for name, rows in mine.items() if rows})
-        expected += [(group, number, one) for number, one in enumerate(gatherings)]
+        collectives = plainly({name: rows for name, rows in mine.items() if rows})
+        expected += [(group, number, one) for number, one in enumerate(collectives)]
     rows = zip(*(column.tolist() for column in found[6:]), strict=True)
     told = dict(zip(range(found.members.size), rows, strict=True))
     for i, (begin, end) in enumerate(pairwise(found.offsets.tolist())):
@@ -136,20 +136,20 @@ def test_each_member_has_one_row_in_a_gathering_with_all_that_it_did(
 
 
 @given(MEMBERS, st.lists(st.booleans(), min_size=9, max_size=9), st.lists(st.booleans(), min_size=99, max_size=99))
-def test_members_are_summed_up_by_their_first_their_last_and_the_gathering_that_they_came_earliest_to(
+def test_members_are_summed_up_by_their_first_their_last_and_the_collective_that_they_came_earliest_to(
     drawn: list[tuple[int, list[list[Transfer]]]], apart: list[bool], kinds: list[bool]
 ) -> None:
     met = attended([*(member for _, member in drawn), [[(0, 1, 1)]]], [*(group for group, _ in drawn), -1])
     flags = np.array(kinds[: met.groups.size], dtype=np.bool_), np.array(apart[: len(drawn) + 1], dtype=np.bool_)
     rows: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for gathering, bounds in enumerate(pairwise(met.offsets.tolist())):
+    for collective, bounds in enumerate(pairwise(met.offsets.tolist())):
         for row in range(*bounds):
             member = int(met.members[row])
-            key = (1, row) if apart[member] else (0, member, int(kinds[gathering]))
-            rows.setdefault(key, []).append((row, gathering))
+            key = (1, row) if apart[member] else (0, member, int(kinds[collective]))
+            rows.setdefault(key, []).append((row, collective))
     found = list(zip(*(column.tolist() for column in summaries(met, *flags)), strict=True))
     for told, (_, mine) in zip(found, sorted(rows.items()), strict=True):
-        leads = [int(met.latest[gathering] - met.starts[row]) for row, gathering in mine]
+        leads = [int(met.latest[collective] - met.starts[row]) for row, collective in mine]
         most = leads.index(max(leads))
         last = max(int(met.ends[row]) for row, _ in mine)
         assert told == (mine[0][0], *mine[-1], mine[most][1], leads[most], last)

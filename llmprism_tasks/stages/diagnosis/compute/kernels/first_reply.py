@@ -1,4 +1,4 @@
-"""Replies: how soon owners send something after what first came to them in a span of time."""
+"""How soon each NIC sends something after the first message that it receives in a step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATEST = np.iinfo(np.int64).max
 def first_replies(
     starts: Integers, ends: Integers, came: Series, left: Series, bounds: tuple[Integers, Integers], offsets: Integers
 ) -> Integers:
-    """Return for each span the time from what came first until anything leaves after it.
+    """Return for each span the time from the end of the first incoming transfer to the next outgoing one.
 
     What came first has come as a whole when all records that begin before its first one ends have ended. A transfer is
     of the owner's latest span that has begun by its start, if that lasts until then.

@@ -1,7 +1,7 @@
-"""Entries: when the first micro-batch of a step comes to an endpoint, and when it leaves.
+"""When the first micro-batch of each step reaches an endpoint, and when the endpoint passes it on.
 
-What the first of some transfers says, or their number, is found pair by pair, as they lie: no endpoint's transfers need
-be put in order.
+The first of an endpoint's transfers, and their number, are found pair by pair, in the order in which the transfers are
+stored. So no endpoint's transfers need sorting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Ways(NamedTuple):
-    """Pairs as one of their ends sees them; arrays of shape (ways,).
+    """Pairs, each seen from one of its ends; arrays of shape (ways,).
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Entries(NamedTuple):
 def entries(
     transfers: Transfers, steps: Steps, wanted: Flags, *, piped: int, synchronising: int, at_once: float
 ) -> Entries:
-    """Find where the first micro-batch of each step comes in and leaves.
+    """Find when the first micro-batch of each step is received and sent on.
 
     An endpoint that mostly sends before it receives waits for no input.
 
@@ -122,7 +122,7 @@ def _ways(transfers: Transfers, wanted: Flags, kind: int, *ends: tuple[Integers,
 def _inputs(
     transfers: Transfers, steps: Steps, inputs: Ways, outputs: Ways, exchanges: Ways, at_once: float
 ) -> tuple[Integers, Integers]:
-    """Return of each step the end of the first input and its sender; no end where the endpoint waits for none."""
+    """Return the end of each step's first input, and its sender; `NONE` for an endpoint that waits for no input."""
     came = _first(transfers, steps, inputs, 0.0, steps.starts)
     left = _first(transfers, steps, outputs, at_once, steps.starts)
     exchanged_ns = _last_over(transfers, steps, exchanges, np.full(steps.starts.size, NEVER))
@@ -172,7 +172,7 @@ def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since
 
 @kernel(TRANSFERS, STEPS, WAYS, INT64S)
 def _last_over(transfers: Transfers, steps: Steps, ways: Ways, by: Integers) -> Integers:
-    """Return when the last transfer of each step is over that is by a time; `NONE` without one."""
+    """Return the end of each step's last transfer that ends by a given time; `NONE` without one."""
     starts, ends = transfers.starts, transfers.ends
     last = np.full(steps.starts.size, NONE, np.int64)
     for way in range(ways.owners.size):

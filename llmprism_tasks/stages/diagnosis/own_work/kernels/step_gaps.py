@@ -1,6 +1,6 @@
-"""Silences within steps: how long endpoints compute between one burst of transfers and the next.
+"""Gaps within steps: how long endpoints compute between one burst of transfers and the next.
 
-For that an endpoint's transfers must be in order, whichever pair they are of.
+The transfers of all of an endpoint's pairs are merged in order of time first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bursts(NamedTuple):
 def silences(
     transfers: Transfers, steps: Steps, wanted: Flags, *, early: float, piped: int
 ) -> tuple[Floats, Floats, Floats, Integers]:
-    """Measure the silences of each step, between one burst of transfers that overlap and the next.
+    """Measure the gaps of each step between bursts of overlapping transfers.
 
     What follows a burst that went ahead, in the same step, is none, nor is what is beside a burst with a pipeline's
     message.
@@ -78,7 +78,7 @@ def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags) -> Bursts:
 
 
 def _silent_since(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags]:
-    """Return since when, in its step, nothing was under way before each burst, and whether a silence ends with it."""
+    """Return the start of the gap before each burst, within its step, and whether that gap counts."""
     endpoint, step_start = steps.endpoints[bursts.step], steps.starts[bursts.step]
     follows = np.zeros(endpoint.size, np.bool_)
     follows[1:] = endpoint[1:] == endpoint[:-1]
@@ -91,7 +91,7 @@ def _silent_since(bursts: Bursts, steps: Steps, early: float, piped: int) -> tup
 
 
 def _ahead(bursts: Bursts, endpoint: Integers, early: float) -> Flags:
-    """Say which bursts are small beside their endpoint's mean burst of the same kinds."""
+    """Return which bursts are small compared with their endpoint's mean burst of the same kinds."""
     _, alike = np.unique(endpoint * (bursts.kinds.max(initial=0) + 1) + bursts.kinds, return_inverse=True)
     usual = np.bincount(alike, bursts.sizes) / np.bincount(alike)
     small: Flags = bursts.sizes < early * usual[alike]
@@ -99,7 +99,7 @@ def _ahead(bursts: Bursts, endpoint: Integers, early: float) -> Flags:
 
 
 def _bit(kind: int) -> int:
-    """Return the bit of a kind in a set of kinds; 0 for none, a negative number."""
+    """Return the bit of a kind in a set of kinds; 0 for a negative number, which stands for no kind."""
     return 1 << kind if kind >= 0 else 0
 
 

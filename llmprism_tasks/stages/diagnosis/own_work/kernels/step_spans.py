@@ -1,7 +1,7 @@
-"""Steps of endpoints: in which of them each transfer begins, and how much each of them carries.
+"""In which step of an endpoint each transfer begins, and how many bytes each step carries.
 
-A transfer is in the first step of an endpoint that has not ended before it starts, if that has begun by then. Steps
-and the transfers of a pair are both in order of time, so one is found from the other pair by pair, as they lie.
+A transfer belongs to the endpoint's first step that ends no earlier than the transfer starts, if that step has begun by
+then. Steps and the transfers of a pair are both in order of time, so both are walked through together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Small = npt.NDArray[np.int8]
 
 
 class Transfers(NamedTuple):
-    """What endpoints send each other, pair by pair, of each in order of the starts.
+    """Transfers between endpoints, pair by pair, each pair in order of the starts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Endpoints: transfers of many pairs as both of their ends see them, in order of time."""
+"""The transfers of each NIC, sent and received, in order of time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def in_order(
 
 
 def time_order(times: Integers, places: Integers) -> Integers:
-    """Return places in order of the times there, give or take what a number of 63 bits cannot hold of them.
+    """Return places in order of their times. Times are rounded where time and place do not fit into 63 bits together.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def time_order(times: Integers, places: Integers) -> Integers:
 
 @kernel(INT64S, INT64S, INT64S, BOOLEANS)
 def _looked_at(starts: Integers, offsets: Integers, since: Integers, wanted: npt.NDArray[np.bool_]) -> Integers:
-    """Return the places of the transfers of wanted series that start at a time of each or later."""
+    """Return the places of the wanted series' transfers that start at or after the series' `since`."""
     places, count = np.empty(starts.size, np.int64), 0
     for s in range(wanted.size):
         if wanted[s]:
@@ -86,7 +86,7 @@ def _put_right(
     series: npt.NDArray[np.int32],
     both: Integers,
 ) -> None:
-    """Sort what is about in order: of equal starts by their ends, and by the other end.
+    """Sort rows that are nearly in order: by start, end, and the number of the other endpoint.
 
     Parameters
     ----------
