@@ -77,8 +77,9 @@ class PartitionValues:
         return self._divisions["all"]
 
     def step_ends(self, job_members: pl.DataFrame, pairs: pl.DataFrame) -> Division | None:
-        """Return the same steps, as the pairs that end them show them."""
+        """Return the same steps, as the pairs that end them show them. The others are let go: they fill memory."""
         if "ends" not in self._divisions:
             division = self.division(job_members)
-            self._divisions["ends"] = None if division is None else division.ended_by(pair_graph.ending(pairs))
+            self._divisions = {"ends": None if division is None else division.ended_by(pair_graph.ending(pairs))}
+            self._gpu_traffic = None
         return self._divisions["ends"]
