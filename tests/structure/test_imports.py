@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "execution": {"contract", "settings", "numerics", "stages", "sources", "warehouse", "validation", "reports"},
     "reports": {"contract", "settings", "warehouse"},
     "simulate": {"contract", "settings"},
-    "cli": {"contract", "settings", "execution", "reports", "simulate", "sources", "warehouse"},
+    "cli": {"contract", "settings", "execution", "reports", "simulate", "sources", "validation", "warehouse"},
     "dags": {"contract", "settings", "execution", "simulate"},
 }
 """Each package, and the packages it may import besides itself and the version."""

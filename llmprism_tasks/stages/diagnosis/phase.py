@@ -83,7 +83,7 @@ def diagnose_partition(
 
     Parameters
     ----------
-    elsewhere : as in `frames.Part`
+    elsewhere : `flow_start_ns` of flows in other partitions, ascending
 
     Returns
     -------

@@ -49,7 +49,7 @@ def recognition(
     ----------
     traffic, gpu_traffic : the window's flows and those of its look-back; of these, bulk flows between GPUs
     topology : `addr`, `host`, one row per GPU NIC; flows with other ends make no job
-    elsewhere : when others send, if `traffic` is that of a part of the platform: as `frames.Part` has it
+    elsewhere : `flow_start_ns` of flows in other partitions, ascending; None if `traffic` is the whole platform
 
     Returns
     -------

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from receiver import Receiver, receiving
 from small_windows import FIRST, SECOND, diagnosis, writer
 
+from llmprism_tasks.execution import window as steps_of_a_window
 from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.settings.load import load
@@ -249,8 +250,8 @@ def test_the_pipeline_tells_and_never_fails_by_it(receiver: Receiver, warehouse:
     places = {"places.warehouse": warehouse.location, "warehouse.lock_wait_s": "0"}
     told = load(overrides=places | {"notify.webhook": receiver.address})
     with warehouse.writing():
-        assert window.send_messages(window, told, now_ns=window.end_ns) == {"sent": 0, "not_sent": 0}
-    assert window.send_messages(window, told, now_ns=window.end_ns) == {"sent": 1, "not_sent": 0}
+        assert steps_of_a_window.send_messages(window, told, now_ns=window.end_ns) == {"sent": 0, "not_sent": 0}
+    assert steps_of_a_window.send_messages(window, told, now_ns=window.end_ns) == {"sent": 1, "not_sent": 0}
     assert receiver.told == [("opened", GPU)]
 
 

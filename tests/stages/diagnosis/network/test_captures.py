@@ -17,7 +17,7 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.recognition.phase import recognition
 
-REAL = Path(__file__).resolve().parents[4] / "data" / "real"
+REAL = Path(__file__).resolve().parents[3] / "data" / "real"
 MINUTE_NS = 60 * 10**9
 
 

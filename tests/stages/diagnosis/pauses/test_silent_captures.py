@@ -16,7 +16,7 @@ from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang
 from llmprism_tasks.stages.recognition.phase import recognition
 
-REAL = Path(__file__).resolve().parents[4] / "data" / "real"
+REAL = Path(__file__).resolve().parents[3] / "data" / "real"
 MINUTE_NS = 60 * 10**9
 
 Told = tuple[int, str, str, str]
