@@ -10,7 +10,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.step_division.division import Division, divide
-from llmprism_tasks.stages.step_division.gpu_traffic import GpuTraffic
+from llmprism_tasks.stages.step_division.restarts import GpuTraffic
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
@@ -77,8 +77,9 @@ class PartitionValues:
         return self._divisions["all"]
 
     def step_ends(self, job_members: pl.DataFrame, pairs: pl.DataFrame) -> Division | None:
-        """Return the same steps, as the pairs that end them show them."""
+        """Return the same steps, as the pairs that end them show them. The others are let go: they fill memory."""
         if "ends" not in self._divisions:
             division = self.division(job_members)
-            self._divisions["ends"] = None if division is None else division.ended_by(pair_graph.ending(pairs))
+            self._divisions = {"ends": None if division is None else division.ended_by(pair_graph.ending(pairs))}
+            self._gpu_traffic = None
         return self._divisions["ends"]

@@ -88,6 +88,20 @@ def test_the_rows_are_worth_testing_with(seen: dict[str, tuple[Tables, Tables]])
     assert [table for table in DERIVED if table != "diagnoses" and written[table].is_empty()] == []
 
 
+def test_pairs_nics_and_timeline_count_the_steps_of_a_job_alike(seen: dict[str, tuple[Tables, Tables]]) -> None:
+    (pair_steps,), (steps, told, _) = (seen[stage][1].values() for stage in ("step_division", "timeline"))
+    step = ["job_id", "addr", "step_index"]
+    nics = steps.drop_nulls("addr").select(*step, since_ns="start_ns", until_ns="end_ns")
+    sent = pair_steps.rename({"src_addr": "addr"}).join(nics, on=step)
+    assert sent.select("job_id", "step_index").unique().height == steps.filter(pl.col("addr").is_null()).height
+    for rows in (sent, told.join(nics, on=step, how="left")):
+        assert (
+            rows.select((pl.col("start_ns") < pl.col("until_ns")) & (pl.col("end_ns") >= pl.col("since_ns")))
+            .to_series()
+            .all()
+        )
+
+
 @every_stage
 def test_nothing_in_nothing_out(stage: Stage) -> None:
     written = run(stage, {table: frames.empty(table) for table in stage.reads})

@@ -20,8 +20,8 @@ from llmprism_tasks.stages.recognition.silent_jobs import with_fallen_silent
 from llmprism_tasks.stages.recognition.tenancy import tenants
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
 from llmprism_tasks.stages.step_division import joint_steps
-from llmprism_tasks.stages.step_division.gpu_traffic import GpuTraffic
 from llmprism_tasks.stages.step_division.periodicity import PAIR, stream_rhythms
+from llmprism_tasks.stages.step_division.restarts import GpuTraffic
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import connected_nics
 from llmprism_tasks.stages.traffic.index import TrafficIndex

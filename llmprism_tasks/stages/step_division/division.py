@@ -13,8 +13,8 @@ import polars as pl
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.step_division import completion, joint_steps
-from llmprism_tasks.stages.step_division.gpu_traffic import PairRhythms
 from llmprism_tasks.stages.step_division.joint_steps import JointSteps
+from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.step_division.restarts import runs
 from llmprism_tasks.stages.traffic import nic_pairs
 

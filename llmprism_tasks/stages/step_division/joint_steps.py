@@ -16,10 +16,17 @@ import polars as pl
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
-from llmprism_tasks.stages.step_division.gpu_traffic import PairRhythms
 from llmprism_tasks.stages.step_division.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
-from llmprism_tasks.stages.step_division.periodicity import PAIR, PORTIONS, TURNS, WHOLE, answered, stream_rhythms
+from llmprism_tasks.stages.step_division.periodicity import (
+    PAIR,
+    PORTIONS,
+    TURNS,
+    WHOLE,
+    PairRhythms,
+    answered,
+    stream_rhythms,
+)
 from llmprism_tasks.stages.step_division.segmentation import STEPPING, Cut, cut
 from llmprism_tasks.stages.step_division.single_burst import first_bursts
 from llmprism_tasks.stages.traffic import nic_pairs

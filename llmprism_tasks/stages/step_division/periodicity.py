@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
@@ -60,6 +64,45 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     return pl.concat(
         [known, parts, turned, _portioned(flows, known.join(turned, on="pair", how="anti"), parts, settings)]
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PairRhythms:
+    """The rhythms of pairs, and the flows that show them.
+
+    Attributes
+    ----------
+    flows : bulk flows of a traffic index, as `nic_pairs.in_order` returns
+    """
+
+    flows: pl.DataFrame
+    settings: RhythmSettings
+
+    @cached_property
+    def rhythms(self) -> pl.DataFrame:
+        """Return what `stream_rhythms` does."""
+        return stream_rhythms(self.flows, self.settings)
+
+    def of(self, flows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rhythms of other flows of the same index, of which each pair's follow each other in it.
+
+        They are found anew unless all of these pairs, and the pairs that answer them, have the same flows here.
+        """
+        if not self._has(flows):
+            return stream_rhythms(flows, self.settings)
+        return self.rhythms.filter(pl.col("pair").is_in(_pairs(flows)))
+
+    def _has(self, flows: pl.DataFrame) -> bool:
+        if flows.is_empty() or self.flows.is_empty():
+            return False
+        known, asked = _spans(self.flows), _spans(flows)
+        at = np.minimum(np.searchsorted(known[0], asked[0]), known.shape[1] - 1)
+        if not np.array_equal(known[:, at], asked):
+            return False
+        every = nic_pairs.pairs_of(self.flows, nic_pairs.PAIR)
+        chosen = pl.col("pair").is_in(_pairs(flows))
+        back = every.filter(~chosen).select(src_addr="dst_addr", dst_addr="src_addr")
+        return every.filter(chosen).join(back, on=nic_pairs.PAIR, how="semi").is_empty()
 
 
 def answered(pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -225,3 +268,14 @@ def _turned(flows: pl.DataFrame, known: pl.DataFrame, settings: RhythmSettings) 
     known, link = known.filter(pl.Series(link[number] >= 0)), link[number[link[number] >= 0]]
     rhythms = _columns(Rhythms(*(one[link] for one in found)))
     return known.with_columns(pl.lit(TURNS, pl.Int64).alias("size_class"), **rhythms).drop_nulls("period_ns")
+
+
+def _pairs(flows: pl.DataFrame) -> pl.Series:
+    return flows["pair"].gather(nic_pairs.starts_of_pairs(flows)[:-1]).implode()
+
+
+def _spans(flows: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Return of each pair its number, the row of its first flow in the flows table, and the number of its flows."""
+    offsets = nic_pairs.starts_of_pairs(flows)
+    pair, row = (flows[name].to_numpy()[offsets[:-1]] for name in ("pair", "row"))
+    return np.stack([pair, row, np.diff(offsets)]).astype(np.int64)

@@ -17,8 +17,9 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics import graphs
 from llmprism_tasks.numerics.robust import Flags, Integers
-from llmprism_tasks.settings import TrafficSettings
+from llmprism_tasks.settings import Settings, TrafficSettings
 from llmprism_tasks.stages.step_division.kernels import long_silences
+from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
 
@@ -48,6 +49,29 @@ class OneWay:
     bytes: Integers
     groups: Integers
     replicated: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class GpuTraffic:
+    """Bulk flows between GPUs, and what `restarts.at_restarts` makes of them.
+
+    Attributes
+    ----------
+    bulk : all, as `nic_pairs.in_order` returns
+    former : of these, what pairs sent before they last began anew
+    running : what they have sent since
+    """
+
+    bulk: pl.DataFrame
+    former: pl.DataFrame
+    running: PairRhythms
+
+    @classmethod
+    def of(cls, bulk: pl.DataFrame, window: Window, settings: Settings) -> GpuTraffic:
+        """Part bulk flows between GPUs, look-back included, where pairs began anew."""
+        bulk = nic_pairs.in_order(bulk)
+        former, running = at_restarts(bulk, window, settings.traffic)
+        return cls(bulk, former, PairRhythms(running, settings.rhythm))
 
 
 def since_restart(bulk: pl.DataFrame, window: Window, settings: TrafficSettings) -> pl.DataFrame:

@@ -301,7 +301,8 @@ def test_who_is_replaced_may_have_sent_a_little_longer_than_the_others(later: fl
 def test_rows_in_any_order_tell_the_same() -> None:
     table = flows(whole(), begun(0.4), others(60_000))
     mixed = table.sample(fraction=1, shuffle=True, seed=3)
-    one, two = (overdue(inside(part), part, HOSTS, WINDOW, settings()) for part in (table, mixed))
+    indexes = (TrafficIndex.of(part, settings().traffic) for part in (table, mixed))
+    one, two = (overdue(inside(index.table), index, HOSTS, WINDOW, settings()) for index in indexes)
     assert [vars(s) | {"where": s.where.due.rows()} for s in one] == [
         vars(s) | {"where": s.where.due.rows()} for s in two
     ]

@@ -677,6 +677,25 @@ def test_a_named_pair_too_broken_to_turn_is_not_cut_where_the_others_turn() -> N
     assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (420 * MS)).all()
 
 
+@pytest.mark.parametrize("left_out", [0, 1, 5])
+def test_steps_keep_their_numbers_where_named_pairs_lack_some(left_out: int) -> None:
+    begins = every(1000, count=12)
+    table = flows(ring("ab", begins), ring("cd", [begin for begin in begins if begin != left_out * 1000]))
+    numbered = ended_by(table, pl.DataFrame({"src_addr": ["c"], "dst_addr": ["d"]}))
+    assert (numbered["step"] == (numbered["flow_start_ns"] - WINDOW.start_ns) // (1000 * MS)).all()
+    assert set(numbered["step"]) == set(range(12)) - {left_out}
+
+
+def test_a_burst_where_the_job_has_no_step_makes_none() -> None:
+    """Records of a named pair that is too broken to show the period are cut in the middle of a step as well."""
+    halves = [row for row in ring("cd", every(1000, count=12, start=500)) if row[0] < 3000]
+    table = flows(ring("abef", every(1000, count=12)), broken_pair(), halves)
+    numbered = ended_by(table, table.select("src_addr", "dst_addr").unique())
+    ends = numbered.filter(pl.col("src_addr").is_in(["a", "b", "e", "f"])).group_by("step").len()
+    assert sorted(ends["step"]) == list(range(12))
+    assert numbered["step"].max() == 11
+
+
 def test_pairs_that_are_not_named_are_left_out() -> None:
     table = flows(ring("ab", every(1000, count=12)), ring("cd", every(1000, count=12)))
     named = pl.DataFrame({"src_addr": ["a"], "dst_addr": ["b"]})
