@@ -28,7 +28,7 @@ TRYING_AGAIN: dict[str, Any] = {
             RetryRule(PermanentError, action=RetryAction.FAIL, reason="the same input would fail again"),
             RetryRule([TransientError, OSError], action=RetryAction.RETRY, reason="it may work later"),
         ],
-        default=RetryAction.FAIL,  # a fault of ours: trying again hides it. A killed task is retried all the same.
+        default=RetryAction.FAIL,  # a bug in llmprism: retrying would hide it. A killed task is retried all the same.
     ),
 }
 

@@ -17,7 +17,7 @@ class Stage:
 
     Attributes
     ----------
-    name : name of the phase, of its folder in `stages/`, of its section of the settings and of its task in the DAG
+    name : name of the phase, of its folder in `stages/` and of its task in the DAG
     reads : tables passed to the function as keyword arguments of these names. `flows` include the look-back before the
         window, `topology` is whole, all other tables have the rows of the window only
     writes : tables that the function returns, in this order, for the window only

@@ -41,7 +41,7 @@ MEANINGS = (
 
 
 def render(scores: Row, *, of: str = "job", parts: Mapping[str, Row] | None = None) -> RenderableType:
-    """Return a `Scores.to_json` value as tables: a row for each part, then the counts over all parts.
+    """Return a `headline.all_figures` value as tables: a row for each part, then the counts over all parts.
 
     Parameters
     ----------

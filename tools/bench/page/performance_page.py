@@ -85,7 +85,7 @@ def _kernel(kernel: Result | None) -> Iterator[str]:
         ),
     )
     yield (
-        "Observations that `methods/changepoint.py` takes in on one core, by its own processor time. The tests hold it "
+        "Observations that `stages/published/kernels/bocpd.py` takes in on one core, by its own processor time. The tests hold it "
         "to the textbook's recursion over random series."
     )
 
