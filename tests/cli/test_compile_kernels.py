@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from accuracy.runs.sources import CAPTURES
-from llmprism_tasks import compile_kernels
+from llmprism_tasks.cli import compile_kernels
 
 ANALYZE = "from llmprism_tasks import cli; cli.run()"
 LOADED = """
 import sys
-from llmprism_tasks import compile_kernels
+from llmprism_tasks.cli import compile_kernels
 compile_kernels.load()
 print(*sys.modules)
 """

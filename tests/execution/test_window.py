@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import logging
 import os
 import shutil
 import signal
@@ -260,8 +261,9 @@ def in_batches(settings: Settings, **changes: int) -> Settings:
     return dataclasses.replace(settings, batches=dataclasses.replace(settings.batches, **changes))
 
 
-def ways(messages: Sequence[str]) -> list[str]:
+def ways(records: Sequence[logging.LogRecord]) -> list[str]:
     """Return how the flows were taken through stages: the stages, and how they were divided."""
+    messages = (one.getMessage() for one in records if one.name == partitioned.logger.name)
     told = (message.partition(": ") for message in messages if " flows " in message)
     return [f"{head.partition(', ')[2]}: {way.partition(' flows ')[2]}" for head, _, way in told]
 
@@ -283,7 +285,7 @@ def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
     flows = int(undisturbed["windows"]["rows_landed"].sum())
     with caplog.at_level("INFO", logger=partitioned.logger.name):
         derive_tables(windows[1], in_batches(copy, at_once=flows - fewer))
-    assert ways(caplog.messages) == taken
+    assert ways(caplog.records) == taken
     finished(copy, windows[1])
     assert differing(tables(copy), undisturbed) == []
 
@@ -323,7 +325,7 @@ def test_where_hosts_cannot_be_parted_those_of_some_jobs_are_looked_at_at_a_time
             derive_tables(window, divided)
     finished(divided, window)
     some = [[f"{name}: of some jobs"] * batches for name in NAMES[1:4]] if task_by_task else [[OF_SOME] * batches]
-    assert ways(caplog.messages) == ["recognition: at once", *itertools.chain(*some), "diagnosis: at once"]
+    assert ways(caplog.records) == ["recognition: at once", *itertools.chain(*some), "diagnosis: at once"]
     assert tables(whole)["jobs"].height > 2
     assert differing(tables(divided), tables(whole)) == []
 
@@ -405,11 +407,12 @@ def test_where_a_part_s_trouble_may_be_the_fabric_s_the_whole_platform_is_diagno
     pl.concat([topology for _, topology in both], how="diagonal").write_csv(tmp_path / "topology.csv")
     whole, in_parts = (settings_for(tmp_path, tmp_path / f"{name}.duckdb") for name in ("whole", "parts"))
     analyze(whole)
+    caplog.clear()
     with caplog.at_level("INFO", logger=partitioned.logger.name):
         analyze(in_batches(in_parts, at_once=1))
     assert not tables(whole)["diagnoses"].is_empty()
     assert differing(tables(in_parts), tables(whole)) == []
-    assert {way.partition(" in ")[0] for way in ways(caplog.messages)} == {f"{', '.join(NAMES)}:", "diagnosis: at once"}
+    assert {way.partition(" in ")[0] for way in ways(caplog.records)} == {f"{', '.join(NAMES)}:", "diagnosis: at once"}
 
 
 def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(

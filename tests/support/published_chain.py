@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 
 import polars as pl
@@ -10,6 +9,7 @@ from handmade import WINDOW, Row, every, pipeline, ring, topology, visible
 
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.stage_runner import stage_functions
 from llmprism_tasks.settings import Settings
 
 Tables = dict[str, pl.DataFrame]
@@ -35,8 +35,7 @@ def training(steps: int, start: float = 0) -> list[Row]:
 def run(stage_name: str, tables: Mapping[str, pl.DataFrame], window: Window = WINDOW) -> Tables:
     """Run one published stage on the tables it reads."""
     stage = next(stage for stage in STAGES if stage.name == stage_name)
-    module, _, name = stage.function_of("published").partition(":")
-    function = getattr(importlib.import_module(module), name)
+    function = stage_functions("published")[stage_name]
     results = function(**{table: tables[table] for table in stage.reads}, window=window, settings=Settings())
     return dict(zip(stage.writes, results, strict=True))
 

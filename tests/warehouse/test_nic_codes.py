@@ -103,9 +103,6 @@ def test_who_did_what_with_whom_comes_back(either: Warehouse) -> None:
 
 def test_rows_of_some_jobs_are_found_by_their_nics(either: Warehouse) -> None:
     store.replace(either, WINDOW, {"timeline": ACTS})
-    with either.reading() as connection:
-        assert store.rows_by_job(connection, "FROM stored.timeline") == {"j": 5, "k": 1}
-        assert store.rows_by_job(connection, "FROM stored.timeline WHERE false") is None
     assert store.read(either, "timeline", WINDOW, jobs=["k"]).equals(ACTS.filter(job_id="k"))
     store.replace(either, WINDOW, {"timeline": ACTS.filter(job_id="k")[:0]}, jobs=["k", "l"])
     assert store.read(either, "timeline", WINDOW).equals(ACTS.filter(job_id="j"))

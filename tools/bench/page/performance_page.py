@@ -85,8 +85,8 @@ def _kernel(kernel: Result | None) -> Iterator[str]:
         ),
     )
     yield (
-        "Observations that `stages/published/kernels/bocpd.py` takes in on one core, by its own processor time. The tests hold it "
-        "to the textbook's recursion over random series."
+        "Observations that `stages/published/kernels/bocpd.py` takes in on one core, by its own processor time. "
+        "The tests hold it to the textbook's recursion over random series."
     )
 
 
