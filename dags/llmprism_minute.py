@@ -58,7 +58,7 @@ from airflow.sdk import (
     task,
 )
 
-from llmprism_run import TRYING_AGAIN, CallOut, assets, current_run
+from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run
 from llmprism_tasks.contract import plan
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def results_validation() -> dict[str, int]:
     return window.validate_results(*current_run())
 
 
-@task(outlets=assets("windows"), on_success_callback=[CallOut()])
+@task(outlets=assets("windows"), on_success_callback=[IncidentMessages()])
 def finish() -> dict[str, int]:
     from llmprism_tasks.execution import window
 

@@ -58,7 +58,7 @@ def current_run() -> tuple[Window, Settings]:
     return window, settings
 
 
-class CallOut(BaseNotifier):
+class IncidentMessages(BaseNotifier):
     """Send messages about incidents that opened or closed with a task's window; failures are logged, no more."""
 
     def notify(self, context: Context) -> None:

@@ -33,12 +33,16 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
 
 
 def analyze(arguments: argparse.Namespace) -> None:
+    """Run every window found in the flows, and say what to do next.
+
+    Raises
+    ------
+    InputError : there is no flow record
+    """
     settings, _ = _load(arguments)
     from llmprism_tasks.execution.pool import pool_for_files
 
     with pool_for_files(settings) as pool, output.progress("landing") as on_window:
-        if pool is not None:  # whose workers have the other processors; Polars reads this when it is imported
-            os.environ.setdefault("POLARS_MAX_THREADS", "1")
         from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready
         from llmprism_tasks.validation import data_docs
 
@@ -56,6 +60,7 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
     warehouse = _existing_warehouse(arguments)
     from llmprism_tasks.reports import summary, terminal
 
@@ -76,6 +81,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
+    """Compare a warehouse with the truth about its run, and print the scores."""
     warehouse = _existing_warehouse(arguments)
     from llmprism_tasks.reports import evaluation, scores
     from llmprism_tasks.sources.truth import read_truth
@@ -93,6 +99,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 
 def sql(arguments: argparse.Namespace) -> None:
+    """Print the rows of a query as a table, CSV or JSON."""
     warehouse = _existing_warehouse(arguments)
     from llmprism_tasks.warehouse import store
 
@@ -106,6 +113,7 @@ def sql(arguments: argparse.Namespace) -> None:
 
 
 def settings(arguments: argparse.Namespace) -> None:
+    """Print every setting with its value and origin, or only whether all are valid."""
     _, origins = _load(arguments)
     if arguments.check:
         output.say(f"All {len(origins)} settings are right.")
@@ -119,6 +127,7 @@ def settings(arguments: argparse.Namespace) -> None:
 
 
 def simulate(arguments: argparse.Namespace) -> None:
+    """Write the flows, the topology and the truth of a scenario to a folder."""
     from llmprism_tasks import simulate
     from llmprism_tasks.contract.windows import Window
 

@@ -204,9 +204,8 @@ def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:
 
     Parameters
     ----------
-    history : steps of one job, look-back included: `start_ns`, `end_ns`. The lower quartile is the quick step: a
-    healthy
-        one, as long as the fault has not lasted for most of the look-back
+    history : steps of one job, look-back included: `start_ns`, `end_ns`. The lower quartile is the quick step:
+        a healthy one, as long as the fault has not lasted for most of the look-back
     """
     inside = (pl.col("end_ns") > start_ns) & (pl.col("end_ns") <= end_ns)
     lengths = history.select(inside=inside, length=pl.col("end_ns") - pl.col("start_ns"))

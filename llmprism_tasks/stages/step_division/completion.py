@@ -109,7 +109,7 @@ def job_steps(endpoints: pl.DataFrame, window: Window, settings: Settings) -> pl
         pl.col("end_ns") < window.start_ns
     )
     late_now = (pl.lit(window.end_ns) - pl.col("first_ns") > patience) & (pl.col("end_ns") < window.end_ns)
-    # What is over though some are not has the end of those that are told, not of one that is told later.
+    # A step that is over although some NICs are missing ends with the NICs seen so far: a later NIC does not move it.
     told_ns = pl.when(~pl.col("all_now"), pl.col("ended")).then(pl.coalesce("latest_over_ns", "end_ns"))
     return (
         steps.with_columns(ended_before=pl.col("all_before") | late_before.fill_null(value=False))

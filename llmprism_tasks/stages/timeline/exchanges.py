@@ -60,7 +60,7 @@ def exchanges(messages: Rows, bits: Bits, others: Counterparts, blocks: pl.DataF
     messages : part by part (a NIC's step)
     bits : of each side; 0 for gradients, of which only what cost time of its own is an exchange
     others : the parts of the other ends
-    blocks : of gradients, as `synchronisation.blocks` returns
+    blocks : of gradients, as `collectives.blocks` returns
     """
     nobody = np.full(blocks.height, NOBODY)
     offsets = np.searchsorted(blocks["part"].to_numpy(), np.arange(messages.offsets.size))

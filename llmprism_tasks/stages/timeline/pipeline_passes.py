@@ -1,9 +1,9 @@
-"""Passes: how much of the gaps between a pipeline's messages is computing.
+"""Pipeline passes: how much of the gaps between a pipeline's messages is computing.
 
-A message of a pipeline starts when both of its ends have come to it, so a gap before one may be work of this NIC, or
-waiting for the other. What was worked on is known from the schedule: what a gap sends onward it has computed. How long
-that takes is known from the shortest gap of its kind, in which nobody had to be waited for: who computes slowly does so
-in all of its gaps, who waits does so in some.
+A message of a pipeline starts when both of its ends are ready, so the gap before it is computing of this NIC, or
+waiting for the other. The schedule tells what was computed: the data that the gap sends onward. The shortest gap of its
+kind tells how long the computing takes, for in it the NIC did not wait. A slow GPU is slow in all of its gaps; a NIC
+that waits does so in some.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def worked(gaps: Gaps, parts: pl.DataFrame) -> tuple[Integers, Integers]:
 
     Parameters
     ----------
-    gaps : part by part, with the bits of `activity`
+    gaps : part by part, with the bits of `exchanges`
     parts : `pp_stage`, `last_pp_stage` and `place` (a number for each pp_stage of a job, from 1), which are NULL where
         they are not known
     """

@@ -1,8 +1,8 @@
-"""Culprits: the chain of waiting, walked to its source.
+"""Wait chains: follow each waiting NIC to the NIC that caused the wait.
 
-Who waits for a neighbour in the pipeline, or for the last member of a gradient group, waits for whoever that one waits
-for. The chain goes on while the next one has itself waited for a good part of the time, and ends at who has not: it
-worked.
+A NIC waits for its neighbour in the pipeline or for the last member of its gradient group, and that NIC may wait for
+another. The chain goes on while the next NIC waited for a good part of the time too. It ends at a NIC that hardly
+waited: that NIC was working, so it caused the wait.
 """
 
 from __future__ import annotations
