@@ -92,8 +92,7 @@ def _analyze(
     on_window: Callable[[Window, int, int], None] | None,
 ) -> list[Window]:
     warehouse, before = open_for_landing(settings)
-    if pool is None:  # else all processors are busy as it is
-        threading.Thread(target=preload, args=(settings.method.name,), daemon=True).start()
+    threading.Thread(target=preload, args=(settings.method.name,), daemon=True).start()  # while files are read
     frames: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
