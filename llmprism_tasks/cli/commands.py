@@ -40,7 +40,7 @@ def analyze(arguments: argparse.Namespace) -> None:
     InputError : there is no flow record
     """
     settings, _ = _load(arguments)
-    from llmprism_tasks.execution.pool import pool_for_files
+    from llmprism_tasks.execution.partitions.pool import pool_for_files
 
     with pool_for_files(settings) as pool, output.progress("landing") as on_window:
         from llmprism_tasks.execution.analyze import analyze  # takes as long as the workers take to get ready

@@ -28,7 +28,8 @@ def clear(folder: Path) -> None:
 
 def load() -> None:
     """Load all kernels, and compile those that are not in Numba's cache: importing their modules does it."""
-    from llmprism_tasks.execution import analyze, stage_runner  # noqa: F401 - importing compiles
+    from llmprism_tasks.execution import analyze  # noqa: F401 - importing compiles
+    from llmprism_tasks.execution.partitions import stage_runner
 
     for method in ("joint", "published"):
         stage_runner.stage_functions(method)

@@ -16,9 +16,9 @@ from llmprism_tasks import validation
 from llmprism_tasks.contract.errors import ContractError
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution import stage_runner
-from llmprism_tasks.execution.partitioned import run_by_jobs, run_in_memory, tables_read_first
-from llmprism_tasks.execution.pool import Pool
+from llmprism_tasks.execution.partitions import stage_runner
+from llmprism_tasks.execution.partitions.partitioned import run_by_jobs, run_in_memory, tables_read_first
+from llmprism_tasks.execution.partitions.pool import Pool
 from llmprism_tasks.execution.window import (
     finish,
     open_configured,

@@ -16,7 +16,7 @@ import polars as pl
 from llmprism_tasks import __version__
 from llmprism_tasks.contract.plan import Stage, stage_named, tables_after
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.handover import (
+from llmprism_tasks.execution.partitions.handover import (
     Handover,
     HandoverLostError,
     read_results,
@@ -25,8 +25,8 @@ from llmprism_tasks.execution.handover import (
     write_partition,
     write_tables,
 )
-from llmprism_tasks.execution.partition import Partition, tables_of
-from llmprism_tasks.execution.partitioned import (
+from llmprism_tasks.execution.partitions.partition import Partition, tables_of
+from llmprism_tasks.execution.partitions.partitioned import (
     Runner,
     divided,
     each_result,
@@ -38,8 +38,8 @@ from llmprism_tasks.execution.partitioned import (
     together,
     too_many,
 )
-from llmprism_tasks.execution.pool import Pool, pool_for_flows
-from llmprism_tasks.execution.stage_runner import StageResults
+from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
+from llmprism_tasks.execution.partitions.stage_runner import StageResults
 from llmprism_tasks.execution.window import open_configured, read_inputs
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology

@@ -15,8 +15,8 @@ from llmprism_tasks import validation
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.execution.handover import delete_handovers
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs

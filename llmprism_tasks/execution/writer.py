@@ -12,7 +12,7 @@ from typing import Self
 
 from llmprism_tasks.contract.plan import DERIVED
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.stage_runner import StageResults
+from llmprism_tasks.execution.partitions.stage_runner import StageResults
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import Change

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from guard import analysis, cheapest_s, fixed_work, platform
 
-from llmprism_tasks.execution import stage_runner
+from llmprism_tasks.execution.partitions import stage_runner
 
 JOBS = 2
 MOST_TIMES_FIXED_WORK = 8.0

@@ -335,7 +335,7 @@ def test_asked_to_end_it_leaves_neither_a_process_nor_files(
     assert cli.main(["simulate", "--out", ".", "--minutes", "2"]) == 0
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = command("analyze", "--flows", "flows", "--topology", "topology.csv", "--warehouse", "w.duckdb")
-    words[2] = f"from llmprism_tasks.execution import pool; pool.MIN_BYTES_FOR_POOL = 0; {words[2]}"
+    words[2] = f"from llmprism_tasks.execution.partitions import pool; pool.MIN_BYTES_FOR_POOL = 0; {words[2]}"
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as ran:
         worker = worker_at_work(ran)
         (os.killpg if whole_group else os.kill)(ran.pid, signal.SIGTERM)

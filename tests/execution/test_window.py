@@ -28,10 +28,10 @@ from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution import partitioned, pool, stage_runner
 from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
-from llmprism_tasks.execution.handover import delete_handovers
-from llmprism_tasks.execution.pool import process_pool
+from llmprism_tasks.execution.partitions import partitioned, pool, stage_runner
+from llmprism_tasks.execution.partitions.handover import delete_handovers
+from llmprism_tasks.execution.partitions.pool import process_pool
 from llmprism_tasks.execution.stage_task import run_stage
 from llmprism_tasks.execution.window import finish, land_window, validate_landed, validate_results
 from llmprism_tasks.execution.writer import Work, Writer, background_writer

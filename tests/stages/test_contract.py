@@ -13,7 +13,7 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.plan import DERIVED, STAGES, Stage
 from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.stage_runner import stage_functions
+from llmprism_tasks.execution.partitions.stage_runner import stage_functions
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import load_scenario, simulate
 from llmprism_tasks.stages.partition_values import PartitionValues

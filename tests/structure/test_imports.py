@@ -43,7 +43,7 @@ HOMES: dict[str, set[str]] = {
 }
 """Foreign libraries and the only packages that may import them."""
 
-LIGHT = ("contract.errors", "contract.plan", "contract.tables", "settings.load", "execution.pool", "cli")
+LIGHT = ("contract.errors", "contract.plan", "contract.tables", "settings.load", "execution.partitions.pool", "cli")
 HEAVY = (
     "polars",
     "pyarrow",

@@ -9,7 +9,7 @@ from handmade import WINDOW, Row, every, pipeline, ring, topology, visible
 
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.stage_runner import stage_functions
+from llmprism_tasks.execution.partitions.stage_runner import stage_functions
 from llmprism_tasks.settings import Settings
 
 Tables = dict[str, pl.DataFrame]

@@ -10,8 +10,8 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.partition import Partition
-from llmprism_tasks.execution.stage_runner import run_stages
+from llmprism_tasks.execution.partitions.partition import Partition
+from llmprism_tasks.execution.partitions.stage_runner import run_stages
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.simulate import simulate
 from llmprism_tasks.simulate.scenario.scenario_file import build_scenario

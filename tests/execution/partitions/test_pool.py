@@ -15,12 +15,12 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.errors import ContractError, TransientError
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.arrow_exchange import write_frame
-from llmprism_tasks.execution.handover import write_partition
-from llmprism_tasks.execution.partition import Partition
-from llmprism_tasks.execution.partitioned import each_result, run_in_pool
-from llmprism_tasks.execution.pool import Pool, process_pool
-from llmprism_tasks.execution.stage_runner import StageResults, run_stages
+from llmprism_tasks.execution.partitions.arrow_exchange import write_frame
+from llmprism_tasks.execution.partitions.handover import write_partition
+from llmprism_tasks.execution.partitions.partition import Partition
+from llmprism_tasks.execution.partitions.partitioned import each_result, run_in_pool
+from llmprism_tasks.execution.partitions.pool import Pool, process_pool
+from llmprism_tasks.execution.partitions.stage_runner import StageResults, run_stages
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism_tasks.execution.partition import RESOLUTION_NS, Partitions, divide_platform, job_batches, latest_starts
+from llmprism_tasks.execution.partitions.partition import (
+    RESOLUTION_NS,
+    Partitions,
+    divide_platform,
+    job_batches,
+    latest_starts,
+)
 from llmprism_tasks.settings import TrafficSettings
 
 SETTINGS = TrafficSettings()

@@ -12,7 +12,7 @@ import pytest
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import stage_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.handover import (
+from llmprism_tasks.execution.partitions.handover import (
     Handover,
     HandoverLostError,
     delete_handovers,
@@ -20,7 +20,7 @@ from llmprism_tasks.execution.handover import (
     write_partition,
     write_tables,
 )
-from llmprism_tasks.execution.partition import Partition
+from llmprism_tasks.execution.partitions.partition import Partition
 
 WINDOW = Window(60_000_000_000, 60_000_000_000)
 DIVISION = stage_named("step_division")

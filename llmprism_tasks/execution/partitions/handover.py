@@ -24,15 +24,15 @@ import pyarrow as pa
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import STAGES, Stage, stage_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.arrow_exchange import (
+from llmprism_tasks.execution.partitions.arrow_exchange import (
     delete_old_folders,
     private_folder,
     read_frame,
     write_frame,
     writing_to,
 )
-from llmprism_tasks.execution.partition import Partition
-from llmprism_tasks.execution.stage_runner import StageResults, run_stages
+from llmprism_tasks.execution.partitions.partition import Partition
+from llmprism_tasks.execution.partitions.stage_runner import StageResults, run_stages
 from llmprism_tasks.settings import Settings
 
 COUNT = "partitions.json"

@@ -125,6 +125,6 @@ def _get_ready(method: str) -> None:
     """
     for interruption in (signal.SIGINT, signal.SIGTERM):
         signal.signal(interruption, signal.SIG_IGN)
-    from llmprism_tasks.execution import stage_runner  # noqa: PLC0415 - heavy, and for the workers
+    from llmprism_tasks.execution.partitions import stage_runner  # noqa: PLC0415 - heavy, and for the workers
 
     stage_runner.stage_functions(method)

@@ -11,7 +11,7 @@ import polars as pl
 from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.plan import Stage
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.partition import Partition
+from llmprism_tasks.execution.partitions.partition import Partition
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import phase as diagnosis
 from llmprism_tasks.stages.parallelism import phase as parallelism

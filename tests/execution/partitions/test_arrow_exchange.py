@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from llmprism_tasks.contract.errors import InputError, TransientError
-from llmprism_tasks.execution.arrow_exchange import (
+from llmprism_tasks.execution.partitions.arrow_exchange import (
     KEPT_S,
     delete_old_folders,
     private_folder,
