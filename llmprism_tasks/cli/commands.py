@@ -60,8 +60,13 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
     warehouse = _existing_warehouse(arguments)
+    if arguments.html is not None:
+        from llmprism_tasks.cli.pages import write_page
+
+        write_page(warehouse, arguments)
+        return
     from llmprism_tasks.reports import summary, terminal
 
     found = summary.summarise(warehouse)
@@ -78,6 +83,27 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Show the pages in a browser on this machine."""
+    from llmprism_tasks.cli import pages
+
+    pages.serve(_existing_warehouse(arguments), arguments)
+
+
+def mute(arguments: argparse.Namespace) -> None:
+    """Send no message about an incident for a while."""
+    from llmprism_tasks.cli import pages
+
+    pages.mute(_existing_warehouse(arguments), arguments)
+
+
+def unmute(arguments: argparse.Namespace) -> None:
+    """Send messages about an incident again."""
+    from llmprism_tasks.cli import pages
+
+    pages.unmute(_existing_warehouse(arguments), arguments)
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
