@@ -77,13 +77,14 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
 
 
 def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
-    """Join beats that are parts of one step, drop those that are none, and number the rest: `beat`, `step`.
+    """Join beats that are parts of one step, drop beats that are no step, and number the rest: `beat`, `step`.
 
-    A beat has the share of a step that its streams have on average of what is typical of each; of whole pairs, each
-    counts as often as it is there. Where some are of one size only, it is at least that of its bytes in all that is
-    sent for each time that any comes: where the collector splits records, sizes that most steps have are not there
-    in some. Half may come apart from the other half in most steps, since one ring became slow; then that is no step.
-    What comes whole, and whole again in the next beat, comes once a step, however little it is of what used to come.
+    The share of a beat is the mean, over its streams, of the bytes that came divided by the bytes that are typical of
+    the stream; a stream of whole pairs counts by how often it comes. Where some streams are of one message size only,
+    the share is at least that of the beat's bytes in the bytes of a typical step, because a collector that splits
+    records leaves some sizes out of some steps. A ring that became slow may come apart from the others in most steps;
+    its half is then no step. Traffic that comes whole in two beats in a row comes once a step, however little of the
+    former traffic it is.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSet
         else:
             total = part[i]
     cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
-    # Of the latest beat the rest may be still to come: it is for the next window to say what it was.
+    # The rest of the latest beat may be still to come: the next window decides what it was.
     latest = pl.col("beat") == pl.col("beat").max().over("group")
     whole = (
         beats.with_columns(whole=pl.Series(new).cast(pl.Int64).cum_sum())
