@@ -1,5 +1,6 @@
 -- The NICs of a job in a window, in the order in which a reader looks for them.
 SELECT
+    window_start_ns,
     addr,
     host,
     pp_stage,

@@ -1,5 +1,6 @@
--- What some NICs of a job did in some steps of a window.
+-- What some NICs of a job did in a time.
 SELECT
+    window_start_ns,
     addr,
     start_ns,
     end_ns,
@@ -9,9 +10,10 @@ SELECT
     step_index
 FROM timeline
 WHERE
-    window_start_ns = $window_start_ns
+    window_start_ns BETWEEN $first_ns AND $last_ns
     AND job_id = $job_id
-    AND step_index BETWEEN $first_step AND $last_step
+    AND end_ns >= $start_ns
+    AND start_ns < $end_ns
     AND addr IN (SELECT unnest($addrs::VARCHAR[]))
 ORDER BY addr, start_ns, end_ns
 LIMIT $most;

@@ -60,7 +60,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
             frames["steps"] = ask("job_steps", **asked.values, **named)
         else:
             frames["paces"] = ask(
-                "job_paces", **asked.values, slice_ns=asked.slice_ns(SLICES), jobs=[job_id], most=2 * SLICES
+                now.paces_of(asked), **asked.values, slice_ns=asked.slice_ns(SLICES), jobs=[job_id], most=2 * SLICES
             )
         frames["splits"] = ask("splits", **some, jobs=[job_id], most=MOST_SPLITS)
         frames["pairs"] = ask("pair_kinds", **some, job_id=job_id, most=MOST_SPLITS * 8)
@@ -149,7 +149,7 @@ def _steps(frames: Frames, asked: Range, shades: list[Shade]) -> Chart:
         ("typical", "--line", times, paces["median_step_s"].to_list()),
         ("shortest", "--muted-line", times, paces["shortest_step_s"].to_list()),
     ]
-    tells = f"The typical step of each window, over slices of {asked.slice_ns() // asked.window_ns} windows."
+    tells = f"The typical, shortest and longest step in each {asked.slice_ns() / asked.window_ns:.0f} minutes."
     return Chart(title, tells, charts.lines(series, unit="s", shades=shades, span=span))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.reports.pages.markup import data, iso, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
+from llmprism_tasks.reports.timeline.lanes import KINDS, lanes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import Asked, asking
 
@@ -23,7 +25,6 @@ LANES, MOST_LANES = 64, 256
 """NICs that are drawn at once, unless more are asked for; of more, lanes are thinner than a letter."""
 
 MOST_SLICES, MOST_MEMBERS, MOST_FLOWS = 120_000, 8_192, 200
-PHASES = ("compute", "pp_send", "pp_recv", "dp_sync", "idle", "other")
 BORDER_NS = 1_000_000
 """Computing is inferred from the gap between flows; flows that end or begin within 1 ms of the gap are its borders."""
 
@@ -76,14 +77,24 @@ def read(ask: Asked, query: Mapping[str, str]) -> tuple[Range, Frames, Place]:
         "members": ask("members", window_start_ns=start, job_id=job_id, most=MOST_MEMBERS),
         "steps": ask("job_steps", **span, job_id=job_id, most=2_000),
         "diagnoses": ask("diagnoses", first_ns=start, last_ns=start, jobs=[job_id], most=100),
-        "splits": ask("member_splits", **listed([start]), job_id=job_id, most=200_000),
+        "splits": ask(
+            "member_splits", **listed([start + n * asked.window_ns for n in (-1, 0, 1)]), job_id=job_id, most=200_000
+        ),
         "beside": ask("neighbours", window_start_ns=start, length_ns=asked.window_ns, job_id=job_id),
     }
     place = choose(frames, job_id, start, query)
-    frames["slices"] = ask(
-        "timeline", window_start_ns=start, job_id=job_id, first_step=place.first_step, last_step=place.last_step,
-        addrs=[lane["addr"] for lane in place.lanes], most=MOST_SLICES,
-    )  # fmt: skip
+    drawn = frames["steps"].filter(pl.col("step_index").is_between(place.first_step, place.last_step))
+    if drawn.height:
+        near = {
+            "job_id": job_id, "first_ns": start - asked.window_ns, "last_ns": start + asked.window_ns,
+            "addrs": [lane["addr"] for lane in place.lanes], "most": MOST_SLICES,
+        }  # fmt: skip
+        first, last = drawn["start_ns"].min(), drawn["end_ns"].max()
+        longest = (drawn["end_ns"] - drawn["start_ns"]).max()
+        # A NIC begins and ends a step before its job does, by less than a step.
+        around = {"start_ns": first - longest, "end_ns": last + longest}  # type: ignore[operator]
+        frames["nic_steps"] = ask("nic_steps", **near, **around)
+        frames["phases"] = ask("timeline", **near, **around)
     return asked, frames, place
 
 
@@ -183,7 +194,7 @@ def page(
         hosts=frames["members"]["host"].unique().sort().to_list()[:500],
         stages=sorted(stage for stage in frames["members"]["pp_stage"].unique().to_list() if stage is not None),
         chosen=chosen,
-        cut=frames["slices"].height >= MOST_SLICES,
+        cut="phases" in frames and frames["phases"].height >= MOST_SLICES,
         payload=data(payload(frames, place, window_ns=asked.window_ns)),
     )
 
@@ -191,33 +202,31 @@ def page(
 def payload(frames: Frames, place: Place, *, window_ns: int) -> Row:
     """Return the lanes as a browser draws them: times in ns from `zero_ns`, names once, slices as columns.
 
-    `steps` are the job's own steps; a slice's `lane`, `phase` and `peer` count from 0, `peer` -1 is none.
+    `steps` are the job's own steps; a slice's `lane`, `phase` and `peer` count from 0, `peer` -1 is none, as is
+    `micro_batch` -1.
     """
-    slices = frames["slices"]
     steps = frames["steps"].filter(pl.col("step_index").is_between(place.first_step, place.last_step))
-    starts = [value for value in (slices["start_ns"].min(), steps["start_ns"].min()) if isinstance(value, int)]
-    ends = [value for value in (slices["end_ns"].max(), steps["end_ns"].max()) if isinstance(value, int)]
-    zero, end = min(starts, default=place.window_start_ns), max(ends, default=place.window_start_ns + window_ns)
-    lanes = {lane["addr"]: number for number, lane in enumerate(place.lanes)}
-    peers = slices["peer"].drop_nulls().unique().sort().to_list()
-    numbers = {"lane": (lanes, "addr"), "phase": ({name: n for n, name in enumerate(PHASES)}, "phase"),
-               "peer": ({name: n for n, name in enumerate(peers)}, "peer")}  # fmt: skip
-    columns = {
-        name: slices[column].replace_strict(codes, default=-1, return_dtype=pl.Int32).to_list() if codes else
-        [-1] * slices.height
-        for name, (codes, column) in numbers.items()
+    zero = int(steps["start_ns"].min() or place.window_start_ns)  # type: ignore[arg-type]
+    end = int(steps["end_ns"].max() or place.window_start_ns + window_ns)  # type: ignore[arg-type]
+    tables = {
+        "jobs": frames["job"], "job_members": frames["members"], "step_breakdown": frames["splits"],
+        "steps": frames.get("nic_steps", empty("steps")), "timeline": frames.get("phases", empty("timeline")),
     }  # fmt: skip
+    drawn = lanes(tables, zero + 1, end - 1)
+    own = drawn.steps.filter(pl.col("addr").is_null()).select("step", "step_index")
+    slices = drawn.slices.join(own, on="step", how="left", maintain_order="left")
+    numbers = {lane["addr"]: number for number, lane in enumerate(place.lanes)}
+    peers = slices["peer"].drop_nulls().unique().sort().to_list()
     return {
         "job": place.job_id,
         "zero_ns": str(zero),
-        "zero": iso(zero),
         "span_ns": end - zero,
-        "phases": list(PHASES),
+        "phases": list(KINDS),
         "peers": peers,
         "lanes": [
             {
                 "addr": lane["addr"], "name": shown(lane["addr"], 24), "host": shown(lane["host"], 24),
-                "stage": lane["pp_stage"], "group": lane["dp_group"], "suspect": lane["suspect"],
+                "stage": lane["pp_stage"], "suspect": lane["suspect"],
             }
             for lane in place.lanes
         ],
@@ -225,24 +234,35 @@ def payload(frames: Frames, place: Place, *, window_ns: int) -> Row:
             {"index": row["step_index"], "start": row["start_ns"] - zero, "end": row["end_ns"] - zero}
             for row in steps.iter_rows(named=True)
         ],
-        "slices": columns
-        | {
+        "slices": {
+            "lane": _numbered(slices["addr"], list(numbers)),
+            "phase": _numbered(slices["kind"], list(KINDS)),
+            "peer": _numbered(slices["peer"], peers),
             "start": (slices["start_ns"] - zero).to_list(),
             "end": (slices["end_ns"] - zero).to_list(),
             "bytes": slices["bytes"].to_list(),
-            "step": slices["step_index"].to_list(),
+            "step": slices["step_index"].fill_null(-1).to_list(),
+            "direction": _numbered(slices["direction"], ["forward", "backward"]),
+            "micro_batch": slices["micro_batch"].fill_null(-1).to_list(),
         },
     }  # fmt: skip
 
 
+def _numbered(texts: pl.Series, known: Sequence[str]) -> list[int]:
+    """Return the place of each text among those known, -1 for NULL and others."""
+    codes = {text: number for number, text in enumerate(known)}
+    return [codes.get(text, -1) for text in texts.to_list()]
+
+
 def ranking(splits: pl.DataFrame, place: Place) -> list[Row]:
     """Return the NICs of the lanes with means per step in s, who computes longest compared with its stage first."""
-    shown_ = splits.filter(
+    drawn = splits.filter(
+        pl.col("window_start_ns") == place.window_start_ns,
         pl.col("step_index").is_between(place.first_step, place.last_step),
         pl.col("addr").is_in([lane["addr"] for lane in place.lanes]),
     )
     parts = ("step", "compute", "communication", "bubble", "waiting", "unexplained")
-    means = shown_.group_by("addr", "host", "pp_stage").agg(
+    means = drawn.group_by("addr", "host", "pp_stage").agg(
         *(pl.col(f"{part}_ns").mean().truediv(1e9).alias(f"{part}_s") for part in parts),
         pl.col("waiting_for").drop_nulls().mode().sort().first(),
     )

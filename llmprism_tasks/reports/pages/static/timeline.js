@@ -8,7 +8,7 @@
   const slices = told.slices;
   const zero = BigInt(told.zero_ns);
 
-  const GUTTER = 206, AXIS = 26, FOOT = 6, GAP = 1;
+  const GUTTER = 206, AXIS = 44, FOOT = 6, GAP = 1;
   const SHORTEST_NS = 20000; // a view of 20 µs: less than a flow record can tell
   const STATES = new Set(["compute", "idle"]); // drawn in the upper part of a lane, over the messages
   const UPPER = 0.66;
@@ -60,7 +60,7 @@
   function drawLanes() {
     pen.save();
     pen.beginPath();
-    pen.rect(GUTTER, AXIS, width - GUTTER, height - AXIS);
+    pen.rect(GUTTER, AXIS - 2, width - GUTTER, height - AXIS);
     pen.clip();
     const tall = laneHeight - GAP;
     told.lanes.forEach((lane, row) => {
@@ -69,6 +69,7 @@
       drawSlices(row, false, y, tall); // messages first, over the whole lane; computing lies on top of them
       drawSlices(row, true, y, Math.max(3, Math.round(tall * UPPER)));
     });
+    frameSuspects(tall);
     if (chosen >= 0) {
       pen.strokeStyle = colour("--ink");
       pen.lineWidth = 2;
@@ -76,6 +77,18 @@
       pen.strokeRect(left, yOf(slices.lane[chosen]), Math.max(xOf(slices.end[chosen]) - left, 3), tall);
     }
     pen.restore();
+  }
+
+  // A frame around each run of suspects, so that they are found without colour, too.
+  function frameSuspects(tall) {
+    pen.strokeStyle = colour("--culprit");
+    pen.lineWidth = 2;
+    told.lanes.forEach((lane, row) => {
+      if (!lane.suspect || (row && told.lanes[row - 1].suspect)) return;
+      let last = row;
+      while (last + 1 < told.lanes.length && told.lanes[last + 1].suspect) last++;
+      pen.strokeRect(GUTTER + 1, yOf(row) - 0.5, width - GUTTER - 2, (last - row) * laneHeight + tall + 1);
+    });
   }
 
   function drawSlices(row, states, y, tall) {
@@ -91,8 +104,14 @@
       lastX[phase] = Math.max(right, left + 1);
       const wide = Math.max(right - left - (right - left > 4 ? 0.75 : 0), 1); // a gap keeps micro-batches apart
       pen.fillStyle = colour("--" + phase);
-      if (phase === "idle") pen.fillRect(left, y + Math.floor(tall / 2), wide, 1);
-      else pen.fillRect(left, y, wide, tall);
+      if (phase === "idle") { // pale: messages may be in flight below it, but the NIC waits
+        pen.globalAlpha = 0.7;
+        pen.fillStyle = colour("--surface");
+        pen.fillRect(left, y, wide, laneHeight - GAP);
+        pen.globalAlpha = 1;
+        pen.fillStyle = colour("--idle");
+        pen.fillRect(left, y + Math.floor(tall / 2), wide, 1);
+      } else pen.fillRect(left, y, wide, tall);
     }
   }
 
@@ -105,18 +124,22 @@
     for (let at = Math.ceil(from / every) * every; at <= to; at += every) {
       const x = xOf(at);
       if (x < GUTTER + 14 || x > width - 14) continue;
-      pen.fillText(length(at, every), x, 12);
-      pen.fillRect(x, 20, 1, 4);
+      pen.fillText(length(at, every), x, 29);
+      pen.fillRect(x, 38, 1, 4);
     }
-    pen.textAlign = "left";
     for (const step of told.steps) {
+      const left = Math.max(xOf(step.start), GUTTER), right = Math.min(xOf(step.end), width);
+      if (right - left > 60) {
+        pen.fillStyle = colour("--ink");
+        pen.fillText("step " + step.index + ", " + length(step.end - step.start), (left + right) / 2, 11);
+      }
       for (const at of [step.start, step.end]) {
         const x = Math.round(xOf(at)) + 0.5;
         if (x < GUTTER || x > width) continue;
         pen.strokeStyle = colour("--ink");
         pen.lineWidth = 1;
         pen.setLineDash([4, 3]);
-        pen.beginPath(); pen.moveTo(x, AXIS - 4); pen.lineTo(x, height); pen.stroke();
+        pen.beginPath(); pen.moveTo(x, 2); pen.lineTo(x, height); pen.stroke();
         pen.setLineDash([]);
       }
     }
@@ -126,7 +149,7 @@
     pen.textAlign = "left";
     let host = null, stage = null;
     pen.fillStyle = colour("--soft");
-    pen.fillText("host", 10, 12); pen.fillText("NIC", 104, 12);
+    pen.fillText("host", 10, 29); pen.fillText("NIC", 104, 29);
     told.lanes.forEach((lane, row) => {
       const y = yOf(row), middle = y + laneHeight / 2;
       if (lane.stage !== stage && row) { pen.fillStyle = colour("--rule-strong"); pen.fillRect(0, y - 1, width, 1.5); }
@@ -183,6 +206,10 @@
     const lines = [WORDS[phase] + ", " + length(slices.end[one] - slices.start[one])];
     if (slices.peer[one] >= 0) lines.push((phase === "pp_recv" ? "from " : "with ") + told.peers[slices.peer[one]].slice(0, 80));
     if (slices.bytes[one]) lines.push(bytes(slices.bytes[one]));
+    if (slices.direction[one] >= 0 || slices.micro_batch[one] >= 0) {
+      const of = slices.micro_batch[one] >= 0 ? "micro-batch " + (slices.micro_batch[one] + 1) : "micro-batches";
+      lines.push((slices.direction[one] === 1 ? "backward, " : slices.direction[one] === 0 ? "forward, " : "") + of);
+    }
     lines.push("NIC " + lane.name + " on " + lane.host + ", step " + slices.step[one]);
     return lines;
   }
