@@ -24,7 +24,17 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"llmprism {__version__}")
     common = _common_options()
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_analyze, _add_report, _add_serve, _add_mute, _add_unmute, _add_evaluate, _add_sql, _add_settings, _add_simulate):
+    for add in (
+        _add_analyze,
+        _add_report,
+        _add_serve,
+        _add_mute,
+        _add_unmute,
+        _add_evaluate,
+        _add_sql,
+        _add_settings,
+        _add_simulate,
+    ):
         add(subparsers, common)
     return top
 
@@ -61,11 +71,15 @@ def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     report.add_argument("--format", choices=("text", "json"), default="text")
     report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
-    report.add_argument("--html", type=Path, metavar="FILE", help="write one page that needs no server, to attach to a ticket")
+    report.add_argument(
+        "--html", type=Path, metavar="FILE", help="write one page that needs no server, to attach to a ticket"
+    )
     what = report.add_mutually_exclusive_group()
     what.add_argument("--incident", metavar="ID", help="with --html: the page of an incident")
     what.add_argument("--job", metavar="ID", help="with --html: the page of a job")
-    report.add_argument("--last", metavar="RANGE", help="with --html: 15m, 1h, 6h, 24h, 7d or 30d before the newest window")
+    report.add_argument(
+        "--last", metavar="RANGE", help="with --html: 15m, 1h, 6h, 24h, 7d or 30d before the newest window"
+    )
     report.add_argument("--from", dest="from_", metavar="TIME", help="with --html: from this time on, UTC")
     report.add_argument("--to", metavar="TIME", help="with --html: until this time, UTC")
     report.set_defaults(command=commands.report)

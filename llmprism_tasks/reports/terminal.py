@@ -168,9 +168,7 @@ def loss(incident: Row) -> str:
         return slow
     if kind and kind.at_once:
         return f"{slow}, {cost(lost)} lost"
-    back = (
-        "" if incident["recoverable_gpu_s"] is None else f", {cost(incident['recoverable_gpu_s'])} of it recoverable"
-    )
+    back = "" if incident["recoverable_gpu_s"] is None else f", {cost(incident['recoverable_gpu_s'])} of it recoverable"
     return f"{slow}, {cost(lost)} lost{back}"
 
 

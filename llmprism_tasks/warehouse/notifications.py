@@ -146,6 +146,6 @@ def _place(connection: duckdb.DuckDBPyConnection, incident_id: str) -> Row:
         raise InputError(
             found=f"no incident {incident_id[:100]}",
             expected="the id of an incident, such as incident-0123456789ab",
-            todo="See the ids with: llmprism sql \"SELECT incident_id, state, explanation FROM incidents\"",
+            todo='See the ids with: llmprism sql "SELECT incident_id, state, explanation FROM incidents"',
         )
     return named.row(0, named=True)

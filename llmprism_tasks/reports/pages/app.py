@@ -1,4 +1,4 @@
-"""The pages as an app: for Airflow's API server, and for `llmprism serve`. It reads, and mutes; it does nothing else."""
+"""The pages as an app: for Airflow's API server, and for `llmprism serve`. It reads and mutes, nothing else."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ async def _form(request: Request) -> dict[str, str]:
     InputError : it came from elsewhere, or is too long
     """
     site = request.headers.get("sec-fetch-site")
-    origin = urllib.parse.urlsplit(request.headers.get("origin", "")).netloc  # told also where the site is not: over http
+    origin = urllib.parse.urlsplit(
+        request.headers.get("origin", "")
+    ).netloc  # told also where the site is not: over http
     ours = site == "same-origin" if site else origin != "" and origin == request.headers.get("host")
     if not ours:
         raise InputError(
@@ -126,7 +128,9 @@ async def _form(request: Request) -> dict[str, str]:
     body = await request.body()
     if len(body) > MOST_FORM_BYTES:
         raise InputError(
-            found=f"a form of {len(body):,} bytes", expected=f"at most {MOST_FORM_BYTES:,}", todo="Write a shorter reason."
+            found=f"a form of {len(body):,} bytes",
+            expected=f"at most {MOST_FORM_BYTES:,}",
+            todo="Write a shorter reason.",
         )
     return dict(urllib.parse.parse_qsl(body.decode(errors="replace")))
 

@@ -82,9 +82,14 @@ def lines(
             "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
             "shapes": [
                 {
-                    **_place(shade), "layer": "below", "line": {"width": 0}, "fillcolor": "--shade",
+                    **_place(shade),
+                    "layer": "below",
+                    "line": {"width": 0},
+                    "fillcolor": "--shade",
                     "label": {
-                        "text": label(shade.label, 60), "textposition": "bottom left", "padding": 6,
+                        "text": label(shade.label, 60),
+                        "textposition": "bottom left",
+                        "padding": 6,
                         "font": {"size": 12, "color": "--culprit"},
                     },
                 }

@@ -37,9 +37,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
     incident_id = query.get("id", "")
     with asking(warehouse, longest_s=LONGEST_S) as ask:
         asked = asked_range(ask, {})
-        found = ask(
-            "incidents", from_ns=0, to_ns=0, now_ns=now_ns, incident_id=incident_id, job_id=None, most=1
-        )
+        found = ask("incidents", from_ns=0, to_ns=0, now_ns=now_ns, incident_id=incident_id, job_id=None, most=1)
         if found.is_empty():
             raise InputError(
                 found=f"no incident {shown(incident_id)}",
@@ -113,15 +111,24 @@ def beside_peers(frames: Frames, incident: Row) -> Chart | None:
     network = incident["kind"] in NETWORK
     part, word = ("communication_ns", "communicate") if network else ("compute_ns", "compute")
     stages = members.filter(pl.col("addr").is_in(list(accused)))["pp_stage"].unique().to_list()
-    same = splits.filter(pl.col("pp_stage").is_in([one for one in stages if one is not None])) if stages[0] is not None else splits
+    same = (
+        splits.filter(pl.col("pp_stage").is_in([one for one in stages if one is not None]))
+        if stages[0] is not None
+        else splits
+    )
     of_peers = same.filter(~pl.col("addr").is_in(list(accused)))
     by_step = ["end_ns", "window_start_ns", "step_index"]
-    middle = of_peers.group_by(by_step).agg(
-        median=pl.col(part).median() / 1e9, low=pl.col(part).min() / 1e9, high=pl.col(part).max() / 1e9
-    ).sort("end_ns")
-    own = splits.filter(pl.col("addr").is_in(list(accused))).group_by(by_step).agg(
-        median=pl.col(part).median() / 1e9
-    ).sort("end_ns")
+    middle = (
+        of_peers.group_by(by_step)
+        .agg(median=pl.col(part).median() / 1e9, low=pl.col(part).min() / 1e9, high=pl.col(part).max() / 1e9)
+        .sort("end_ns")
+    )
+    own = (
+        splits.filter(pl.col("addr").is_in(list(accused)))
+        .group_by(by_step)
+        .agg(median=pl.col(part).median() / 1e9)
+        .sort("end_ns")
+    )
     name = shown(incident["subject"], 40)
     series = [
         ("its peers: longest", "--muted-line", middle["end_ns"].to_list(), middle["high"].to_list()),
@@ -143,4 +150,8 @@ def _members_of(incident: Row, members: pl.DataFrame) -> list[str]:
     column = {"addr": "addr", "host": "host", "pp_stage": "pp_stage", "dp_group": "dp_group"}.get(
         incident["subject_type"]
     )
-    return [] if column is None else members.filter(pl.col(column).cast(pl.String) == incident["subject"])["addr"].to_list()
+    return (
+        []
+        if column is None
+        else members.filter(pl.col(column).cast(pl.String) == incident["subject"])["addr"].to_list()
+    )

@@ -1,8 +1,8 @@
-"""Job: its steps over time with the incidents in them, how their time is divided, who computes longer, and its layout."""
+"""Job: its steps over time with incidents, where their time goes, who computes longer, and its layout."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -119,12 +119,12 @@ def drawings(frames: Frames, asked: Range, accused: Mapping[str, str]) -> dict[s
     found = {"steps": _steps(frames, asked, shades)}
     splits = frames["splits"]
     if splits.height:
-        parts = {part: splits[f"{part}_s"].to_list() for part in PARTS}
+        parts: dict[str, Sequence[float]] = {part: splits[f"{part}_s"].to_list() for part in PARTS}
         middles = (splits["window_start_ns"] + asked.window_ns // 2).to_list()
         every = "" if splits.height < MOST_SPLITS else f" {MOST_SPLITS} windows at equal distances are read."
         found["split"] = Chart(
             "Where a step's time goes",
-            "Mean seconds per GPU and step: computing, communication, bubble, waiting and what no rule explains, stacked."
+            "Mean seconds per GPU and step, stacked: computing, communication, bubble, waiting, the unexplained."
             + every,
             charts.areas(middles, parts, unit="s per step", shades=shades, span=(asked.from_ns, asked.to_ns)),
         )
@@ -186,8 +186,8 @@ def _heat(splits: pl.DataFrame, accused: Mapping[str, str]) -> Chart:
     cut = f" {HEAT_NICS} of {everybody:,} GPUs are shown, those that compute longest." if everybody > HEAT_NICS else ""
     return Chart(
         "Who computes longer",
-        f"GPUs against the last {len(ends)} steps: how much longer each computes than the median of its pipeline stage in "
-        f"that step. ▶ marks the first suspect.{cut}",
+        f"GPUs against the last {len(ends)} steps: how much longer each computes than the median of its pipeline stage "
+        f"in that step. ▶ marks the first suspect.{cut}",
         charts.heat(ends, names, rows, unit="than its stage", limit=HEAT_LIMIT),
         height=max(220, min(80 + 13 * len(names), 1_020)),
     )
@@ -208,7 +208,7 @@ def _pairs(pairs: pl.DataFrame, asked: Range) -> Chart:
     for (kind,), rows in pairs.group_by("kind", maintain_order=True):
         rates = (rows["bytes"] * 8 / (asked.window_ns / 1e9) / 1e9).to_list()
         middles = (rows["window_start_ns"] + asked.window_ns // 2).to_list()
-        series.append((KIND_WORDS.get(kind, kind), KIND_COLOURS.get(kind, "--other"), middles, rates))  # type: ignore[call-overload]
+        series.append((KIND_WORDS.get(kind, kind), KIND_COLOURS.get(kind, "--other"), middles, rates))
     return Chart(
         "Bandwidth by kind of pair",
         "What all pairs of a kind carry together, mean over each window, in Gbit/s.",
@@ -231,13 +231,13 @@ def grid(members: pl.DataFrame, accused: Mapping[str, str]) -> list[Row]:
 def figures(frames: Frames) -> Row:
     """Return the numbers on top of the page: steps drawn, their median and the 95 % longest in s, and the split."""
     steps = frames.get("steps")
-    weights = frames["splits"]["member_steps"]
-    total = (frames["splits"]["step_s"] * weights).sum()
+    splits = frames["splits"]
+    means = splits.select(
+        (pl.col(f"{part}_s").dot("member_steps") / pl.col("step_s").dot("member_steps")).alias(part) for part in PARTS
+    )
     return {
         "steps": None if steps is None else steps.height,
         "median_step_s": None if steps is None else steps["duration_s"].median(),
         "p95_step_s": None if steps is None else steps["duration_s"].quantile(0.95, "linear"),
-        "split": {
-            part: float((frames["splits"][f"{part}_s"] * weights).sum() / total) if total else None for part in PARTS
-        },
+        "split": means.row(0, named=True) if splits.height else dict.fromkeys(PARTS),
     }

@@ -23,8 +23,8 @@ SPARKS, SPLIT_WINDOWS = 40, 3
 """Points of a job's line, and the newest windows over which the split of its time is averaged."""
 
 EACH_STEP_S = 21_600
-"""Longest range, in seconds, over which each step of the jobs is read: 2,880 GPUs write eight million rows of `steps` in
-six hours, which takes a fifth of a second to scan."""
+"""Longest range, in seconds, over which each step of the jobs is read: 2,880 GPUs write eight million rows of `steps`
+in six hours, which takes a fifth of a second to scan."""
 
 LATE_S = 300
 """Seconds after which a newest window counts as late: five windows, so a short pause of the scheduler is not told."""
@@ -50,7 +50,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         }
         names = frames["jobs"]["job_id"].to_list()
         newest = frames["jobs"]["window_start_ns"].max()
-        ends = [] if newest is None else [int(newest) - n * asked.window_ns for n in range(SPLIT_WINDOWS)]  # type: ignore[call-overload]
+        ends = [newest - n * asked.window_ns for n in range(SPLIT_WINDOWS)] if isinstance(newest, int) else []
         each = {"slice_ns": asked.slice_ns(SPARKS), "jobs": names, "most": MOST_JOBS * SPARKS}
         frames["paces"] = ask(paces_of(asked), **asked.values, **each)
         last = {"from_ns": max(asked.to_ns - SPLIT_WINDOWS * asked.window_ns, asked.from_ns), "to_ns": asked.to_ns}
@@ -84,9 +84,7 @@ def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: boo
 
 def folded(incidents: pl.DataFrame) -> list[Row]:
     """Return incidents in the order of their rows, each with the slow jobs that are its effect in `also`."""
-    found = [
-        summary.incident(row) | {name: row[name] for name in EXTRAS} for row in incidents.iter_rows(named=True)
-    ]
+    found = [summary.incident(row) | {name: row[name] for name in EXTRAS} for row in incidents.iter_rows(named=True)]
     causes = {one["incident_id"]: one for one in found}
     for one in found:
         if one["effect_of"] in causes:
@@ -103,16 +101,9 @@ EXTRAS = (
 def jobs(frames: Frames, asked: Range) -> list[Row]:
     """Return the jobs, each with its paces over the range, the split of its newest windows and its worst incident."""
     starts = asked.slices(SPARKS)
-    paces = {
-        (row["job_id"], row["slice_ns"]): row["median_step_s"] for row in frames["paces"].iter_rows(named=True)
-    }
-    parts = {
-        name: pl.col(f"{name}_s").dot("member_steps") / pl.col("step_s").dot("member_steps") for name in PARTS
-    }
-    splits = {
-        row["job_id"]: row
-        for row in frames["splits"].group_by("job_id").agg(**parts).iter_rows(named=True)
-    }
+    paces = {(row["job_id"], row["slice_ns"]): row["median_step_s"] for row in frames["paces"].iter_rows(named=True)}
+    parts = {name: pl.col(f"{name}_s").dot("member_steps") / pl.col("step_s").dot("member_steps") for name in PARTS}
+    splits = {row["job_id"]: row for row in frames["splits"].group_by("job_id").agg(**parts).iter_rows(named=True)}
     troubles: dict[str, int] = {}
     for row in frames["incidents"].iter_rows(named=True):
         if row["state"] == "open" and row["effect_of"] is None:

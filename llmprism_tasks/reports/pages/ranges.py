@@ -20,7 +20,7 @@ DEFAULT_LAST = "6h"
 MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
 
 LONGEST_S = 0.9
-"""Seconds for which a page may keep a DuckDB file from a run that wants to write. A run is not to wait longer than 1 s."""
+"""Seconds for which a page may keep a DuckDB file from a run that wants to write; no run is to wait for 1 s."""
 
 SLICES = 120
 """Points of a line over a range; more than these cannot be told apart in a chart of a page."""

@@ -268,12 +268,14 @@ def ranking(splits: pl.DataFrame, place: Place) -> list[Row]:
     )
     usual = pl.col("compute_s").median().over("pp_stage")
     return (
-        means.with_columns(longer=(pl.col("compute_s") - usual) / usual).sort("longer", "addr", descending=[True, False])
+        means.with_columns(longer=(pl.col("compute_s") - usual) / usual).sort(
+            "longer", "addr", descending=[True, False]
+        )
     ).to_dicts()
 
 
 def flows(warehouse: Warehouse, query: Mapping[str, str]) -> Row:
-    """Return the flows behind a slice of the timeline as JSON: of `addr` from `start` to `end` ns, with `peer` if given.
+    """Return the flows behind a slice, for JSON: of `addr` from `start` to `end` ns, with `peer` if given.
 
     Raises
     ------

@@ -91,4 +91,8 @@ def broken(check: Row) -> Row:
     observed = observed if isinstance(observed, dict) else {"observed": observed}
     rows = observed.pop("rows", None)
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return check | {"observed": observed, "rows": rows[:20], "columns": list(dict.fromkeys(key for row in rows for key in row))}
+    return check | {
+        "observed": observed,
+        "rows": rows[:20],
+        "columns": list(dict.fromkeys(key for row in rows for key in row)),
+    }

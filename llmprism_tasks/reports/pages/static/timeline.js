@@ -131,7 +131,7 @@
       const left = Math.max(xOf(step.start), GUTTER), right = Math.min(xOf(step.end), width);
       if (right - left > 60) {
         pen.fillStyle = colour("--ink");
-        pen.fillText("step " + step.index + ", " + length(step.end - step.start), (left + right) / 2, 11);
+        pen.fillText("step " + step.index + ", " + ((step.end - step.start) / 1e9).toFixed(2) + " s", (left + right) / 2, 11);
       }
       for (const at of [step.start, step.end]) {
         const x = Math.round(xOf(at)) + 0.5;
