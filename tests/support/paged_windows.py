@@ -81,17 +81,13 @@ def rows(window: Window, names: Names, *, slow: bool) -> dict[str, list[Row]]:
         for host, nic in nics
     ]  # fmt: skip
     layout = {"tp": 2, "pp": 2, "dp": 3, "period_ns": STEP_NS, "unlisted": [names.addr] if slow else None}
-    found["jobs"] = [
-        job | {"kind": "training", "endpoints": len(nics), "hosts": HOSTS, "confidence": 0.97} | layout
-    ]
+    found["jobs"] = [job | {"kind": "training", "endpoints": len(nics), "hosts": HOSTS, "confidence": 0.97} | layout]
     found["job_members"] = [
         job | {"addr": names.addr_of(host, nic), "host": names.host_of(host), "pp_stage": host % 2, "dp_group": nic}
         for host, nic in nics
     ]
     found["diagnoses"] = [diagnosis(window, names)] if slow else []
-    found["windows"] = [
-        bookkept(window, reason=names.words, rows_read=1_002, rows_quarantined=2, rows_duplicate=1)
-    ]
+    found["windows"] = [bookkept(window, reason=names.words, rows_read=1_002, rows_quarantined=2, rows_duplicate=1)]
     found["flows_quarantine"] = [
         {"reason": "no_bytes", "source_file": names.host, "source_position": place, "record": names.words}
         for place in (1, 2)

@@ -28,14 +28,16 @@ def test_json_in_a_page_cannot_end_its_element() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2.0 h"), (172_800, "2.0 d"), (2e7, "231 d")]
+    ("seconds", "expected"),
+    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2.0 h"), (172_800, "2.0 d"), (2e7, "231 d")],
 )
 def test_a_length_of_time_has_the_largest_unit_that_fits(seconds: float, expected: str) -> None:
     assert markup.ago(seconds) == expected
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(None, ""), (float("nan"), ""), (999, "999 B"), (1_000, "1 kB"), (4.25e6, "4.25 MB"), (3e13, "30 TB")]
+    ("number", "expected"),
+    [(None, ""), (float("nan"), ""), (999, "999 B"), (1_000, "1 kB"), (4.25e6, "4.25 MB"), (3e13, "30 TB")],
 )
 def test_an_amount_has_a_decimal_prefix(number: float | None, expected: str) -> None:
     assert markup.amount(number, "B") == expected
@@ -52,7 +54,14 @@ def test_a_sparkline_rises_leaves_gaps_and_is_flat_below_two_percent() -> None:
 
 
 def test_a_page_for_a_file_holds_its_scripts_and_allows_no_others() -> None:
-    values = {"found": "nothing", "expected": "something", "todo": "Look.", "title": "Test", "here": "message", "asked": None}
+    values = {
+        "found": "nothing",
+        "expected": "something",
+        "todo": "Look.",
+        "title": "Test",
+        "here": "message",
+        "asked": None,
+    }
     page = markup.render("message.html", scripts=["charts.js"], alone=True, **values)
     assert markup.asset("charts.js") in page
     assert "script-src 'sha256-" in page.replace("&#39;", "'")

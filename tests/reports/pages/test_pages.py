@@ -14,7 +14,7 @@ from small_windows import SECOND, bookkept, frame
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages import incident, job, now, timeline, window
-from llmprism_tasks.reports.pages.ranges import Range
+from llmprism_tasks.reports.pages.ranges import Range, asked_range
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import asking, query, replace
 
@@ -59,18 +59,14 @@ def test_the_first_page_of_an_empty_warehouse_says_so(tmp_path: Path) -> None:
 
 
 def health(warehouse: Warehouse, *, after_s: float = 20) -> dict[str, object]:
-    page = {}
     with asking(warehouse, longest_s=5) as ask:
-        from llmprism_tasks.reports.pages.ranges import asked_range
-
         asked = asked_range(ask, {})
         frames = {
             "health": ask("health", **asked.values, slice_ns=asked.slice_ns(), most=100),
             "troubled": ask("troubled_windows", **asked.values, most=10),
             "quarantine": ask("quarantine", **asked.values, most=10),
         }
-        page = now.health(frames, asked, (asked.newest_ns or 0) + int(after_s * SECOND))
-    return page
+    return now.health(frames, asked, (asked.newest_ns or 0) + int(after_s * SECOND))
 
 
 def test_missing_and_stopped_windows_are_counted_and_marked(own_copy: Warehouse) -> None:
@@ -123,7 +119,10 @@ def test_the_incident_is_shaded_in_the_steps_and_the_suspect_marked_in_the_heat_
 def test_computing_is_compared_within_a_stage() -> None:
     times = {"window_start_ns": 0, "step_index": 0, "end_ns": 1, "host": "h"}
     splits = pl.DataFrame(
-        [times | {"addr": str(n), "pp_stage": n // 3, "compute_ns": ns} for n, ns in enumerate((10, 10, 15, 40, 40, 20))]
+        [
+            times | {"addr": str(n), "pp_stage": n // 3, "compute_ns": ns}
+            for n, ns in enumerate((10, 10, 15, 40, 40, 20))
+        ]
     )
     assert job.longer(splits)["longer"].to_list() == [0, 0, 50, 0, 0, -50]
 
@@ -199,7 +198,9 @@ def test_a_slice_leads_to_its_flows(filled: Warehouse) -> None:
     start = WINDOWS[1].start_ns + 6 * SECOND + SLOW_NS
     asked = {"addr": "10.0.1.0", "peer": "10.0.3.0", "start": str(start), "end": str(WINDOWS[1].start_ns + STEP_NS)}
     found = timeline.flows(filled, asked)
-    assert [(row[2], row[3], row[5], row[6]) for row in found["rows"]] == [("10.0.1.0", "10.0.3.0", 1_000_000, "node-1")]
+    assert [(row[2], row[3], row[5], row[6]) for row in found["rows"]] == [
+        ("10.0.1.0", "10.0.3.0", 1_000_000, "node-1")
+    ]
     gap = {"addr": "10.0.1.0", "start": str(WINDOWS[1].start_ns), "end": str(start)}
     borders = timeline.flows(filled, gap)["rows"]
     assert {row[2] for row in borders} >= {"10.0.1.0"}  # the flow that ends the gap begins as it ends
@@ -252,7 +253,7 @@ def test_a_page_is_one_file_when_asked(filled: Warehouse) -> None:
     assert not re.search(r"<script[^>]+src=|<link|<a href=\"(?!#)", re.sub(r"(?s)<script>.*?</script>", "", page))
 
 
-HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\'{{7*7}}\x00\x1b[31m\u202e' + "x" * 10_000
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}\x00\x1b[31m\u202e" + "x" * 10_000
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:

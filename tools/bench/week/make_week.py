@@ -67,7 +67,9 @@ def make_week(path: Path, *, hours: int, say: Callable[[str], None]) -> None:
 
 def _copy(table: str) -> str:
     moved = ", ".join(f"{column} + $by_ns AS {column}" for column in COPIED[table])
-    return f"INSERT INTO {table} SELECT * REPLACE ({moved}) FROM {table} WHERE window_start_ns BETWEEN $from_ns AND $to_ns"
+    return (
+        f"INSERT INTO {table} SELECT * REPLACE ({moved}) FROM {table} WHERE window_start_ns BETWEEN $from_ns AND $to_ns"
+    )
 
 
 def _moved(hour: int) -> dict[str, int]:
