@@ -49,6 +49,18 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     assert wrong == []
 
 
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Page]:
+    """A page of Airflow's own: what its console says is not ours, but it asks no other machine either."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page, elsewhere = context.new_page(), []
+    page.set_default_timeout(60_000)
+    page.on("request", lambda one: elsewhere.append(one.url) if host_of(one.url) not in LOOPBACK else None)
+    yield page
+    context.close()
+    assert elsewhere == []
+
+
 def host_of(url: str) -> str:
     return "" if url.startswith(("data:", "blob:")) else urllib.parse.urlsplit(url).hostname or ""
 

@@ -1,0 +1,1 @@
+"""Takes the pictures of the README and the docs from the pages."""
