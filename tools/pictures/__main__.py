@@ -37,13 +37,16 @@ def main() -> int:
     if chromium is None:
         sys.stderr.write("No Chromium is installed. On Debian: apt-get install --no-install-recommends chromium\n")
         return 1
-    with tempfile.TemporaryDirectory() as scratch, served(asked or analysed(Path(scratch))) as (address, warehouse):
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            page = browser.new_context(viewport=SIZE, device_scale_factor=1.5, color_scheme="light").new_page()
-            for name, path in paths(warehouse).items():
-                page.goto(address + path)
-                take(page, name)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        served(asked or analysed(Path(scratch))) as (address, warehouse),
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(viewport=SIZE, device_scale_factor=1.5, color_scheme="light").new_page()
+        for name, path in paths(warehouse).items():
+            page.goto(address + path)
+            take(page, name)
     return 0
 
 
