@@ -43,12 +43,15 @@ class Lanes:
         messages `direction` (forward, backward; NULL where the pp_stages do not tell) and `micro_batch` (from 0 in its
         step; NULL where messages ran together); `inferred` (computing and idling are)
     tiles : the steps of NICs, tiled by what they went to, as `split.tiles` returns them
+    faults : what was diagnosed of the job then, the worst first: `kind`, `subject_type`, `subject`, `start_ns`,
+        `end_ns` (as far as it lies in the steps), `severity`, `confidence`, `explanation` of the worst window
     """
 
     nics: pl.DataFrame
     steps: pl.DataFrame
     slices: pl.DataFrame
     tiles: pl.DataFrame
+    faults: pl.DataFrame
 
 
 def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lanes:
@@ -56,7 +59,7 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
 
     Parameters
     ----------
-    tables : the job's rows of `jobs`, `job_members`, `steps`, `timeline` and `step_breakdown`
+    tables : the job's rows of `jobs`, `job_members`, `steps`, `timeline`, `step_breakdown` and `diagnoses`
     start_ns, end_ns : the steps to return: those of the job of which some part lies in between. Steps are whole
 
     Returns
@@ -87,6 +90,7 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
         steps.sort("step", "addr").select("addr", "step", "start_ns", "end_ns", *NUMBER),
         slices.join(order, on="addr").sort("place", kind, "row", "start_ns", "end_ns").select(*SLICES),
         tiled,
+        _faults(tables["diagnoses"], steps),
     )
 
 
@@ -140,6 +144,19 @@ def _messages(flights: pl.DataFrame, jobs: pl.DataFrame, members: pl.DataFrame) 
             inferred=pl.lit(value=False),
         )
         .select(*SLICES)
+    )
+
+
+def _faults(diagnoses: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return each fault once, as far as it lies in the steps."""
+    subject = ["kind", "subject_type", "subject"]
+    since, until = steps["start_ns"].min(), steps["end_ns"].max()
+    return (
+        diagnoses.with_columns(start_ns=pl.col("start_ns").clip(since), end_ns=pl.col("end_ns").clip(None, until))
+        .filter(pl.col("start_ns") < pl.col("end_ns"))
+        .sort("severity", *subject, "window_start_ns", descending=[True, *[False] * 4])
+        .group_by(subject, maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("severity", "confidence", "explanation").first())
     )
 
 
