@@ -89,6 +89,30 @@ TABLES: tuple[Table, ...] = (
             Column("rows_duplicate", "BIGINT", "how many of the quarantined were exact duplicates"),
             Column("stage_ns", "VARCHAR", "run time of each stage, as a JSON object of nanoseconds"),
             Column("software_version", "VARCHAR", "llmprism version that wrote the row"),
+            Column(
+                "flows_digest",
+                "VARCHAR",
+                "digest of the landed flows, empty for none; NULL if landed by an earlier llmprism",
+                optional=True,
+            ),
+        ),
+    ),
+    Table(
+        "minutes",
+        "every window that was ever expected, and what became of its runs",
+        ("window_start_ns",),
+        (
+            WINDOW,
+            Column("expected_ns", "BIGINT", "when it became expected, by the clock"),
+            Column("expected_by", "VARCHAR", "schedule (each minute is), or run (somebody ran it)"),
+            Column("begun_ns", "BIGINT", "when its last run began to land, by the clock; NULL before", optional=True),
+            Column("seen", "VARCHAR[]", "digests of the flows that this run saw, oldest window first", optional=True),
+            Column("runs", "INTEGER", "runs that were finished"),
+            Column("last_run_ns", "BIGINT", "when the last of them was finished, by the clock", optional=True),
+            Column("due_since_ns", "BIGINT", "when it was marked as due, by the clock", optional=True),
+            Column("due_reason", "VARCHAR", "the mark, such as late_records; a run takes it away", optional=True),
+            Column("tries", "INTEGER", "times it was taken up as due since its last finished run or mark"),
+            Column("tried_ns", "BIGINT", "when it was last taken up as due, by the clock", optional=True),
         ),
     ),
     Table(
@@ -325,6 +349,16 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
 )
+
+HISTORY = {
+    "windows": ("stage_ns",),
+    "minutes": tuple(
+        "expected_ns expected_by begun_ns runs last_run_ns due_since_ns tries tried_ns".split(),
+    ),
+    "notifications": ("told_ns",),
+}
+"""Columns that tell when and how often windows were run. All others are the same whenever, in whatever order and however
+often windows are run, also if runs were killed in between."""
 
 
 def table_named(name: str) -> Table:
