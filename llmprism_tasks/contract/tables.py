@@ -75,6 +75,39 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
+        "flow_files",
+        "the files of flow records that were read",
+        ("source_file",),
+        (
+            Column(
+                "window_start_ns", "BIGINT", "the window of its first record; that of its name, or 0, if it has none"
+            ),
+            Column("source_file", "VARCHAR", "the file"),
+            Column("size_bytes", "BIGINT", "its size"),
+            Column("modified_ns", "BIGINT", "when it was last changed, by the clock of its file system"),
+            Column("digest", "VARCHAR", "digest of its content"),
+            Column("records", "BIGINT", "records in it; 0 for a copy"),
+            Column(
+                "copy_of",
+                "VARCHAR",
+                "the file with the same content that is read in its place; NULL if it is no copy",
+                optional=True,
+            ),
+        ),
+    ),
+    Table(
+        "flow_file_windows",
+        "how many records of each window a file holds",
+        ("window_start_ns", "source_file"),
+        (
+            WINDOW,
+            Column("source_file", "VARCHAR", "the file"),
+            Column("records", "BIGINT", "records of the window in it, accepted and refused"),
+            Column("digest", "VARCHAR", "digest of the file's content in which they were found"),
+            Column("landed", "BOOLEAN", "whether the window has been landed with them"),
+        ),
+    ),
+    Table(
         "windows",
         "how each window was processed",
         ("window_start_ns",),
@@ -353,11 +386,12 @@ TABLES: tuple[Table, ...] = (
 HISTORY = {
     "windows": ("stage_ns",),
     "minutes": tuple(
-        "expected_ns expected_by begun_ns runs last_run_ns due_since_ns tries tried_ns".split(),
+        ["expected_ns", "expected_by", "begun_ns", "runs", "last_run_ns", "due_since_ns", "tries", "tried_ns"],
     ),
     "notifications": ("told_ns",),
 }
-"""Columns that tell when and how often windows were run. All others are the same whenever, in whatever order and however
+"""Columns that tell when and how often windows were run. All others are the same whenever, in whatever order and
+however
 often windows are run, also if runs were killed in between."""
 
 

@@ -47,9 +47,7 @@ def mark_due(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], re
     if not starts_ns:
         return
     expect(connection, starts_ns, now_ns, by=RUN)
-    connection.execute(
-        statement("mark_due"), {"starts_ns": list(starts_ns), "reason": reason, "now_ns": now_ns}
-    )
+    connection.execute(statement("mark_due"), {"starts_ns": list(starts_ns), "reason": reason, "now_ns": now_ns})
 
 
 def flows_digest(connection: duckdb.DuckDBPyConnection, window: Window) -> str:
