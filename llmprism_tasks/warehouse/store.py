@@ -181,6 +181,7 @@ def replace(
     unless_landed: bool = False,
     ordered: bool = False,
     stage_ns: Mapping[str, int] | None = None,
+    then: Callable[[duckdb.DuckDBPyConnection], object] | None = None,
 ) -> bool:
     """Replace a window's rows in several tables, all in one transaction.
 
@@ -195,6 +196,7 @@ def replace(
     stage_ns : run times of the stages that made the rows, ns; the window's status becomes `running`
     unless_landed : do nothing if `windows` has a row for the window already
     ordered : whether the rows of `frames` are sorted by their tables' keys already, as the stages' results are
+    then : called in the same transaction, after the rows were replaced
 
     Returns
     -------
@@ -211,6 +213,8 @@ def replace(
         if unless_landed and _has_rows(connection, "windows", window, None):
             return False
         _make(connection, change, window)
+        if then is not None:
+            then(connection)
         return True
 
     return warehouse.write(work)
