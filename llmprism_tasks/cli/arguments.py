@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"llmprism {__version__}")
     common = _common_options()
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_analyze, _add_report, _add_evaluate, _add_sql, _add_settings, _add_simulate):
+    for add in (_add_analyze, _add_report, _add_evaluate, _add_sql, _add_expire, _add_settings, _add_simulate):
         add(subparsers, common)
     return top
 
@@ -78,6 +78,15 @@ def _add_sql(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     sql.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.set_defaults(command=commands.sql)
+
+
+def _add_expire(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    expire = subparsers.add_parser(
+        "expire", parents=[common], help="delete what was kept long enough (retention in the settings)"
+    )
+    expire.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    expire.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
+    expire.set_defaults(command=commands.expire)
 
 
 def _add_settings(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:

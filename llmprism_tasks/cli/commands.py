@@ -112,6 +112,22 @@ def sql(arguments: argparse.Namespace) -> None:
         output.print_rows(rows.columns, rows.rows())
 
 
+def expire(arguments: argparse.Namespace) -> None:
+    """Delete what was kept long enough, and print the rows and bytes that it gave back, by table."""
+    _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.execution import upkeep
+
+    found = upkeep.expire(settings, dry_run=arguments.dry_run)
+    due = {table: rows for table, rows in found.rows.items() if rows.due}
+    if due:
+        output.print_rows(
+            ("table", "rows", "of", "about bytes"),
+            [(table, f"{rows.due:,}", f"{rows.all:,}", f"{found.table_bytes[table]:,}") for table, rows in due.items()],
+        )
+    output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
+
+
 def settings(arguments: argparse.Namespace) -> None:
     """Print every setting with its value and origin, or only whether all are valid."""
     _, origins = _load(arguments)

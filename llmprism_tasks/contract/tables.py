@@ -89,6 +89,7 @@ TABLES: tuple[Table, ...] = (
             Column("rows_duplicate", "BIGINT", "how many of the quarantined were exact duplicates"),
             Column("stage_ns", "VARCHAR", "run time of each stage, as a JSON object of nanoseconds"),
             Column("software_version", "VARCHAR", "llmprism version that wrote the row"),
+            Column("expired", "VARCHAR[]", "tables whose rows were kept long enough and deleted", optional=True),
         ),
     ),
     Table(

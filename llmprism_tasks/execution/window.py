@@ -23,6 +23,7 @@ from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.upkeep import expiry
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,18 @@ logger = logging.getLogger(__name__)
 def open_configured(settings: Settings) -> Warehouse:
     """Open the warehouse that the settings name."""
     return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+def open_for_window(window: Window, settings: Settings) -> Warehouse:
+    """Open the warehouse for a task of a window.
+
+    Raises
+    ------
+    ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    """
+    warehouse = open_configured(settings)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
+    return warehouse
 
 
 def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
@@ -94,8 +107,13 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     Returns
     -------
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
+
+    Raises
+    ------
+    ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
-    warehouse, _ = open_for_landing(settings)
+    open_for_landing(settings)
+    warehouse = open_for_window(window, settings)
     lateness_ns = settings.window.allowed_lateness_ns
     landing.land_lookback(
         warehouse,
@@ -122,7 +140,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_configured(settings), window, settings, (*LANDED, "windows"))
+    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -130,7 +148,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
     """
-    return _validate(warehouse or open_configured(settings), window, settings, DERIVED, by_job=True)
+    return _validate(warehouse or open_for_window(window, settings), window, settings, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:

@@ -11,6 +11,7 @@ from llmprism_tasks.settings.platform import (
     MethodSettings,
     NotifySettings,
     PlaceSettings,
+    RetentionSettings,
     ValidationSettings,
     WarehouseSettings,
     WindowSettings,
@@ -30,6 +31,7 @@ __all__ = [
     "PlaceSettings",
     "PublishedSettings",
     "RecognitionSettings",
+    "RetentionSettings",
     "RhythmSettings",
     "Settings",
     "TimelineSettings",
@@ -47,6 +49,7 @@ class Settings:
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     batches: BatchSettings = field(default_factory=BatchSettings)

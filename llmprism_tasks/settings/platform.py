@@ -60,6 +60,25 @@ class WarehouseSettings:
 
 
 @dataclass(frozen=True)
+class RetentionSettings:
+    """How long rows are kept, counted back from the newest window; nothing is deleted unless `llmprism expire` runs."""
+
+    flows_h: float = number(
+        6.0,
+        unit="h",
+        low=0,
+        high=87_600,
+        reason="flows and refused records, half of all bytes: proof of an incident for a shift; 0: for ever",
+    )
+    timeline_h: float = number(
+        24.0, unit="h", low=0, high=87_600, reason="the timeline, a fifth of all bytes: to look at a day; 0: for ever"
+    )
+    results_d: float = number(
+        400.0, unit="d", low=0, high=3_650, reason="all else, to compare with the same month of last year; 0: for ever"
+    )
+
+
+@dataclass(frozen=True)
 class ValidationSettings:
     """What the checks leave besides the table `validation_results`."""
 

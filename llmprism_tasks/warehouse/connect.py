@@ -30,6 +30,10 @@ LAKE = "ducklake:"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
 WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
+WRITING: dict[str, str | bool | int | float | list[str]] = {
+    "storage_compatibility_version": STORAGE_VERSION,
+    "threads": WRITING_THREADS,
+}
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
@@ -72,17 +76,29 @@ class Warehouse:
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
         """
+        with self.alone() as connection:
+            connection.begin()
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
+                    connection.rollback()
+                raise
+
+    @contextmanager
+    def alone(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Provide the only connection that can write, outside a transaction, for what DuckDB does in none.
+
+        Raises
+        ------
+        WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+        InputError : the file is no warehouse
+        """
         with self._only_writer():
             connection = _patiently(self, lambda: _connect(self.location, read_only=False))
             try:
-                connection.begin()
-                try:
-                    yield connection
-                    connection.commit()
-                except BaseException:
-                    with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
-                        connection.rollback()
-                    raise
+                yield connection
             finally:
                 connection.close()
 
@@ -117,6 +133,10 @@ class _LockTakenError(Exception):
     """Another process holds the lock file; the message names the process."""
 
 
+class _ReplacedError(Exception):
+    """Between opening the file and locking it, a smaller copy took its place: what was written would be lost."""
+
+
 def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
     """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
@@ -146,13 +166,12 @@ def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
 
 def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not location.startswith(LAKE):
-        if read_only:
-            return _quiet(duckdb.connect(location, read_only=True))
-        return _quiet(
-            duckdb.connect(
-                location, config={"storage_compatibility_version": STORAGE_VERSION, "threads": WRITING_THREADS}
-            )
-        )
+        before = _inode(location)
+        connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
+        if before is not None and _inode(location) != before:
+            connection.close()
+            raise _ReplacedError
+        return _quiet(connection)
     catalog = location.removeprefix(LAKE)
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
@@ -164,6 +183,14 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return _quiet(connection)
+
+
+def _inode(location: str) -> int | None:
+    """Return the number of the file itself, whatever its name; None if there is none."""
+    try:
+        return Path(location).stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -198,6 +225,8 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
     while True:
         try:
             return attempt()
+        except _ReplacedError:
+            continue
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
                 raise _unreadable(warehouse, error) from error

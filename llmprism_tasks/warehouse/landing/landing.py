@@ -113,6 +113,7 @@ def land_all(
     lateness_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
+    check: Callable[[Sequence[Window]], None] = lambda _: None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
@@ -120,6 +121,7 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    check : called with the windows before anything is written; may raise
 
     Returns
     -------
@@ -128,6 +130,7 @@ def land_all(
     files = sources.find(flows, length_ns=length_ns)
     with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
         windows = _windows(staged, length_ns)
+        check(windows)
         for window in windows:
             arrived = sources.arrived(window, flows)
             arrived = window != windows[-1] if arrived is None else arrived
