@@ -1,7 +1,8 @@
 """Space: how much tables take, and how that of deleted rows is given back, in a DuckDB file and in a DuckLake.
 
-A DuckDB file keeps the blocks of deleted rows for new ones. Where many are free, a copy without them takes the file's
-place. A DuckLake keeps files for the snapshots that have them; both are deleted when the snapshots are old.
+A DuckDB file keeps the blocks of deleted rows for new ones, and deleted rows beside others stay in it. Where that is
+much of the file, a copy without it takes the file's place. A DuckLake keeps files for the snapshots that have them;
+both are deleted when the snapshots are old.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse.connect import LAKE, STORAGE_VERSION, Warehouse
 from llmprism_tasks.warehouse.nic_codes import NUMBERED
-from llmprism_tasks.warehouse.sql_files import quoted
+from llmprism_tasks.warehouse.sql_files import identifier, quoted
 
 logger = logging.getLogger(__name__)
 
-FREE_RATIO = 1 / 3
-"""Share of free blocks above which a file is copied; below it, the next windows fill the blocks again."""
+WASTE_RATIO = 1 / 3
+"""Share of a file in free blocks and deleted rows above which it is copied; below it, the next windows fill it."""
 
 OLD_S = 3600
 """Seconds for which a DuckLake keeps files that no table has any more: a query that began before may read them."""
@@ -76,7 +77,7 @@ def _table_bytes(connection: duckdb.DuckDBPyConnection, location: str, table: st
 
 
 def _tidy_file(warehouse: Warehouse) -> None:
-    """Write what is in the log to the file; where many of its blocks are free, put a copy without them in its place.
+    """Write what is in the log to the file; where much of it is waste, put a copy without it in its place.
 
     Nobody else has the file open meanwhile. Who waits for it opens it anew, by its name, and so finds the copy.
     """
@@ -85,16 +86,14 @@ def _tidy_file(warehouse: Warehouse) -> None:
     _remove(copy)
     with warehouse.alone() as connection:
         connection.execute("CHECKPOINT")
-        total, free, size = connection.execute(
-            "SELECT total_blocks, free_blocks, used_blocks * block_size FROM pragma_database_size()"
-        ).fetchall()[0]
-        if free <= FREE_RATIO * total:
+        size, waste = _waste(connection)
+        if waste <= WASTE_RATIO * size:
             return
         room = shutil.disk_usage(path.parent).free
-        if room < size:
+        if room < size - waste:
             logger.warning(
-                "%s is not copied to give back its free blocks: the copy takes %d bytes, and %d are free in %s. "
-                "New rows will fill the blocks.", path, size, room, path.parent,
+                "%s is not copied to give back %d bytes: the copy takes %d, and %d are free in %s",
+                path, waste, size - waste, room, path.parent,
             )  # fmt: skip
             return
         try:
@@ -106,11 +105,31 @@ def _tidy_file(warehouse: Warehouse) -> None:
         _synchronise(path.parent)
 
 
+def _waste(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """Return the size of the open file, and about how much of it are free blocks and deleted rows, bytes."""
+    total, free, block = connection.execute(
+        "SELECT total_blocks, free_blocks, block_size FROM pragma_database_size()"
+    ).fetchall()[0]
+    waste = float(free * block)
+    for table, rows in _counts(connection, _name(connection)).items():
+        blocks, stored_rows = connection.execute(
+            "SELECT count(DISTINCT block_id), sum(count) FILTER (column_id = 0 AND segment_type <> 'VALIDITY') "
+            f"FROM pragma_storage_info({quoted(table)})"
+        ).fetchall()[0]
+        waste += block * blocks * (1 - rows / stored_rows) if stored_rows else 0
+    return total * block, round(waste)
+
+
+def _name(connection: duckdb.DuckDBPyConnection) -> str:
+    ((name,),) = connection.execute("SELECT current_database()").fetchall()
+    return str(name)
+
+
 def _copy(connection: duckdb.DuckDBPyConnection, path: Path, copy: Path) -> None:
     """Copy the open file; the copy is on the disk when this returns."""
-    (name,) = connection.execute("SELECT current_database()").fetchall()[0]
+    name = _name(connection)
     connection.execute(f"ATTACH {quoted(copy)} AS smaller (STORAGE_VERSION {quoted(STORAGE_VERSION)})")
-    connection.execute(f'COPY FROM DATABASE "{name}" TO smaller')
+    connection.execute(f"COPY FROM DATABASE {identifier(name)} TO smaller")
     there, copied = (_counts(connection, database) for database in (name, "smaller"))
     connection.execute("DETACH smaller")
     log = Path(f"{path}.wal")
@@ -130,7 +149,9 @@ def _counts(connection: duckdb.DuckDBPyConnection, database: str) -> Mapping[str
     ).fetchall()
     counted = {}
     for schema, table in tables:
-        rows = connection.execute(f'SELECT count(*) FROM "{database}"."{schema}"."{table}"').fetchall()
+        rows = connection.execute(
+            f"SELECT count(*) FROM {identifier(database)}.{identifier(schema)}.{identifier(table)}"
+        ).fetchall()
         counted[f"{schema}.{table}"] = int(rows[0][0])
     return counted
 
