@@ -58,6 +58,7 @@ def _add_analyze(subparsers: Subparsers, common: argparse.ArgumentParser) -> Non
 def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     report = subparsers.add_parser("report", parents=[common], help="show what was found")
     report.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    report.add_argument("--live", action="store_true", help="read the warehouse itself, even if there is a read copy")
     report.add_argument("--format", choices=("text", "json"), default="text")
     report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
@@ -76,6 +77,7 @@ def _add_sql(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     sql = subparsers.add_parser("sql", parents=[common], help="query the warehouse, waiting for its turn")
     sql.add_argument("query", metavar="QUERY")
     sql.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    sql.add_argument("--live", action="store_true", help="read the warehouse itself, even if there is a read copy")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.set_defaults(command=commands.sql)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.partitions.arrow_exchange import delete_old_folders
-from llmprism_tasks.execution.window import open_configured
+from llmprism_tasks.execution.window import open_configured, publish_copy
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse.connect import Warehouse
@@ -99,6 +99,7 @@ def _expire(warehouse: Warehouse, found: expiry.Due, kept: expiry.Kept, settings
     expiry.delete(warehouse, found, kept, lookback_windows=settings.window.lookback_windows)
     expiry.sweep(warehouse)
     space.give_back(warehouse)
+    publish_copy(warehouse, settings)
     for start_ns in found.everything:
         data_docs.delete(settings, Window(start_ns, settings.window.length_ns))
     delete_old_folders()

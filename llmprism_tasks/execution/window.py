@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -23,7 +24,7 @@ from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
-from llmprism_tasks.warehouse.upkeep import expiry
+from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, and delete what its tasks left for each other.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy, if there is one.
 
     Parameters
     ----------
@@ -162,9 +163,20 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    warehouse = warehouse or open_configured(settings)
+    diagnoses = store.record_done(warehouse, window)
     delete_handovers(settings.places.warehouse, window)
+    publish_copy(warehouse, settings)
     return {"diagnoses": diagnoses}
+
+
+def publish_copy(warehouse: Warehouse, settings: Settings) -> None:
+    """Publish the read copy, if the settings name one; a failure is logged, for the next window publishes again."""
+    if settings.places.read_copy:
+        try:
+            read_copy.publish(warehouse, Path(settings.places.read_copy))
+        except TransientError as error:
+            logger.warning("%s", error)
 
 
 def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:

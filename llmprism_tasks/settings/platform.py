@@ -44,6 +44,11 @@ class PlaceSettings:
     )
     topology: str = text("topology.csv", reason="the NIC table, CSV or Parquet")
     warehouse: str = text("llmprism.duckdb", reason="a DuckDB file, or a DuckLake as ducklake:…")
+    read_copy: str = text(
+        "",
+        reason="DuckDB file to which results are copied after each window, for llmprism sql, report and other readers; "
+        "empty: no copy, readers and runs take turns",
+    )
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ import importlib.util
 import os
 import random
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -172,17 +174,37 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
             connection.close()
             raise _ReplacedError
         return _quiet(connection)
-    catalog = location.removeprefix(LAKE)
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
         connection.execute(f"LOAD {quoted(_ducklake_extension())}")
-        mode = ", READ_ONLY" if read_only else ""
-        connection.execute(f"ATTACH {quoted(location)} AS lake (DATA_PATH {quoted(catalog + '.files/')}{mode})")
+        data = quoted(location.removeprefix(LAKE) + ".files/")
+        if read_only:
+            with _catalog_copy(Path(location.removeprefix(LAKE))) as catalog:
+                connection.execute(f"ATTACH {quoted(LAKE + str(catalog))} AS lake (DATA_PATH {data}, READ_ONLY)")
+        else:
+            connection.execute(f"ATTACH {quoted(location)} AS lake (DATA_PATH {data})")
         connection.execute("USE lake")
     except BaseException:
         connection.close()
         raise
     return _quiet(connection)
+
+
+@contextmanager
+def _catalog_copy(catalog: Path) -> Iterator[Path]:
+    """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
+
+    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    """
+    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
+        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
+        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
+            if file is not None:
+                _lock(file.fileno(), lock, fcntl.LOCK_SH)
+            shutil.copyfile(catalog, copy)
+            if Path(f"{catalog}.wal").exists():  # of a process that was killed
+                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
+        yield copy
 
 
 def _inode(location: str) -> int | None:
@@ -211,9 +233,9 @@ def _ducklake_extension() -> Path:
     return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
 
 
-def _lock(descriptor: int, lock: Path) -> None:
+def _lock(descriptor: int, lock: Path, kind: int = fcntl.LOCK_EX) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = lock.read_text(encoding="utf-8") or "unknown"
         raise _LockTakenError(f"Conflicting lock is held in llmprism (PID {holder})") from error

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-from flowfiles import MINUTE_NS, NAMES, WINDOW
+from flowfiles import MINUTE_NS, WINDOW
 from flowfiles import flow as record
 from small_windows import bookkept, diagnosis, training
 
