@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
@@ -62,7 +63,7 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
-    warehouse = _existing_warehouse(arguments)
+    warehouse = _to_read(arguments)
     if arguments.html is not None:
         from llmprism_tasks.cli.pages import write_page
 
@@ -127,16 +128,41 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def sql(arguments: argparse.Namespace) -> None:
     """Print the rows of a query as a table, CSV or JSON."""
-    warehouse = _existing_warehouse(arguments)
+    warehouse = _to_read(arguments)
     from llmprism_tasks.warehouse import store
 
-    rows = store.query(warehouse, arguments.query)
+    try:
+        rows = store.query(warehouse, arguments.query)
+    except InputError as error:
+        if not _reads_copy(arguments):
+            raise
+        raise InputError(
+            found=error.found,
+            expected=f"{error.expected}, in the read copy {warehouse.location}",
+            todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
+        ) from error
     if arguments.format == "json":
         sys.stdout.write(rows.write_json() + "\n")
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
         output.print_rows(rows.columns, rows.rows())
+
+
+def expire(arguments: argparse.Namespace) -> None:
+    """Delete what was kept long enough, and print the rows and bytes that it gave back, by table."""
+    _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.execution import upkeep
+
+    found = upkeep.expire(settings, dry_run=arguments.dry_run)
+    due = {table: rows for table, rows in found.rows.items() if rows.due}
+    if due:
+        output.print_rows(
+            ("table", "rows", "of", "about bytes"),
+            [(table, f"{rows.due:,}", f"{rows.all:,}", f"{found.table_bytes[table]:,}") for table, rows in due.items()],
+        )
+    output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
 
 
 def settings(arguments: argparse.Namespace) -> None:
@@ -169,6 +195,21 @@ def simulate(arguments: argparse.Namespace) -> None:
     counts = ", ".join(f"{count} {what}" for what, count in written.items())
     places = f"--flows {arguments.out / 'flows'} --topology {arguments.out / 'topology.csv'}"
     output.say(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
+
+
+def _reads_copy(arguments: argparse.Namespace) -> bool:
+    settings, _ = _load(arguments)
+    return bool(settings.places.read_copy) and not arguments.live and not arguments.warehouse
+
+
+def _to_read(arguments: argparse.Namespace) -> Warehouse:
+    """Open the read copy, if the settings name one and the arguments no warehouse; else the warehouse itself."""
+    if not _reads_copy(arguments):
+        return _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.warehouse.upkeep.read_copy import open_copy
+
+    return open_copy(Path(settings.places.read_copy), lock_wait_s=settings.warehouse.lock_wait_s)
 
 
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:

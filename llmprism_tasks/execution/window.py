@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -25,6 +26,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
+from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,18 @@ def intake(settings: Settings, *, now_ns: int) -> Intake:
         listed=read_topology(settings.places.topology)["addr"],
         most_empty_windows=settings.window.most_empty_windows,
     )
+
+
+def open_for_window(window: Window, settings: Settings) -> Warehouse:
+    """Open the warehouse for a task of a window.
+
+    Raises
+    ------
+    ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    """
+    warehouse = open_configured(settings)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
+    return warehouse
 
 
 def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
@@ -125,8 +139,13 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     Returns
     -------
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
+
+    Raises
+    ------
+    ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
-    warehouse, _ = open_for_landing(settings)
+    open_for_landing(settings)
+    warehouse = open_for_window(window, settings)
     lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
@@ -154,7 +173,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_configured(settings), window, settings, (*LANDED, "windows"))
+    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -162,11 +181,11 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
     """
-    return _validate(warehouse or open_configured(settings), window, settings, DERIVED, by_job=True)
+    return _validate(warehouse or open_for_window(window, settings), window, settings, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, and delete what its tasks left for each other.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy, if there is one.
 
     Parameters
     ----------
@@ -176,9 +195,20 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    warehouse = warehouse or open_configured(settings)
+    diagnoses = store.record_done(warehouse, window)
     delete_handovers(settings.places.warehouse, window)
+    publish_copy(warehouse, settings)
     return {"diagnoses": diagnoses}
+
+
+def publish_copy(warehouse: Warehouse, settings: Settings) -> None:
+    """Publish the read copy, if the settings name one; a failure is logged, for the next window publishes again."""
+    if settings.places.read_copy:
+        try:
+            read_copy.publish(warehouse, Path(settings.places.read_copy))
+        except TransientError as error:
+            logger.warning("%s", error)
 
 
 def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:

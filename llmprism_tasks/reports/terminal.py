@@ -41,6 +41,8 @@ WAIT = "wait for a second window; a single one may be chance."
 CHANCE = "nothing; only one window showed it, which may be chance."
 """Advice for an incident seen in fewer windows, while it is open and once it is closed."""
 
+GONE = "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
+
 MENDED = (
     "Their results failed these critical checks and were withheld. Other jobs are unaffected. "
     "This is a bug in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
@@ -72,8 +74,8 @@ def render(summary: Row) -> RenderableType:
 
 def proofs(summary: Row) -> str:
     """Return the queries for the flows behind the incidents shown, in the report's order, as SQL."""
-    shown = [one["evidence_sql"] for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
-    return "\n\n".join(f"{sql};" for sql in shown)
+    shown = [one for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
+    return "\n\n".join(f"{GONE if one['evidence_expired'] else ''}{one['evidence_sql']};" for one in shown)
 
 
 def _wide(renderable: RenderableType) -> RenderableType:
@@ -252,6 +254,11 @@ def _windows(windows: Row) -> list[RenderableType]:
         lines.append(
             f"Without records: {count(len(windows['without_records']), 'window')}, the latest {latest}. "
             "If flows arrived late, run these windows again."
+        )
+    if windows["flows_expired"]:
+        lines.append(
+            f"Expired: flows and refused records of {count(windows['flows_expired'], 'window')}, after "
+            "retention.flows_h; the results are kept."
         )
     if not windows["add_up"]:
         lines.append(

@@ -12,6 +12,7 @@ from llmprism_tasks.settings.platform import (
     MethodSettings,
     NotifySettings,
     PlaceSettings,
+    RetentionSettings,
     ValidationSettings,
     WarehouseSettings,
     WindowSettings,
@@ -32,6 +33,7 @@ __all__ = [
     "PlaceSettings",
     "PublishedSettings",
     "RecognitionSettings",
+    "RetentionSettings",
     "RhythmSettings",
     "Settings",
     "TimelineSettings",
@@ -50,6 +52,7 @@ class Settings:
     places: PlaceSettings = field(default_factory=PlaceSettings)
     columns: ColumnSettings = field(default_factory=ColumnSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     batches: BatchSettings = field(default_factory=BatchSettings)

@@ -74,6 +74,11 @@ class PlaceSettings:
     )
     topology: str = text("topology.csv", reason="the NIC table, CSV or Parquet")
     warehouse: str = text("llmprism.duckdb", reason="a DuckDB file, or a DuckLake as ducklake:…")
+    read_copy: str = text(
+        "",
+        reason="DuckDB file to which results are copied after each window, for llmprism sql, report and other readers; "
+        "empty: no copy, readers and runs take turns",
+    )
 
 
 _NAME = "column of the {}; empty: the field's own name, or IPFIX's"
@@ -114,6 +119,25 @@ class WarehouseSettings:
     )
     catalog_password: str = text(
         "", secret=True, reason="for a DuckLake whose catalog is in a database; one in places.warehouse is moved here"
+    )
+
+
+@dataclass(frozen=True)
+class RetentionSettings:
+    """How long rows are kept, counted back from the newest window; nothing is deleted unless `llmprism expire` runs."""
+
+    flows_h: float = number(
+        6.0,
+        unit="h",
+        low=0,
+        high=87_600,
+        reason="flows and refused records, half of all bytes: proof of an incident for a shift; 0: for ever",
+    )
+    timeline_h: float = number(
+        24.0, unit="h", low=0, high=87_600, reason="the timeline, a fifth of all bytes: to look at a day; 0: for ever"
+    )
+    results_d: float = number(
+        400.0, unit="d", low=0, high=3_650, reason="all else, to compare with the same month of last year; 0: for ever"
     )
 
 

@@ -1,8 +1,8 @@
 """Minutes: which windows were ever expected, what became of their runs, and which are due to be run (again).
 
-A window's row is made when the schedule expects it, when somebody runs it, or when records of it are found. It says what
-the window's last run saw: a digest of the flows of each window that the run looked back at, and of its own. So a window
-is known to be stale by comparing contents, whatever the clocks of two hosts say.
+A window's row is made when the schedule expects it, when somebody runs it, or when records of it are found. It says
+what the window's last run saw: a digest of the flows of each window that the run looked back at, and of its own. So a
+window is known to be stale by comparing contents, whatever the clocks of two hosts say.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def mark_due(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], re
     """Mark windows as due to land and run again; their next run takes the mark away. Call it in the transaction that
     makes them so.
 
-    Windows that look back at them need no mark: they are due by themselves once these have been landed with other flows.
+    Windows that look back at them need no mark: they are due by themselves once these are landed with other flows.
 
     Parameters
     ----------

@@ -140,6 +140,7 @@ def land_all(
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
     intake: Intake | None = None,
+    check: Callable[[Sequence[Window]], None] = lambda _: None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
@@ -147,6 +148,7 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    check : called with the windows before anything is written; may raise
 
     Returns
     -------
@@ -156,6 +158,7 @@ def land_all(
     stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns))
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
         windows = _windows(staged, length_ns, intake)
+        check(windows)
         writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows))
         for window in windows:
             named = sources.files_of(window, flows)
