@@ -35,6 +35,7 @@ from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ def _analyze(
         lateness_ns=settings.window.allowed_lateness_ns,
         held=frames,
         submit=writer.submit,
+        run=Run(settings.window.lookback_windows, time.time_ns()),
     )
     landed = LandedFlows(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
     stopped: list[ContractError] = []

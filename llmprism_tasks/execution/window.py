@@ -7,6 +7,7 @@ be killed at any moment and run again, and the tables end the same.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 
 import polars as pl
@@ -23,6 +24,7 @@ from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +106,8 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
         lookback_windows=settings.window.lookback_windows,
         lateness_ns=lateness_ns,
     )
-    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
+    run = Run(settings.window.lookback_windows, time.time_ns())
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, run=run)
 
 
 def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -144,7 +147,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    diagnoses = store.record_done(warehouse or open_configured(settings), window, now_ns=time.time_ns())
     delete_handovers(settings.places.warehouse, window)
     return {"diagnoses": diagnoses}
 

@@ -12,18 +12,21 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import polars as pl
 
 from llmprism_tasks import __version__
 from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import minutes, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import columnar
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
+from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +37,9 @@ NOT_ARRIVED = "flows may not all have arrived: there was no file for the window,
 EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
-def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
+def land(
+    warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int, run: Run | None = None
+) -> dict[str, int]:
     """Land a window's flows; the window starts over, so all tables derived from it are cleared.
 
     Parameters
@@ -42,6 +47,7 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
     flows : a file, a folder, a glob, or a pattern that contains the window's start; for a pattern, files of
         neighbouring windows are read too, as far as the lateness reaches
     lateness_ns : how far outside the interval of its file's name a record may start
+    run : the window's run, which begins with this landing; None if nothing follows
 
     Returns
     -------
@@ -57,8 +63,29 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
         arrived = flows_arrived(window, flows)
         if not arrived:
             logger.info("window %s: %s", window, NOT_ARRIVED)
-        _write(warehouse, window, staged, arrived=arrived)
+        _write(warehouse, window, staged, arrived=arrived, run=run)
         return asdict(staged.counts(window))
+
+
+def start_over(warehouse: Warehouse, window: Window, run: Run) -> dict[str, int]:
+    """Begin a run of a window whose flows stay as they are: clear all that is derived from them.
+
+    Returns
+    -------
+    what `land` returned for them
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+
+    def begin(connection: duckdb.DuckDBPyConnection) -> None:
+        store.record(connection, window, status="landed")
+        minutes.begin_run(connection, window, run)
+
+    store.replace(warehouse, window, {}, clears=STALE, then=begin)
+    (row,) = store.read(warehouse, "windows", window).to_dicts()
+    return {name: row[f"rows_{name}"] for name in ("read", "landed", "quarantined", "duplicate")}
 
 
 def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_windows: int, lateness_ns: int) -> None:
@@ -113,6 +140,7 @@ def land_all(
     lateness_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
+    run: Run | None = None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
@@ -120,6 +148,7 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    run : the runs of all windows, which begin with their landing; None if nothing follows
 
     Returns
     -------
@@ -131,7 +160,7 @@ def land_all(
         for window in windows:
             arrived = sources.arrived(window, flows)
             arrived = window != windows[-1] if arrived is None else arrived
-            write = partial(_write, warehouse, window, staged, arrived=arrived)
+            write = partial(_write, warehouse, window, staged, arrived=arrived, run=run)
             if isinstance(staged, columnar.Sound):
                 submit(write)
                 if held is not None:
@@ -198,6 +227,7 @@ def _write(
     *,
     arrived: bool,
     unless_landed: bool = False,
+    run: Run | None = None,
 ) -> None:
     counts = staged.counts(window)
     odd = EMPTY if counts.read == 0 else None
@@ -213,6 +243,15 @@ def _write(
         "stage_ns": "{}",
         "software_version": __version__,
     }
-    frames = {"flows_quarantine": staged.quarantine(window), "windows": pl.DataFrame([row])}
-    streams = {"flows": staged.flows(window)}
-    store.replace(warehouse, window, frames, streams=streams, clears=STALE, unless_landed=unless_landed)
+
+    def keep_books(connection: duckdb.DuckDBPyConnection) -> None:
+        digest = minutes.flows_digest(connection, window)
+        store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
+        if run is not None:
+            minutes.begin_run(connection, window, run)
+
+    frames, streams = {"flows_quarantine": staged.quarantine(window)}, {"flows": staged.flows(window)}
+    clears = ("windows", *STALE)
+    store.replace(
+        warehouse, window, frames, streams=streams, clears=clears, unless_landed=unless_landed, then=keep_books
+    )
