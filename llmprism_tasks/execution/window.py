@@ -165,7 +165,7 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     """
     warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
-        return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
+        return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
         return {"sent": 0, "not_sent": 0}

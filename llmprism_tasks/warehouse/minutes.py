@@ -1,8 +1,8 @@
 """Minutes: which windows were ever expected, what became of their runs, and which are due to be run (again).
 
-A window's row is made when the schedule expects it, when somebody runs it, or when records of it are found. It says what
-the window's last run saw: a digest of the flows of each window that the run looked back at, and of its own. So a window
-is known to be stale by comparing contents, whatever the clocks of two hosts say.
+A window's row is made when the schedule expects it, when somebody runs it, or when records of it are found. It says
+what the window's last run saw: a digest of the flows of each window that the run looked back at, and of its own. So a
+window is known to be stale by comparing contents, whatever the clocks of two hosts say.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def mark_due(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], re
     """Mark windows as due to land and run again; their next run takes the mark away. Call it in the transaction that
     makes them so.
 
-    Windows that look back at them need no mark: they are due by themselves once these have been landed with other flows.
+    Windows that look back at them need no mark: they are due by themselves once these have been landed with other
+    flows.
 
     Parameters
     ----------
@@ -48,9 +49,7 @@ def mark_due(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], re
     if not starts_ns:
         return
     expect(connection, starts_ns, now_ns, by=RUN)
-    connection.execute(
-        statement("mark_due"), {"starts_ns": list(starts_ns), "reason": reason, "now_ns": now_ns}
-    )
+    connection.execute(statement("mark_due"), {"starts_ns": list(starts_ns), "reason": reason, "now_ns": now_ns})
 
 
 def flows_digest(connection: duckdb.DuckDBPyConnection, window: Window) -> str:
@@ -87,3 +86,8 @@ def begin_run(connection: duckdb.DuckDBPyConnection, window: Window, run: Run) -
 def record_run(connection: duckdb.DuckDBPyConnection, window: Window, *, now_ns: int) -> None:
     """Record that a window's run was finished; call it in the transaction that records the window as done."""
     connection.execute(statement("record_run"), {"start_ns": window.start_ns, "now_ns": now_ns})
+
+
+def take_up(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], *, now_ns: int) -> None:
+    """Record that due windows are about to be run."""
+    connection.execute(statement("take_up_minutes"), {"starts_ns": list(starts_ns), "now_ns": now_ns})

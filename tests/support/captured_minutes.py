@@ -53,6 +53,4 @@ def rows(warehouse: Warehouse) -> dict[str, pl.DataFrame]:
     """All tables over the capture's windows, without their history, in an order that depends on the rows alone."""
     span = WINDOWS[-1].lookback(len(WINDOWS) - 1)
     found = store.read_each(warehouse, {table.name: span for table in TABLES})
-    return {
-        name: frame.drop(HISTORY.get(name, ())).sort(pl.all(), nulls_last=False) for name, frame in found.items()
-    }
+    return {name: frame.drop(HISTORY.get(name, ())).sort(pl.all(), nulls_last=False) for name, frame in found.items()}
