@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     for add in (
         _add_analyze,
         _add_report,
+        _add_due,
         _add_serve,
         _add_mute,
         _add_unmute,
@@ -108,6 +109,18 @@ def _add_unmute(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     unmute.add_argument("incident", metavar="INCIDENT", help="its id, such as incident-0123456789ab")
     unmute.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
     unmute.set_defaults(command=commands.unmute)
+
+
+def _add_due(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    due = subparsers.add_parser(
+        "due", parents=[common], help="list the windows that are due to be run (again), and why"
+    )
+    due.add_argument("--run", action="store_true", help="run them, newest first")
+    due.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
+    due.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    due.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    due.add_argument("--format", choices=("text", "json"), default="text")
+    due.set_defaults(command=commands.due)
 
 
 def _add_evaluate(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from llmprism_tasks.settings.diagnosis import DiagnosisSettings
 from llmprism_tasks.settings.parallelism import ParallelismSettings
 from llmprism_tasks.settings.platform import (
     BatchSettings,
+    CatchUpSettings,
     ColumnSettings,
     MethodSettings,
     NotifySettings,
@@ -25,6 +26,7 @@ from llmprism_tasks.settings.traffic import TrafficSettings
 
 __all__ = [
     "BatchSettings",
+    "CatchUpSettings",
     "ColumnSettings",
     "DiagnosisSettings",
     "MethodSettings",
@@ -55,6 +57,7 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
+    catch_up: CatchUpSettings = field(default_factory=CatchUpSettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     traffic: TrafficSettings = field(default_factory=TrafficSettings)
