@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from llmprism_tasks.cli import output
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.settings.load import Origin, load_with_origins
+from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
+from llmprism_tasks.settings.secrets import refuse_in_arguments
 
 if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
@@ -29,6 +30,7 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
         if (value := getattr(arguments, name, None)) is not None
     }
     overrides = dict(arguments.set) | places
+    refuse_in_arguments(overrides, SECRETS)
     return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
 
 

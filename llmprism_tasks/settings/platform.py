@@ -48,7 +48,7 @@ class PlaceSettings:
 
 @dataclass(frozen=True)
 class WarehouseSettings:
-    """How long to wait for other processes."""
+    """How long to wait for other processes, and the password of a DuckLake's catalog."""
 
     lock_wait_s: float = number(
         60.0,
@@ -56,6 +56,9 @@ class WarehouseSettings:
         low=0,
         high=3600,
         reason="the largest write of a window takes seconds, and several writers may queue",
+    )
+    catalog_password: str = text(
+        "", secret=True, reason="for a DuckLake whose catalog is in a database; one in places.warehouse is moved here"
     )
 
 
