@@ -158,4 +158,7 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
         )
     from llmprism_tasks.warehouse.connect import open_warehouse
 
-    return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return open_warehouse(
+        location, lock_wait_s=one.lock_wait_s, data_path=one.data_path, catalog_password=one.catalog_password
+    )

@@ -29,7 +29,13 @@ logger = logging.getLogger(__name__)
 
 def open_configured(settings: Settings) -> Warehouse:
     """Open the warehouse that the settings name."""
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return open_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )
 
 
 def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
@@ -160,8 +166,8 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
+        warehouse = open_configured(settings)
         return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
