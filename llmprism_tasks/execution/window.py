@@ -151,7 +151,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     how many `diagnoses` it ended with
     """
     diagnoses = store.record_done(warehouse or open_configured(settings), window)
-    delete_handovers(settings.places.warehouse, window)
+    delete_handovers(settings.places.handover, settings.places.warehouse, window)
     return {"diagnoses": diagnoses}
 
 
