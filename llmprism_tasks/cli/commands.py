@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
@@ -62,8 +61,13 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
     warehouse = _existing_warehouse(arguments)
+    if arguments.html is not None:
+        from llmprism_tasks.cli.pages import write_page
+
+        write_page(warehouse, arguments)
+        return
     from llmprism_tasks.reports import summary, terminal
 
     found = summary.summarise(warehouse)
@@ -80,6 +84,27 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Show the pages in a browser on this machine."""
+    from llmprism_tasks.cli import pages
+
+    pages.serve(_existing_warehouse(arguments), arguments)
+
+
+def mute(arguments: argparse.Namespace) -> None:
+    """Send no message about an incident for a while."""
+    from llmprism_tasks.cli import pages
+
+    pages.mute(_existing_warehouse(arguments), arguments)
+
+
+def unmute(arguments: argparse.Namespace) -> None:
+    """Send messages about an incident again."""
+    from llmprism_tasks.cli import pages
+
+    pages.unmute(_existing_warehouse(arguments), arguments)
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
@@ -147,18 +172,14 @@ def simulate(arguments: argparse.Namespace) -> None:
 
 
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
-    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
+    """Open the warehouse of the settings to look at."""
     settings, _ = _load(arguments)
-    location = settings.places.warehouse
-    if not location.startswith("ducklake:") and not Path(location).is_file():
-        raise InputError(
-            found=f"no warehouse {location}",
-            expected="the DuckDB file of an earlier `llmprism analyze`",
-            todo="Name it with --warehouse, or run `llmprism analyze` first.",
-        )
-    from llmprism_tasks.warehouse.connect import open_warehouse
+    from llmprism_tasks.warehouse.connect import existing_warehouse
 
     one = settings.warehouse
-    return open_warehouse(
-        location, lock_wait_s=one.lock_wait_s, data_path=one.data_path, catalog_password=one.catalog_password
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
     )

@@ -155,6 +155,29 @@ def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", ca
     return warehouse
 
 
+def existing_warehouse(
+    location: str, *, lock_wait_s: float, data_path: str = "", catalog_password: str = ""
+) -> Warehouse:
+    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create.
+
+    Raises
+    ------
+    InputError : there is no such warehouse
+    ContractError, WarehouseBusy : as `open_warehouse`
+    """
+    if in_postgres(location):
+        is_there = postgres.has_lake(location, catalog_password)
+    else:
+        is_there = location.startswith(LAKE) or Path(location).is_file()
+    if not is_there:
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the warehouse of an earlier `llmprism analyze`",
+            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+        )
+    return open_warehouse(location, lock_wait_s=lock_wait_s, data_path=data_path, catalog_password=catalog_password)
+
+
 def _exists(warehouse: Warehouse) -> bool:
     """Tell whether there is a warehouse: only then it can be opened for reading."""
     if not in_postgres(warehouse.location):
