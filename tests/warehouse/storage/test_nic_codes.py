@@ -11,8 +11,9 @@ import pytest
 from flowfiles import WINDOW, flow
 
 from llmprism_tasks.contract import frames
-from llmprism_tasks.warehouse import nic_codes, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.storage import nic_codes
 
 
 def flows(*records: dict[str, object]) -> pl.DataFrame:
