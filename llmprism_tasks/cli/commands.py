@@ -62,8 +62,13 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
     warehouse = _existing_warehouse(arguments)
+    if arguments.html is not None:
+        from llmprism_tasks.cli.pages import write_page
+
+        write_page(warehouse, arguments)
+        return
     from llmprism_tasks.reports import summary, terminal
 
     found = summary.summarise(warehouse)
@@ -97,6 +102,27 @@ def timeline(arguments: argparse.Namespace) -> None:
     counts = f"{lanes.slices.height:,} slices of {lanes.nics.height:,} NICs in {lanes.steps['step'].n_unique():,} steps"
     reader = {"perfetto": "https://ui.perfetto.dev", "kineto": "HTA", "csv": "a spreadsheet", "svg": "a browser"}
     output.say(f"Written to {out}: {counts}. Open it with {reader[arguments.format]}.")
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Show the pages in a browser on this machine."""
+    from llmprism_tasks.cli import pages
+
+    pages.serve(_existing_warehouse(arguments), arguments)
+
+
+def mute(arguments: argparse.Namespace) -> None:
+    """Send no message about an incident for a while."""
+    from llmprism_tasks.cli import pages
+
+    pages.mute(_existing_warehouse(arguments), arguments)
+
+
+def unmute(arguments: argparse.Namespace) -> None:
+    """Send messages about an incident again."""
+    from llmprism_tasks.cli import pages
+
+    pages.unmute(_existing_warehouse(arguments), arguments)
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
@@ -164,15 +190,8 @@ def simulate(arguments: argparse.Namespace) -> None:
 
 
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
-    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
+    """Open the warehouse of the settings to look at."""
     settings, _ = _load(arguments)
-    location = settings.places.warehouse
-    if not location.startswith("ducklake:") and not Path(location).is_file():
-        raise InputError(
-            found=f"no warehouse {location}",
-            expected="the DuckDB file of an earlier `llmprism analyze`",
-            todo="Name it with --warehouse, or run `llmprism analyze` first.",
-        )
-    from llmprism_tasks.warehouse.connect import open_warehouse
+    from llmprism_tasks.warehouse.connect import existing_warehouse
 
-    return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)
+    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)

@@ -21,6 +21,7 @@ from llmprism_tasks.execution.partitions.partitioned import run_by_jobs, run_in_
 from llmprism_tasks.execution.partitions.pool import Pool
 from llmprism_tasks.execution.window import (
     finish,
+    intake,
     open_configured,
     open_for_landing,
     read_inputs,
@@ -98,9 +99,9 @@ def _analyze(
         warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
-        lateness_ns=settings.window.allowed_lateness_ns,
         held=frames,
         submit=writer.submit,
+        intake=intake(settings, now_ns=time.time_ns()),
     )
     landed = LandedFlows(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
     stopped: list[ContractError] = []

@@ -50,7 +50,7 @@ def summarise(warehouse: Warehouse) -> Row:
         "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
-        "incidents": _folded([_incident(row) for row in incidents.iter_rows(named=True)]),
+        "incidents": _folded([incident(row) for row in incidents.iter_rows(named=True)]),
     }
 
 
@@ -104,7 +104,8 @@ def _job(row: Row, latest: int | None) -> Row:
     }
 
 
-def _incident(row: Row) -> Row:
+def incident(row: Row) -> Row:
+    """Return what reports tell of a row of the view `incidents`; see `summarise`."""
     names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
     kept = (*names, "windows", "effect_of", "went_on")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")

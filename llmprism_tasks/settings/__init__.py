@@ -8,6 +8,7 @@ from llmprism_tasks.settings.diagnosis import DiagnosisSettings
 from llmprism_tasks.settings.parallelism import ParallelismSettings
 from llmprism_tasks.settings.platform import (
     BatchSettings,
+    ColumnSettings,
     MethodSettings,
     NotifySettings,
     PlaceSettings,
@@ -23,6 +24,7 @@ from llmprism_tasks.settings.traffic import TrafficSettings
 
 __all__ = [
     "BatchSettings",
+    "ColumnSettings",
     "DiagnosisSettings",
     "MethodSettings",
     "NotifySettings",
@@ -46,6 +48,7 @@ class Settings:
 
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
+    columns: ColumnSettings = field(default_factory=ColumnSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
