@@ -17,6 +17,7 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.notify.metrics_file import write_metrics
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -166,7 +167,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, and delete what its tasks left for each other.
+    """Mark a window as done, write the metrics, and delete what the window's tasks left for each other.
 
     Parameters
     ----------
@@ -176,8 +177,10 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    warehouse = warehouse or open_configured(settings)
+    diagnoses = store.record_done(warehouse, window)
     delete_handovers(settings.places.warehouse, window)
+    write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
 
 

@@ -74,6 +74,10 @@ class PlaceSettings:
     )
     topology: str = text("topology.csv", reason="the NIC table, CSV or Parquet")
     warehouse: str = text("llmprism.duckdb", reason="a DuckDB file, or a DuckLake as ducklake:…")
+    metrics: str = text(
+        "",
+        reason="file for node-exporter's textfile collector, its name ending in .prom; empty: no metrics are written",
+    )
 
 
 _NAME = "column of the {}; empty: the field's own name, or IPFIX's"
