@@ -66,9 +66,13 @@ def exposition(warehouse: Warehouse, *, now_ns: int) -> str:
     now_ns : the time, nanoseconds since the Unix epoch, at which mutes are looked at
     """
     with warehouse.reading() as connection:
-        windows, jobs = (frame(connection.execute(statement(f"metrics_of_{name}"))) for name in ("windows", "jobs"))
-        values = {"now_ns": now_ns, "most": MOST_INCIDENTS}
-        incidents = frame(connection.execute(statement("metrics_of_incidents"), values))
+
+        def rows(of: str, **values: object) -> pl.DataFrame:
+            return frame(connection.execute(statement(f"metrics_of_{of}"), values))
+
+        windows = rows("windows")
+        jobs = rows("jobs", window_start_ns=windows["window_start_ns"][0])  # a subquery would read all windows
+        incidents = rows("incidents", now_ns=now_ns, most=MOST_INCIDENTS)
     open_now = pl.DataFrame({"open": incidents.height})
     lines = [
         *_lines(OF_WINDOWS, windows, ()),

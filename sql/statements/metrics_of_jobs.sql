@@ -1,5 +1,5 @@
--- The jobs of the latest finished window: how long their steps took there, and what the time went to.
--- Grain: job_id.  From: windows, job_health_by_minute, step_split_by_job.
+-- The jobs of a window: how long their steps took there, and what the time went to.
+-- Grain: job_id.  From: job_health_by_minute, step_split_by_job.
 SELECT
     health.job_id,
     health.endpoints,
@@ -17,5 +17,5 @@ SELECT
 FROM job_health_by_minute AS health
 LEFT JOIN step_split_by_job AS split
     ON health.window_start_ns = split.window_start_ns AND health.job_id = split.job_id
-WHERE health.window_start_ns = (SELECT max(window_start_ns) FROM windows WHERE status = 'done')
+WHERE health.window_start_ns = $window_start_ns
 ORDER BY health.job_id;

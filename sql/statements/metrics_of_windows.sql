@@ -7,6 +7,7 @@ WITH latest AS (
 )
 
 SELECT
+    of_it.window_start_ns,
     of_it.window_end_ns / 1e9 AS end_s,
     of_it.rows_landed AS landed,
     of_it.rows_quarantined AS quarantined,
