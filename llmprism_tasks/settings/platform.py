@@ -140,6 +140,11 @@ class NotifySettings:
         secret=True,
         reason="URL that receives each message as JSON; empty: no messages are sent",
     )
+    format: str = text(
+        "json",
+        choices=("json", "slack", "alertmanager"),
+        reason="what the receiver is: a program, an incoming webhook of Slack, or Alertmanager (…/api/v2/alerts)",
+    )
     kinds: str = text(
         "",
         choices=tuple(KINDS),

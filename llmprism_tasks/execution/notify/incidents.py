@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import logging
-from typing import Any
 
-from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.execution.notify.formats import FORMATS
 from llmprism_tasks.execution.notify.webhook import Outcome, post
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.warehouse import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
 
 logger = logging.getLogger(__name__)
-
-Row = dict[str, Any]
 
 
 def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings, *, now_ns: int) -> dict[str, int]:
@@ -43,7 +39,7 @@ def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings
         kinds=settings.kind_names,
         least_severity=settings.least_severity,
         now_ns=now_ns,
-        message=lambda row: json.dumps(message(row), ensure_ascii=False),
+        message=lambda row: json.dumps(FORMATS[settings.format](row), ensure_ascii=False),
     )
     reachable = True
     for row in claimed:
@@ -56,46 +52,3 @@ def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings
         if outcome.detail is not None:
             logger.warning("window %s: %s %s: %s", window, row["change"], row["incident_id"], outcome.detail)
     return counts
-
-
-def message(incident: Row) -> Row:
-    """Return the message about an incident that changed its state.
-
-    Parameters
-    ----------
-    incident : a row of the view `incidents`, with `change`
-
-    Returns
-    -------
-    `change` (opened or closed), `text` (one line for people) and `incident`, its columns: times as ISO 8601 UTC,
-    severity as ratio of time lost, costs in GPU-seconds; and `next`, what to do
-    """
-    kind = KINDS.get(incident["kind"])
-    kept = (
-        *("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows"),
-        *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
-    )
-    where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
-    words = (
-        incident["kind"].replace("_", " ")
-        if kind is None
-        else kind.phrase_for(incident["subject_type"], went_on=incident["went_on"])
-    )
-    subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
-    return {
-        "change": incident["change"],
-        "text": f"{incident['change'].capitalize()}: {subject} {words}. {incident['explanation']}",
-        "incident": {name: incident[name] for name in kept}
-        | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
-        | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
-        | {
-            "next": None
-            if kind is None
-            else kind.next_for(incident["subject_type"], over=incident["state"] == "closed" or incident["went_on"])
-        },
-    }
-
-
-def _iso(time_ns: int) -> str:
-    seconds, rest = divmod(time_ns, NANOSECONDS_PER_SECOND)
-    return f"{dt.datetime.fromtimestamp(seconds, tz=dt.UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
