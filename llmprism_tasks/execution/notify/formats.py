@@ -57,9 +57,7 @@ def alertmanager(row: Row) -> list[dict[str, Any]]:
     now = dt.datetime.fromtimestamp(row["told_ns"] / 1e9, tz=dt.UTC)
     began, ended = about.get("started"), about.get("ended") or now.isoformat()
     labels = {"alertname": f"llmprism_{row['family']}", "family": row["family"], "place": row["place"]}
-    notes = {"summary": told["text"]} | {
-        name: about[name] for name in about if isinstance(about[name], str | int | float)
-    }
+    known = {name: value for name, value in about.items() if isinstance(value, str | int | float)}
     times = {"startsAt": began, "endsAt": ended if row["change"] == "closed" else (now + OPEN_FOR).isoformat()}
     return [
         {
