@@ -8,13 +8,14 @@
 # make scores    accuracy on the captures of real training in tests/data/real
 # make accuracy  accuracy of both methods on simulated platforms and captures: writes docs/accuracy.md; resumes
 # make diagnosis which device is named for each fault, and false alarms: writes docs/diagnosis.md; resumes
+# make reference docs/tables.md and the Grafana dashboard, from the contract and sql/
 # make bench     time and memory by platform size: writes docs/performance.md; Airflow's share: python -m bench airflow
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 COMPILED := .venv/compiled
 
-.PHONY: setup demo up down report latency env test test-hta checks tables scores accuracy diagnosis bench clean
+.PHONY: setup demo up down report latency env test test-hta checks tables scores accuracy diagnosis reference bench clean
 
 setup: $(INSTALLED) $(COMPILED)
 
@@ -80,6 +81,9 @@ diagnosis: setup
 	-@$(BIN)/python -m accuracy run --families troubles captures $(if $(FOLDERS),--folders $(FOLDERS))
 	-@$(BIN)/python -m accuracy prices
 	@$(BIN)/python -m accuracy diagnosis $(if $(FOLDERS),--folders $(FOLDERS))
+
+reference: setup
+	@$(BIN)/python -m reference
 
 bench: setup
 	@$(BIN)/python -m bench run $(if $(GPUS),--gpus $(GPUS))
