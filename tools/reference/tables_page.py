@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import tempfile
 
 from llmprism_tasks.contract.tables import TABLES, Table
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.sql_files import texts
 
 HEAD = """# Tables and views
 
 Made by `make reference` from `llmprism_tasks/contract/tables.py` and `sql/`. Run queries with `llmprism sql QUERY`.
 
-Times end in `_ns`: nanoseconds since 1970, UTC; intervals are half-open, `[start, end)`. Durations end in `_ns` or `_s`,
-sizes in bytes are called `bytes`, costs end in `_gpu_s` (GPU-seconds), shares in `_ratio` (0 to 1). A table's rows belong to
-the window in `window_start_ns`, and a run of the window replaces them. `NULL` means not known, or as the column says.
+Times end in `_ns`: nanoseconds since 1970, UTC; intervals are half-open, `[start, end)`. Durations end in `_ns` or `_s`.
+Sizes are bytes, costs (`_gpu_s`) GPU-seconds, shares (`_ratio`) 0 to 1. A table's rows belong to the window in
+`window_start_ns`, and a run of the window replaces them. `NULL` means not known, or what the column says.
 """
 
 EXAMPLES = {
@@ -44,7 +47,9 @@ COMMENT = re.compile(r"^-- ?", re.MULTILINE)
 
 def page() -> str:
     """Return the page."""
-    views = [_view(name, text) for name, text in sorted(texts("views").items())]
+    with tempfile.TemporaryDirectory() as folder:
+        empty = open_warehouse(f"{folder}/empty.duckdb", lock_wait_s=1)
+        views = [_view(name, text, empty) for name, text in sorted(texts("views").items())]
     return "\n".join([HEAD, "## Tables", "", *map(_table, TABLES), "## Views", "", *views])
 
 
@@ -70,9 +75,11 @@ def _table(table: Table) -> str:
     return "\n".join([*head, *columns, "", *_query(table.name)])
 
 
-def _view(name: str, text: str) -> str:
+def _view(name: str, text: str, empty: Warehouse) -> str:
     header = text.partition("CREATE ")[0].strip()
-    return "\n".join([f"### {name}", "", COMMENT.sub("", header), "", *_query(name)])
+    described = store.query(empty, f"DESCRIBE {name}").select("column_name", "column_type").rows()
+    columns = ", ".join(f"`{column}` {kind}" for column, kind in described)
+    return "\n".join([f"### {name}", "", COMMENT.sub("", header), "", f"Columns: {columns}.", "", *_query(name)])
 
 
 def _query(name: str) -> list[str]:
