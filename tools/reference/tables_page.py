@@ -14,8 +14,8 @@ HEAD = """# Tables and views
 
 Made by `make reference` from `llmprism_tasks/contract/tables.py` and `sql/`. Run queries with `llmprism sql QUERY`.
 
-Times end in `_ns`: nanoseconds since 1970, UTC; intervals are half-open, `[start, end)`. Durations end in `_ns` or `_s`.
-Sizes are bytes, costs (`_gpu_s`) GPU-seconds, shares (`_ratio`) 0 to 1. A table's rows belong to the window in
+Times end in `_ns`: nanoseconds since 1970, UTC; intervals are half-open, `[start, end)`. Durations end in `_ns` or
+`_s`. Sizes are bytes, costs (`_gpu_s`) GPU-seconds, shares (`_ratio`) 0 to 1. A table's rows belong to the window in
 `window_start_ns`, and a run of the window replaces them. `NULL` means not known, or what the column says.
 """
 
