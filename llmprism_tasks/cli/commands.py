@@ -90,6 +90,23 @@ def report(arguments: argparse.Namespace) -> None:
         picture.save_svg(terminal.render(found), arguments.picture)
 
 
+def timeline(arguments: argparse.Namespace) -> None:
+    """Write what a job's NICs did over some steps to a file."""
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports.timeline import files
+
+    start_ns, end_ns = (
+        None if moment is None else Window.starting(moment, 1).start_ns for moment in (arguments.since, arguments.until)
+    )
+    lanes = files.lanes_to_show(warehouse, arguments.job, start_ns=start_ns, end_ns=end_ns, addrs=arguments.nics)
+    out = arguments.out or Path(arguments.job + files.ENDINGS[arguments.format])
+    files.write(lanes, arguments.format, out)
+    counts = f"{lanes.slices.height:,} slices of {lanes.nics.height:,} NICs in {lanes.steps['step'].n_unique():,} steps"
+    reader = {"perfetto": "https://ui.perfetto.dev", "kineto": "HTA", "csv": "a spreadsheet", "svg": "a browser"}
+    output.say(f"Written to {out}: {counts}. Open it with {reader[arguments.format]}.")
+
+
 def serve(arguments: argparse.Namespace) -> None:
     """Show the pages in a browser on this machine."""
     from llmprism_tasks.cli import pages

@@ -18,6 +18,7 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.notify.metrics_file import write_metrics
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -193,7 +194,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, delete what its tasks left for each other, and publish the read copy, if there is one.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy and the metrics.
 
     Parameters
     ----------
@@ -207,6 +208,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
     delete_handovers(settings.places.handover, settings.places.warehouse, window)
     publish_copy(warehouse, settings)
+    write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
 
 

@@ -77,6 +77,10 @@ class PlaceSettings:
         "llmprism.duckdb",
         reason="a DuckDB file, a DuckLake as ducklake:FILE, or ducklake:postgres:dbname=… host=… for several machines",
     )
+    metrics: str = text(
+        "",
+        reason="file for node-exporter's textfile collector, its name ending in .prom; empty: no metrics are written",
+    )
     read_copy: str = text(
         "",
         reason="DuckDB file to which results are copied after each window, for llmprism sql, report and other readers; "
@@ -169,6 +173,11 @@ class NotifySettings:
         begins=("https://", "http://"),
         secret=True,
         reason="URL that receives each message as JSON; empty: no messages are sent",
+    )
+    format: str = text(
+        "json",
+        choices=("json", "slack", "alertmanager"),
+        reason="what the receiver is: a program, an incoming webhook of Slack, or Alertmanager (…/api/v2/alerts)",
     )
     kinds: str = text(
         "",
