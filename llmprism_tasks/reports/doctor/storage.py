@@ -56,7 +56,7 @@ class Growth:
     def at_rest(self, settings: Settings) -> float | None:
         """Return the bytes at which the warehouse stops growing; None if something is kept for ever."""
         kept = settings.retention
-        hours = {"flows": kept.flows_h, "flows_quarantine": kept.flows_h, "timeline": kept.timeline_h}
+        hours = dict.fromkeys(expiry.FLOWS, kept.flows_h) | dict.fromkeys(expiry.TIMELINE, kept.timeline_h)
         limits = {table: hours.get(table, 24 * kept.results_d) for table in self.by_table}
         if not all(limits.values()):
             return None

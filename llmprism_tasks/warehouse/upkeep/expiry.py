@@ -28,7 +28,10 @@ WINDOWS_AT_A_TIME = 10
 """Deleted in one transaction: writers wait for tenths of a second, and a DuckLake gets few snapshots."""
 
 FOR_EVER_NS = 2**63 - 1
-FLOWS, TIMELINE = ("flows", "flows_quarantine"), ("timeline",)
+FLOWS = ("flows", "flows_quarantine")
+TIMELINE = ("timeline", "pair_steps", "steps", "step_breakdown")
+"""What single NICs did in single steps; of `steps`, the rows of jobs stay with the results."""
+
 EVERYTHING = tuple(table.name for table in TABLES if "window_start_ns" in table.column_names)
 OF_STARTS = "window_start_ns BETWEEN $first AND $last AND window_start_ns IN (SELECT unnest($starts::BIGINT[]))"
 
@@ -105,12 +108,18 @@ def find_due(warehouse: Warehouse, kept: Kept, *, lookback_windows: int) -> Due:
 
 def count_rows(warehouse: Warehouse, found: Due) -> dict[str, Rows]:
     """Return how many rows each table has, and how many are due."""
-    starts = {
-        table: tuple(one for tables, some in found.by_tables() if table in tables for one in some)
-        for table in EVERYTHING
-    }
     with warehouse.reading() as connection:
-        return {table: Rows(_count(connection, table), _count(connection, table, starts[table])) for table in starts}
+        return {
+            table: Rows(
+                _count(connection, table),
+                sum(
+                    _count(connection, table, starts, group=group)
+                    for group, starts in found.by_tables()
+                    if table in group
+                ),
+            )
+            for table in EVERYTHING
+        }
 
 
 def delete(warehouse: Warehouse, found: Due, kept: Kept, *, lookback_windows: int) -> None:
@@ -182,12 +191,19 @@ def _windows(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     return store.frame(connection.execute("SELECT window_start_ns, window_end_ns, status, expired FROM windows"))
 
 
-def _count(connection: duckdb.DuckDBPyConnection, table: str, starts: Sequence[int] | None = None) -> int:
+def _count(
+    connection: duckdb.DuckDBPyConnection, table: str, starts: Sequence[int] | None = None, *, group: Sequence[str] = ()
+) -> int:
     if starts is not None and not starts:
         return 0
-    where, values = ("", {}) if starts is None else (f"WHERE {OF_STARTS}", _values(starts))
+    where, values = ("", {}) if starts is None else (f"WHERE {_due_rows(table, group)}", _values(starts))
     ((count,),) = connection.execute(f"SELECT count(*) FROM {stored(table)} {where}", values).fetchall()
     return int(count)
+
+
+def _due_rows(table: str, group: Sequence[str]) -> str:
+    """Return the condition on the rows of a table that expire together with those of a group of tables."""
+    return f"{OF_STARTS} AND addr IS NOT NULL" if table == "steps" and group is TIMELINE else OF_STARTS
 
 
 def _values(starts: Sequence[int]) -> dict[str, object]:
@@ -199,9 +215,10 @@ def _delete(connection: duckdb.DuckDBPyConnection, tables: Sequence[str], starts
         return
     values = _values(starts)
     for table in tables:
+        of_table = f"FROM {stored(table)} WHERE {_due_rows(table, tables)}"
         # In a DuckLake even an empty delete is a snapshot, and makes other writers' commits fail.
-        if connection.execute(f"SELECT 1 FROM {stored(table)} WHERE {OF_STARTS} LIMIT 1", values).fetchone():
-            connection.execute(f"DELETE FROM {stored(table)} WHERE {OF_STARTS}", values)
+        if connection.execute(f"SELECT 1 {of_table} LIMIT 1", values).fetchone():
+            connection.execute(f"DELETE {of_table}", values)
     if "windows" not in tables:
         noted = "list_sort(list_distinct(list_concat(coalesce(expired, []), $tables::VARCHAR[])))"
         connection.execute(f"UPDATE windows SET expired = {noted} WHERE {OF_STARTS}", values | {"tables": list(tables)})

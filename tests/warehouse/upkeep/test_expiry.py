@@ -93,11 +93,15 @@ def test_rows_go_by_table_and_windows_say_so(kind: str, request: pytest.FixtureR
         "flows_quarantine": left[3:],
         "windows": left[1:],
         "jobs": left[1:],
+        "steps": left[1:],
         "timeline": left[2:],
         "diagnoses": left[1:],
     }
     told = store.query(warehouse, "SELECT expired FROM windows ORDER BY window_start_ns LIMIT 3")["expired"].to_list()
-    assert told == [["flows", "flows_quarantine", "timeline"], ["flows", "flows_quarantine"], None]
+    of_nics = ["pair_steps", "step_breakdown", "steps", "timeline"]
+    assert told == [["flows", "flows_quarantine", *of_nics], ["flows", "flows_quarantine"], None]
+    nics = store.query(warehouse, "SELECT addr FROM steps ORDER BY window_start_ns, addr NULLS FIRST LIMIT 3")
+    assert nics["addr"].to_list() == [None, None, "10.0.1.2"]  # the job's own steps stay
 
 
 def test_a_window_that_began_since_it_was_asked_keeps_its_flows(file: Warehouse) -> None:
@@ -112,6 +116,8 @@ def test_rows_are_counted_before_they_go(file: Warehouse) -> None:
     what = expiry.find_due(file, minutes(flows=2, results=11), lookback_windows=LOOKBACK)
     rows = expiry.count_rows(file, what)
     assert (rows["flows"], rows["windows"], rows["timeline"]) == ((240, 200), (12, 1), (240, 20))
+    rows = expiry.count_rows(file, expiry.find_due(file, minutes(timeline=2), lookback_windows=LOOKBACK))
+    assert (rows["timeline"], rows["steps"]) == ((240, 200), (24, 10))
 
 
 @pytest.mark.parametrize("kind", ["file", "lake"])
