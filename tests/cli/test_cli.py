@@ -440,3 +440,20 @@ def test_the_read_copy_is_read_unless_something_else_is_asked_for(
         assert capsys.readouterr().out.split()[-1] == str(windows)
     assert cli.main(["sql", "FROM flows"]) == 1
     assert "Flows and timeline are only in the warehouse itself: add --live." in capsys.readouterr().err
+
+
+def test_the_doctor_says_what_to_do_and_ends_with_1_only_for_problems(
+    kept: Warehouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    Path("flows").mkdir()
+    Path("topology.csv").write_text("addr,host\n10.0.0.2,h\n", encoding="utf-8")
+    asked = ["doctor", "--warehouse", kept.location, "--flows", "flows", "--topology", "topology.csv"]
+    assert cli.main(asked) == 0
+    out = capsys.readouterr().out
+    assert "ok       warehouse: schema version" in out
+    assert "warning  airflow's database: sqlite\n         It is for trying out" in out
+    assert cli.main([*asked[:-1], "none.csv", "--format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert {"check": "topology", "state": "problem"}.items() <= json.loads(out)[0].items()
+    assert "llmprism: 1 problem; expected none. What to do is said beside each." in err

@@ -25,9 +25,9 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.upkeep import space
 
 LOCATIONS = {"file": "w.duckdb", "lake": "ducklake:w.ducklake"}
-START_NS, HOUR = 1_767_225_600 * 10**9, 60
-MINUTES = 3
-"""Simulated; the last of them, which has a look-back and no beginning of a job, is repeated."""
+START_NS, MINUTE_NS, MINUTES_AN_HOUR = 1_767_225_600 * 10**9, 60 * 10**9, 60
+MINUTES = 2
+"""Simulated; the last of them, which has a look-back, is repeated."""
 
 TIMES = ("window_start_ns", "window_end_ns", "flow_start_ns", "flow_end_ns", "start_ns", "end_ns")
 WRITTEN = ("flows", "flows_quarantine", "windows", "validation_results", *DERIVED)
@@ -43,6 +43,7 @@ def measure(
     hours: int,
     retention: RetentionSettings,
     say: Callable[[str], None],
+    minutes_an_hour: int = MINUTES_AN_HOUR,
 ) -> dict[str, Any]:
     """Write some hours of minutes, expire after each, and return the size in bytes after each hour.
 
@@ -50,6 +51,7 @@ def measure(
     ----------
     warehouse : one of `LOCATIONS`
     scenario : name or file of what is simulated
+    minutes_an_hour : minutes after which rows expire
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -58,14 +60,13 @@ def measure(
         settings = Settings(places=PlaceSettings(warehouse=location), retention=retention)
         place, sizes = open_warehouse(location, lock_wait_s=60), []
         for hour in range(hours):
-            for minute in range(HOUR):
-                _write(place, template, hour * HOUR + minute)
+            for minute in range(minutes_an_hour):
+                _write(place, template, hour * minutes_an_hour + minute)
             before = space.warehouse_bytes(location)
             found = upkeep.expire(settings, old_s=0)
             sizes.append(found.after)
-            say(
-                f"hour {hour + 1}: {before:,} bytes, {found.after:,} after {sum(r.due for r in found.rows.values()):,} rows expired"
-            )
+            expired = sum(rows.due for rows in found.rows.values())
+            say(f"hour {hour + 1}: {before:,} bytes, {found.after:,} after {expired:,} rows expired")
         return {
             "warehouse": warehouse,
             "scenario": scenario,
@@ -105,8 +106,8 @@ def _minute(folder: Path, scenario: str) -> dict[str, pl.DataFrame]:
 
 def _write(warehouse: Warehouse, rows: Mapping[str, pl.DataFrame], number: int) -> None:
     """Write the minute's rows as those of a later one."""
-    window = Window(rows["windows"]["window_start_ns"][0], HOUR * 10**9).shifted(number)
-    later = number * HOUR * 10**9
+    window = Window(rows["windows"]["window_start_ns"][0], MINUTE_NS).shifted(number)
+    later = number * MINUTE_NS
     store.replace(
         warehouse,
         window,

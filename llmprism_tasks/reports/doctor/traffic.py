@@ -33,6 +33,8 @@ def coverage(nics: Collection[str], seen: Collection[str], unlisted: Collection[
     seen : addresses of the flows
     unlisted : addresses outside the topology that train with its NICs
     """
+    if not nics:  # it could not be read, which is said elsewhere
+        return
     if not seen:
         yield judged("topology", f"{len(nics):,} NICs, and no flows to compare with")
         return
