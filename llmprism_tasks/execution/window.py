@@ -7,6 +7,7 @@ be killed at any moment and run again, and the tables end the same.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing.intake import Intake
+from llmprism_tasks.warehouse.minutes import Run
 from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)
@@ -32,6 +35,28 @@ logger = logging.getLogger(__name__)
 def open_configured(settings: Settings) -> Warehouse:
     """Open the warehouse that the settings name."""
     return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+def intake(settings: Settings, *, now_ns: int) -> Intake:
+    """Return what a landing must know besides the files.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
+
+    Raises
+    ------
+    InputError : the topology cannot be read
+    """
+    return Intake(
+        columns=settings.columns.given,
+        now_ns=now_ns,
+        young_ns=settings.window.allowed_lateness_ns,
+        quiet_ns=settings.window.quiet_ns,
+        waits_for_next=settings.window.waits_for_next_file == "yes",
+        listed=read_topology(settings.places.topology)["addr"],
+        most_empty_windows=settings.window.most_empty_windows,
+    )
 
 
 def open_for_window(window: Window, settings: Settings) -> Warehouse:
@@ -85,15 +110,22 @@ def read_inputs(
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
     """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
 
-    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is a quarter of the time
-    since the window's end, a second at least: flows that come soon are noticed soon, and late ones cost little.
+    It can be run once its own file and the next one are there and quiet, or its allowed lateness has passed. Each wait
+    is a quarter of the time since the window's end, a second at least: flows that come soon are noticed soon, and late
+    ones cost little.
 
     Parameters
     ----------
     now_ns : the time, nanoseconds since the Unix epoch
     """
     left_ns = window.end_ns + settings.window.allowed_lateness_ns - now_ns
-    if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows):
+    asked = Intake(
+        columns=settings.columns.given,
+        now_ns=now_ns,
+        quiet_ns=settings.window.quiet_ns,
+        waits_for_next=settings.window.waits_for_next_file == "yes",
+    )
+    if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows, asked):
         return 0.0
     pause_ns = max((now_ns - window.end_ns) // 4, NANOSECONDS_PER_SECOND)
     logger.info(
@@ -115,15 +147,17 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     """
     open_for_landing(settings)
     warehouse = open_for_window(window, settings)
-    lateness_ns = settings.window.allowed_lateness_ns
+    lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
         window,
         settings.places.flows,
         lookback_windows=settings.window.lookback_windows,
         lateness_ns=lateness_ns,
+        intake=known,
     )
-    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
+    run = Run(settings.window.lookback_windows, time.time_ns())
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, intake=known, run=run)
 
 
 def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -164,7 +198,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     how many `diagnoses` it ended with
     """
     warehouse = warehouse or open_configured(settings)
-    diagnoses = store.record_done(warehouse, window)
+    diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
     delete_handovers(settings.places.warehouse, window)
     publish_copy(warehouse, settings)
     return {"diagnoses": diagnoses}
@@ -192,7 +226,7 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     """
     warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
-        return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
+        return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
         return {"sent": 0, "not_sent": 0}

@@ -166,6 +166,23 @@ def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
     return warehouse
 
 
+def existing_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create.
+
+    Raises
+    ------
+    InputError : there is no such file
+    ContractError, WarehouseBusy : as `open_warehouse`
+    """
+    if not location.startswith(LAKE) and not Path(location).is_file():
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the DuckDB file of an earlier `llmprism analyze`",
+            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+        )
+    return open_warehouse(location, lock_wait_s=lock_wait_s)
+
+
 def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not location.startswith(LAKE):
         before = _inode(location)
