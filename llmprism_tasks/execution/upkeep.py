@@ -30,7 +30,7 @@ class Expired:
     rows : by table, how many rows it had, and how many of them were due
     table_bytes : by table, about how many bytes the rows that were due took
     windows : how many windows lost their flows, their timeline or everything, and of how many the flows are old and
-        were `held` for windows that are not finished
+        were `held` for windows that wait to be run
     before, after : bytes of the warehouse's files; the same for a dry run
     """
 
@@ -92,7 +92,7 @@ def sentence(found: Expired, *, dry_run: bool = False) -> str:
     )
     size = f"The warehouse had {found.before:,} bytes and has {found.after:,}."
     held = (
-        f" The flows of {windows['held']:,} more windows are old, and kept for windows that are not finished."
+        f" The flows of {windows['held']:,} more windows are old, and kept for windows that wait to be run."
         if windows["held"]
         else ""
     )

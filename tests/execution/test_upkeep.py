@@ -61,10 +61,10 @@ def test_a_dry_run_deletes_nothing(warehouse: Warehouse) -> None:
     )
 
 
-def test_what_is_held_for_unfinished_windows_is_said(warehouse: Warehouse) -> None:
-    put(warehouse, [3], status="landed")
+def test_what_is_held_for_windows_that_wait_is_said(warehouse: Warehouse) -> None:
+    put(warehouse, [3], status="running")
     said = upkeep.sentence(upkeep.expire(settings_for(warehouse)))
-    assert said.endswith("The flows of 4 more windows are old, and kept for windows that are not finished.")
+    assert said.endswith("The flows of 4 more windows are old, and kept for windows that wait to be run.")
     assert counts(warehouse)["flows"] == [0, 1, 2, 3, *range(6, 12)]
 
 

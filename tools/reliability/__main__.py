@@ -36,7 +36,12 @@ def _growth(arguments: argparse.Namespace) -> bool:
         flows_h=arguments.flows_h, timeline_h=arguments.timeline_h, results_d=arguments.results_h / 24
     )
     found = growth.measure(
-        arguments.warehouse, scenario=arguments.scenario, hours=arguments.hours, retention=retention, say=console.print
+        arguments.warehouse,
+        scenario=arguments.scenario,
+        hours=arguments.hours,
+        retention=retention,
+        say=console.print,
+        minutes_an_hour=arguments.minutes_an_hour,
     )
     keep(f"growth-{arguments.warehouse}", found)
     console.print(growth.sentence(found))
@@ -60,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     growing.add_argument("--warehouse", choices=tuple(growth.LOCATIONS), default="file")
     growing.add_argument("--scenario", default="demo")
     growing.add_argument("--hours", type=int, default=24)
+    growing.add_argument("--minutes-an-hour", type=int, default=60, help="fewer, to measure a short day")
     growing.add_argument("--flows-h", type=float, default=6)
     growing.add_argument("--timeline-h", type=float, default=6)
     growing.add_argument("--results-h", type=float, default=0, help="0: for ever")

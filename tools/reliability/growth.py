@@ -70,6 +70,7 @@ def measure(
         return {
             "warehouse": warehouse,
             "scenario": scenario,
+            "minutes_an_hour": minutes_an_hour,
             "flows_per_window": template["flows"].height,
             "retention": dataclasses.asdict(retention),
             "bytes": sizes,

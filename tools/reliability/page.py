@@ -42,7 +42,7 @@ def _growth() -> Iterator[str]:
         "`python -m reliability growth`: a minute's rows are written again and again, moved in time, and\n"
         "`llmprism expire` runs after each hour.\n"
     )
-    yield "| warehouse | flows a minute | kept (flows, timeline, results) | megabytes by hour | commit, day |"
+    yield "| warehouse | flows a minute | kept (flows, timeline, results) | megabytes after each "hour" of so many minutes | commit, day |"
     yield "|---|---|---|---|---|"
     for name in growth.LOCATIONS:
         if found := kept(f"growth-{name}"):
@@ -52,7 +52,7 @@ def _growth() -> Iterator[str]:
                 name,
                 f"{found['flows_per_window']:,}",
                 f"{limits['flows_h']:g} h, {limits['timeline_h']:g} h, {results}",
-                ", ".join(f"{size / 1e6:.0f}" for size in found["bytes"]),
+                f"{found['minutes_an_hour']}: " + ", ".join(f"{size / 1e6:.0f}" for size in found["bytes"]),
             )
             yield f"| {' | '.join(cells)} | {found['commit']}, {found['day']} |"
     yield ""

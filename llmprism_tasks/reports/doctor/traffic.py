@@ -1,4 +1,4 @@
-"""Traffic: whether the topology knows the addresses of the flows, and whether clocks agree."""
+"""Traffic: whether the topology knows the flows' addresses, clocks agree, and all minutes were run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.reports import minute_states
 from llmprism_tasks.reports.doctor.finding import Finding, judged
+from llmprism_tasks.reports.minute_states import Coverage, sentence
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
@@ -19,6 +21,9 @@ LISTED_RATIO = 0.5
 
 AHEAD_S = 2
 """Seconds by which a record may seem to come from the future: clocks kept by NTP differ by milliseconds."""
+
+BACKLOG_WINDOWS = 10
+"""Minutes that may wait to be run: a few come late on any day."""
 
 RECENT = 60
 """Windows of which the addresses are compared."""
@@ -83,6 +88,18 @@ def deliveries(delays_s: Sequence[float], *, lateness_s: float) -> Finding:
     return judged("delivery of flows", found, warning=todo)
 
 
+def backlog(counted: Coverage) -> Finding:
+    """Judge how many minutes wait to be run."""
+    found = sentence(counted)
+    if counted.given_up:
+        todo = f"{counted.given_up:,} were tried in vain: llmprism due lists them; the logs of their runs say why."
+    elif counted.due_count > BACKLOG_WINDOWS:
+        todo = "See llmprism due. They are caught up by themselves; more cores, or fewer other tasks, make it quicker."
+    else:
+        todo = ""
+    return judged("backlog", found, warning=todo)
+
+
 def look(warehouse: Warehouse, nics: Collection[str], settings: Settings) -> Iterator[Finding]:
     """Check the flows of the last windows."""
     span_ns = RECENT * settings.window.length_ns
@@ -94,7 +111,10 @@ def look(warehouse: Warehouse, nics: Collection[str], settings: Settings) -> Ite
     unlisted = store.read(warehouse, "jobs", span, columns=["unlisted"])["unlisted"].explode().drop_nulls().unique()
     yield from coverage(nics, store.addresses(warehouse, span), unlisted.to_list())
     latest = f"SELECT max(flow_start_ns) AS ns FROM flows WHERE window_start_ns >= {span.start_ns}"
-    yield clocks(store.query(warehouse, latest).item(), now_ns=time.time_ns())
+    now_ns = time.time_ns()
+    yield clocks(store.query(warehouse, latest).item(), now_ns=now_ns)
+    states = minute_states.read_states(warehouse, settings, now_ns=now_ns)
+    yield backlog(minute_states.coverage(states, settings, now_ns=now_ns))
 
 
 def _duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ from llmprism_tasks.reports.doctor import exposure, scheduler, software, storage
 from llmprism_tasks.reports.doctor.exposure import Port
 from llmprism_tasks.reports.doctor.finding import OK, PROBLEM, WARNING, Finding
 from llmprism_tasks.reports.doctor.storage import Growth
+from llmprism_tasks.reports.minute_states import Coverage
 from llmprism_tasks.settings import PlaceSettings, RetentionSettings, Settings
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.upkeep import read_copy
@@ -180,6 +181,16 @@ def test_flows_of_a_warehouse_are_looked_at(warehouse: Warehouse) -> None:
     assert found["topology"].found == "1 of the 9 addresses in the flows are listed"
     assert found["NICs"].found == "1 of the 2 that are listed were seen"
     assert "days old" in found["clock of the flows"].found
+
+
+@pytest.mark.parametrize(
+    ("due", "given_up", "state"),
+    [({}, 0, OK), ({"skipped": 10}, 0, OK), ({"skipped": 11}, 0, WARNING), ({}, 1, WARNING)],
+)
+def test_few_minutes_wait_to_be_run(due: dict[str, int], given_up: int, state: str) -> None:
+    counted = Coverage(expected=20, done=9, due=due, given_up=given_up, lag_s=None, silent_s=None)
+    found = traffic.backlog(counted)
+    assert (found.state, found.found.startswith("20 minutes expected: 9 done")) == (state, True)
 
 
 @pytest.mark.parametrize(("address", "state"), [("127.0.0.1", OK), ("::1", OK), ("0.0.0.0", WARNING), ("::", WARNING)])
