@@ -75,6 +75,39 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
+        "flow_files",
+        "the files of flow records that were read",
+        ("source_file",),
+        (
+            Column(
+                "window_start_ns", "BIGINT", "the window of its first record; that of its name, or 0, if it has none"
+            ),
+            Column("source_file", "VARCHAR", "the file"),
+            Column("size_bytes", "BIGINT", "its size"),
+            Column("modified_ns", "BIGINT", "when it was last changed, by the clock of its file system"),
+            Column("digest", "VARCHAR", "digest of its content"),
+            Column("records", "BIGINT", "records in it; 0 for a copy"),
+            Column(
+                "copy_of",
+                "VARCHAR",
+                "the file with the same content that is read in its place; NULL if it is no copy",
+                optional=True,
+            ),
+        ),
+    ),
+    Table(
+        "flow_file_windows",
+        "how many records of each window a file holds",
+        ("window_start_ns", "source_file"),
+        (
+            WINDOW,
+            Column("source_file", "VARCHAR", "the file"),
+            Column("records", "BIGINT", "records of the window in it, accepted and refused"),
+            Column("digest", "VARCHAR", "digest of the file's content in which they were found"),
+            Column("landed", "BOOLEAN", "whether the window has been landed with them"),
+        ),
+    ),
+    Table(
         "windows",
         "how each window was processed",
         ("window_start_ns",),
@@ -95,6 +128,7 @@ TABLES: tuple[Table, ...] = (
                 "digest of the landed flows, empty for none; NULL if landed by an earlier llmprism",
                 optional=True,
             ),
+            Column("expired", "VARCHAR[]", "tables whose rows were kept long enough and deleted", optional=True),
         ),
     ),
     Table(
@@ -346,6 +380,22 @@ TABLES: tuple[Table, ...] = (
             Column("outcome", "VARCHAR", "claimed (being sent), sent, refused (will be tried again) or unknown"),
             Column("detail", "VARCHAR", "why the message was not sent", optional=True),
             Column("message", "VARCHAR", "the message, as JSON text"),
+        ),
+    ),
+    Table(
+        "mutes",
+        "who muted an incident, until when, and why; they stay when the window is run again",
+        ("window_start_ns", "incident_id", "muted_ns"),
+        (
+            Column("window_start_ns", "BIGINT", "the last window that showed the incident when it was muted"),
+            Column("incident_id", "VARCHAR", "the incident's id at that time"),
+            Column("muted_ns", "BIGINT", "time of the mute"),
+            Column("until_ns", "BIGINT", "until when no message is sent, exclusive"),
+            Column("reason", "VARCHAR", "why, as the person who muted it wrote"),
+            Column("muted_by", "VARCHAR", "who muted it; NULL if not known", optional=True),
+            Column("family", "VARCHAR", "the incident's family of kinds"),
+            Column("place", "VARCHAR", "the incident's place"),
+            Column("tenant", "VARCHAR", "the incident's job; empty for switches and links"),
         ),
     ),
 )

@@ -9,9 +9,11 @@ from llmprism_tasks.settings.parallelism import ParallelismSettings
 from llmprism_tasks.settings.platform import (
     BatchSettings,
     CatchUpSettings,
+    ColumnSettings,
     MethodSettings,
     NotifySettings,
     PlaceSettings,
+    RetentionSettings,
     ValidationSettings,
     WarehouseSettings,
     WindowSettings,
@@ -25,6 +27,7 @@ from llmprism_tasks.settings.traffic import TrafficSettings
 __all__ = [
     "BatchSettings",
     "CatchUpSettings",
+    "ColumnSettings",
     "DiagnosisSettings",
     "MethodSettings",
     "NotifySettings",
@@ -32,6 +35,7 @@ __all__ = [
     "PlaceSettings",
     "PublishedSettings",
     "RecognitionSettings",
+    "RetentionSettings",
     "RhythmSettings",
     "Settings",
     "TimelineSettings",
@@ -48,7 +52,9 @@ class Settings:
 
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
+    columns: ColumnSettings = field(default_factory=ColumnSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     catch_up: CatchUpSettings = field(default_factory=CatchUpSettings)

@@ -11,9 +11,11 @@ import importlib.util
 import os
 import random
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +32,10 @@ LAKE = "ducklake:"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
 WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
+WRITING: dict[str, str | bool | int | float | list[str]] = {
+    "storage_compatibility_version": STORAGE_VERSION,
+    "threads": WRITING_THREADS,
+}
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
@@ -72,17 +78,29 @@ class Warehouse:
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
         """
+        with self.alone() as connection:
+            connection.begin()
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
+                    connection.rollback()
+                raise
+
+    @contextmanager
+    def alone(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Provide the only connection that can write, outside a transaction, for what DuckDB does in none.
+
+        Raises
+        ------
+        WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+        InputError : the file is no warehouse
+        """
         with self._only_writer():
             connection = _patiently(self, lambda: _connect(self.location, read_only=False))
             try:
-                connection.begin()
-                try:
-                    yield connection
-                    connection.commit()
-                except BaseException:
-                    with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
-                        connection.rollback()
-                    raise
+                yield connection
             finally:
                 connection.close()
 
@@ -117,6 +135,10 @@ class _LockTakenError(Exception):
     """Another process holds the lock file; the message names the process."""
 
 
+class _ReplacedError(Exception):
+    """Between opening the file and locking it, a smaller copy took its place: what was written would be lost."""
+
+
 def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
     """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
@@ -144,26 +166,70 @@ def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
     return warehouse
 
 
+def existing_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create.
+
+    Raises
+    ------
+    InputError : there is no such file
+    ContractError, WarehouseBusy : as `open_warehouse`
+    """
+    if not location.startswith(LAKE) and not Path(location).is_file():
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the DuckDB file of an earlier `llmprism analyze`",
+            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+        )
+    return open_warehouse(location, lock_wait_s=lock_wait_s)
+
+
 def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not location.startswith(LAKE):
-        if read_only:
-            return _quiet(duckdb.connect(location, read_only=True))
-        return _quiet(
-            duckdb.connect(
-                location, config={"storage_compatibility_version": STORAGE_VERSION, "threads": WRITING_THREADS}
-            )
-        )
-    catalog = location.removeprefix(LAKE)
+        before = _inode(location)
+        connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
+        if before is not None and _inode(location) != before:
+            connection.close()
+            raise _ReplacedError
+        return _quiet(connection)
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
         connection.execute(f"LOAD {quoted(_ducklake_extension())}")
-        mode = ", READ_ONLY" if read_only else ""
-        connection.execute(f"ATTACH {quoted(location)} AS lake (DATA_PATH {quoted(catalog + '.files/')}{mode})")
+        data = quoted(location.removeprefix(LAKE) + ".files/")
+        if read_only:
+            with _catalog_copy(Path(location.removeprefix(LAKE))) as catalog:
+                connection.execute(f"ATTACH {quoted(LAKE + str(catalog))} AS lake (DATA_PATH {data}, READ_ONLY)")
+        else:
+            connection.execute(f"ATTACH {quoted(location)} AS lake (DATA_PATH {data})")
         connection.execute("USE lake")
     except BaseException:
         connection.close()
         raise
     return _quiet(connection)
+
+
+@contextmanager
+def _catalog_copy(catalog: Path) -> Iterator[Path]:
+    """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
+
+    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    """
+    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
+        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
+        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
+            if file is not None:
+                _lock(file.fileno(), lock, fcntl.LOCK_SH)
+            shutil.copyfile(catalog, copy)
+            if Path(f"{catalog}.wal").exists():  # of a process that was killed
+                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
+        yield copy
+
+
+def _inode(location: str) -> int | None:
+    """Return the number of the file itself, whatever its name; None if there is none."""
+    try:
+        return Path(location).stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -184,9 +250,9 @@ def _ducklake_extension() -> Path:
     return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
 
 
-def _lock(descriptor: int, lock: Path) -> None:
+def _lock(descriptor: int, lock: Path, kind: int = fcntl.LOCK_EX) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = lock.read_text(encoding="utf-8") or "unknown"
         raise _LockTakenError(f"Conflicting lock is held in llmprism (PID {holder})") from error
@@ -198,6 +264,8 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
     while True:
         try:
             return attempt()
+        except _ReplacedError:
+            continue
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
                 raise _unreadable(warehouse, error) from error

@@ -155,7 +155,7 @@ def test_stock_is_taken_each_minute_and_overload_is_told_when_it_begins_and_when
     ],
 )
 def test_conditions_begin_above_their_settings(values: dict[str, Any], expected: dict[str, bool | None]) -> None:
-    whole = {"expected": 30, "done": 9, "due": {}, "given_up": 0, "lag_s": None, "silent_s": None}
+    whole = {"expected": 30, "done": 9, "due": {}, "given_up": 0, "expired": 0, "lag_s": None, "silent_s": None}
     settings = Settings(catch_up=CatchUpSettings(lag_s=300, backlog=20, silent_after_s=600))
     found = pipeline.conditions(Coverage(**whole | values), settings)
     assert found == {"overload": False, "silence": False, "given_up": False} | expected

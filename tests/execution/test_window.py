@@ -122,7 +122,7 @@ def bookkeeping(settings: Settings, window: Window) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def windows(place: Path) -> list[Window]:
-    return windows_in(None, str(place / "flows.parquet"), WINDOW_S * 1_000_000_000)
+    return windows_in(str(place / "flows.parquet"), WINDOW_S * 1_000_000_000)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ LATENESS, SKIPPED, UNFINISHED, PAUSE = 15 * SECOND, 180 * SECOND, 900 * SECOND, 
 START = 1000 * MINUTE
 LONG_AFTER = START + 10_000 * MINUTE
 SETTINGS = Settings(
-    window=WindowSettings(lookback_windows=2),
+    window=WindowSettings(lookback_windows=2, allowed_lateness_s=15),
     catch_up=CatchUpSettings(skipped_after_s=180, unfinished_after_s=900, first_pause_s=300, at_once=3, tries=4),
 )
 
@@ -36,8 +36,10 @@ def begun(start_ns: int = START, *, seen: list[str | None] | None = None, **valu
     return minute(start_ns, begun_ns=start_ns + MINUTE, seen=own) | values
 
 
-def window(start_ns: int = START, status: str = "done", digest: str | None = "1 a") -> dict[str, Any]:
-    return {"window_start_ns": start_ns, "status": status, "flows_digest": digest}
+def window(
+    start_ns: int = START, status: str = "done", digest: str | None = "1 a", expired: list[str] | None = None
+) -> dict[str, Any]:
+    return {"window_start_ns": start_ns, "status": status, "flows_digest": digest, "expired": expired}
 
 
 def found(minutes: Iterable[dict[str, Any]], windows: Iterable[dict[str, Any]] = (), *, now_ns: int) -> pl.DataFrame:
@@ -45,7 +47,7 @@ def found(minutes: Iterable[dict[str, Any]], windows: Iterable[dict[str, Any]] =
         [{"runs": 0, "tries": 0} | one for one in minutes], schema=schema(table_named("minutes").columns)
     )
     landed = pl.DataFrame(
-        list(windows), schema=empty("windows").select("window_start_ns", "status", "flows_digest").schema
+        list(windows), schema=empty("windows").select("window_start_ns", "status", "flows_digest", "expired").schema
     )
     return states(rows, landed, SETTINGS, now_ns=now_ns)
 
@@ -82,11 +84,20 @@ def test_a_run_that_does_not_end_is_dead_after_a_while(status: str) -> None:
     assert of_one([begun()], [window(status=status)], now_ns=dead_ns) == ("running", "unfinished", START + MINUTE)
 
 
-def test_a_stopped_window_is_due_and_an_expired_one_never() -> None:
-    assert of_one([begun()], [window(status="stopped")], now_ns=LONG_AFTER)[:2] == ("stopped", "stopped")
-    marked = {"due_reason": "late_records", "due_since_ns": 5}
-    assert of_one([begun(**marked)], [window(status="expired")], now_ns=LONG_AFTER) == ("expired", None, None)
-    assert of_one([begun(**marked)], now_ns=LONG_AFTER) == ("expired", None, None)
+def test_a_stopped_window_is_due() -> None:
+    assert of_one([begun()], [window(status="stopped")], now_ns=LONG_AFTER) == ("stopped", "stopped", START + MINUTE)
+
+
+def test_what_has_expired_is_never_due_and_done_only_if_it_was() -> None:
+    marked = begun(due_reason="late_records", due_since_ns=5)
+    of_its_own = [window(status="stopped", expired=["timeline"])]
+    assert of_one([marked], of_its_own, now_ns=LONG_AFTER) == ("expired", None, None)
+    assert of_one([marked], [window(expired=["flows"])], now_ns=LONG_AFTER) == ("done", None, None)
+    for back, state in ((1, "expired"), (2, "expired"), (3, "skipped")):
+        looked_back_at = window(START - back * MINUTE, expired=["flows", "flows_quarantine"])
+        assert of_one([minute()], [looked_back_at], now_ns=LONG_AFTER)[0] == state
+    timeline_only = window(START - MINUTE, expired=["timeline"])
+    assert of_one([minute()], [timeline_only], now_ns=LONG_AFTER)[1] == "skipped"
 
 
 def test_a_mark_makes_due_but_not_before_the_lateness_is_over() -> None:
