@@ -164,12 +164,9 @@ def due(arguments: argparse.Namespace) -> None:
 
 
 def _run_due(settings: Settings) -> None:
-    from llmprism_tasks.execution.partitions.pool import pool_for_files
+    from llmprism_tasks.execution.analyze import run_due
 
-    with pool_for_files(settings) as pool:
-        from llmprism_tasks.execution.analyze import run_due
-
-        done, failed = run_due(settings, pool=pool)
+    done, failed = run_due(settings)
     output.say(f"Windows done: {len(done)}.")
     if failed:
         raise ContractError(

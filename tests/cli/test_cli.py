@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -23,6 +24,7 @@ from llmprism_tasks import __version__, cli
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
+from llmprism_tasks.warehouse import minutes
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.upkeep import read_copy
 
@@ -104,6 +106,40 @@ def test_analyze_says_how_many_windows_were_done_and_what_is_next(capsys: pytest
     out, err = capsys.readouterr()
     assert out == "Windows done: 2. Next: llmprism report --warehouse w.duckdb\n"
     assert err == ""
+
+
+def test_nothing_due_is_said_in_one_line(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["due", "--warehouse", analyzed]) == 0
+    assert capsys.readouterr().out == "Nothing is due. 4 minutes expected: 4 done.\n"
+    assert cli.main(["due", "--run", "--warehouse", analyzed]) == 0
+    assert capsys.readouterr().out.startswith("Windows done: 0.\n")
+
+
+def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:
+    def expect(connection: Any) -> None:
+        minutes.expect(connection, [0, 60 * 10**9], 0)
+        minutes.mark_due(connection, [0], minutes.LATE_RECORDS, now_ns=3600 * 10**9)
+
+    open_warehouse("w.duckdb", lock_wait_s=1).write(expect)
+    assert cli.main(["due", "--warehouse", "w.duckdb"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"1970-01-01 00:01:00Z +no run landed it +1970-01-01 00:03:30Z +0 *\n", out)
+    assert re.search(r"1970-01-01 00:00:00Z +records of it came after its run +1970-01-01 01:00:00Z +0 *\n", out)
+    assert out.endswith("2 minutes expected: 0 done, 2 due (1 late records, 1 skipped).\n")
+    assert cli.main(["due", "--warehouse", "w.duckdb", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["expected"], found["due"], found["lag_s"]) == (2, {"late_records": 1, "skipped": 1}, None)
+    assert [one["window"] for one in found["windows"]] == ["1970-01-01 00:01:00Z", "1970-01-01 00:00:00Z"]
+
+
+def test_due_windows_that_fail_are_an_error_that_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    open_warehouse("w.duckdb", lock_wait_s=1).write(lambda connection: minutes.expect(connection, [0], 0))
+    (Path.cwd() / "bad.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
+    places = ["--flows", "bad.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    assert cli.main(["due", "--run", *places]) == 1
+    out, err = capsys.readouterr()
+    assert out == "Windows done: 0.\n"
+    assert "1 due windows failed, the first with: bad.parquet" in err
 
 
 def test_flows_without_a_record_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:

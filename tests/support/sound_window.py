@@ -41,6 +41,7 @@ def sound(window: Window = WINDOW) -> dict[str, pl.DataFrame]:
             {"window_end_ns": window.end_ns, "status": "landed", "rows_read": 5, "rows_landed": 4}
             | {"rows_quarantined": 1, "rows_duplicate": 1, "stage_ns": "{}", "software_version": __version__}
         ],
+        "minutes": [{"expected_ns": start, "expected_by": "schedule", "begun_ns": start, "runs": 0, "tries": 0}],
         "jobs": [{"kind": "training", "endpoints": 2, "hosts": 2, "tp": 1, "pp": 1, "dp": 2, "confidence": 0.9}],
         "job_members": [{"addr": A, "host": "h1"}, {"addr": B, "host": "h2"}],
         "pair_steps": [{**pair, **one, "flows": 2, "bytes": 18_000, "distinct_sizes": 1} for one in step],
