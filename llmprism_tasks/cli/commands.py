@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
@@ -149,13 +148,6 @@ def simulate(arguments: argparse.Namespace) -> None:
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
     settings, _ = _load(arguments)
-    location = settings.places.warehouse
-    if not location.startswith("ducklake:") and not Path(location).is_file():
-        raise InputError(
-            found=f"no warehouse {location}",
-            expected="the DuckDB file of an earlier `llmprism analyze`",
-            todo="Name it with --warehouse, or run `llmprism analyze` first.",
-        )
     from llmprism_tasks.warehouse.connect import open_warehouse
 
-    return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)
+    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s, new=False)

@@ -49,3 +49,7 @@ class ContractError(PermanentError):
 
 class WarehouseBusy(TransientError):
     """Another process held the warehouse for longer than `warehouse.lock_wait_s`."""
+
+
+class WarehouseGone(TransientError):
+    """The warehouse was removed or replaced while it was in use."""

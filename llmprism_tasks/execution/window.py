@@ -27,9 +27,18 @@ from llmprism_tasks.warehouse.landing import landing
 logger = logging.getLogger(__name__)
 
 
-def open_configured(settings: Settings) -> Warehouse:
-    """Open the warehouse that the settings name."""
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+def open_configured(settings: Settings, *, new: bool = False) -> Warehouse:
+    """Open the warehouse that the settings name.
+
+    Parameters
+    ----------
+    new : whether to make one if there is none, as landing does; for later tasks, it is gone then
+
+    Raises
+    ------
+    the errors of `open_warehouse`
+    """
+    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s, new=new)
 
 
 def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
@@ -45,7 +54,7 @@ def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
     SettingsError : the warehouse holds windows of another length
     """
     read_topology(settings.places.topology)
-    warehouse = open_configured(settings)
+    warehouse = open_configured(settings, new=True)
     return warehouse, landing.landed_before(warehouse, settings.window.length_ns)
 
 
@@ -160,7 +169,9 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
+    warehouse = Warehouse(
+        settings.places.warehouse, settings.warehouse.lock_wait_s, was_there=True
+    )  # a window was written
     try:
         return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
     except TransientError as error:

@@ -14,19 +14,20 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
 
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.warehouse import schema
+from llmprism_tasks.warehouse.guards.failures import LAKE, file_of, gone, identity, named_failures
 from llmprism_tasks.warehouse.sql_files import quoted
 
 Result = TypeVar("Result")
 
-LAKE = "ducklake:"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
 WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
@@ -42,10 +43,12 @@ class Warehouse:
     ----------
     location : path of a DuckDB file, or `ducklake:` and the path of a DuckLake's catalog
     lock_wait_s : longest wait for other processes, seconds
+    was_there : whether its tables have been seen: then nothing else is opened, or made, in its place
     """
 
     location: str
     lock_wait_s: float
+    was_there: bool = field(default=False, compare=False)
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -55,13 +58,15 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : there is no warehouse, or the file is no DuckDB file
+        and the errors of `named_failures`
         """
-        connection = _patiently(self, lambda: _connect(self.location, read_only=True))
-        try:
-            yield connection
-        finally:
-            connection.interrupt()  # closing would otherwise wait for an abandoned query to end
-            connection.close()
+        with named_failures(self.location):
+            connection = self._connected(read_only=True)
+            try:
+                yield connection
+            finally:
+                connection.interrupt()  # closing would otherwise wait for an abandoned query to end
+                connection.close()
 
     @contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -71,9 +76,12 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
+        WarehouseGone : the warehouse was removed or replaced meanwhile; what was written may be lost with it
+        and the errors of `named_failures`
         """
-        with self._only_writer():
-            connection = _patiently(self, lambda: _connect(self.location, read_only=False))
+        with self._only_writer(), named_failures(self.location):
+            before = identity(self.location)
+            connection = self._connected(read_only=False)
             try:
                 connection.begin()
                 try:
@@ -85,17 +93,47 @@ class Warehouse:
                     raise
             finally:
                 connection.close()
+            if before not in (None, identity(self.location)):
+                raise gone(self.location)
 
     def write(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result:
-        """Run `work` within one transaction; run it again if another writer's commit came in between."""
-        for attempt in range(CONFLICT_RETRIES):
+        """Run `work` within one transaction; run it again if another writer's commit came in between.
+
+        Raises
+        ------
+        WarehouseBusy : commits of others came in between each time
+        and the errors of `writing`
+        """
+        tries = 0
+        while True:
             try:
                 with self.writing() as connection:
                     return work(connection)
-            except duckdb.TransactionException:
-                time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4**attempt)
-        with self.writing() as connection:
-            return work(connection)
+            except duckdb.TransactionException as error:
+                tries += 1
+                if tries > CONFLICT_RETRIES:
+                    raise WarehouseBusy(
+                        found=f"other processes wrote to the warehouse {self.location} in each of {tries} tries",
+                        expected="a commit that no other comes before",
+                        todo="Try again later, or let fewer processes write at a time.",
+                    ) from error
+            time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4 ** (tries - 1))
+
+    def _connected(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        """Connect to the warehouse, and to no other in its place.
+
+        Raises
+        ------
+        WarehouseGone : it was there, and is not, or what is there has no tables of llmprism
+        """
+        file = file_of(self.location)
+        if self.was_there and file is not None and not file.exists():  # DuckDB would make a new one
+            raise gone(self.location)
+        connection = _patiently(self, lambda: _connect(self.location, read_only=read_only))
+        if self.was_there and not schema.is_there(connection):
+            connection.close()
+            raise gone(self.location)
+        return connection
 
     @contextmanager
     def _only_writer(self) -> Iterator[None]:
@@ -104,8 +142,10 @@ class Warehouse:
             yield
             return
         lock = Path(self.location.removeprefix(LAKE) + ".lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("a+", encoding="utf-8") as file:
+        with system_errors.named():
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("a+", encoding="utf-8")
+        with file:
             _patiently(self, lambda: _lock(file.fileno(), lock))
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -117,31 +157,40 @@ class _LockTakenError(Exception):
     """Another process holds the lock file; the message names the process."""
 
 
-def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+def open_warehouse(location: str, *, lock_wait_s: float, new: bool = True) -> Warehouse:
     """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
     Parameters
     ----------
     location : path of a DuckDB file, or `ducklake:` and the path of a catalog file; a DuckLake's data are in a folder
-    of
-        the same name with the ending `.files`
+        of the same name with the ending `.files`
     lock_wait_s : longest wait for other processes, seconds
+    new : whether to create it if there is none; else a warehouse that is not there is a mistyped name
 
     Raises
     ------
     ContractError : the warehouse was written by a later llmprism
-    InputError : the location cannot be opened
+    InputError : the location cannot be opened, or, without `new`, there is nothing
+    TransientError : the disk is full
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
-    warehouse = Warehouse(location, lock_wait_s)
-    path = Path(location.removeprefix(LAKE))
-    if path.exists():
+    warehouse, path = Warehouse(location, lock_wait_s), Path(location.removeprefix(LAKE))
+    with system_errors.named():
+        there = path.exists()
+    if there:
         with warehouse.reading() as connection:
             if schema.is_current(connection, location):
-                return warehouse
-    path.parent.mkdir(parents=True, exist_ok=True)
+                return replace(warehouse, was_there=True)
+    elif not new:
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the warehouse of an earlier `llmprism analyze`",
+            todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
+        )
+    with system_errors.named():
+        path.parent.mkdir(parents=True, exist_ok=True)
     warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
-    return warehouse
+    return replace(warehouse, was_there=True)
 
 
 def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -158,7 +207,9 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
         connection.execute(f"LOAD {quoted(_ducklake_extension())}")
         mode = ", READ_ONLY" if read_only else ""
-        connection.execute(f"ATTACH {quoted(location)} AS lake (DATA_PATH {quoted(catalog + '.files/')}{mode})")
+        # A bare word would be the name of a secret
+        place = location if {os.sep, ":"} & set(catalog) else f"{LAKE}./{catalog}"
+        connection.execute(f"ATTACH {quoted(place)} AS lake (DATA_PATH {quoted(catalog + '.files/')}{mode})")
         connection.execute("USE lake")
     except BaseException:
         connection.close()
@@ -167,8 +218,11 @@ def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Switch DuckDB's progress bars off, which would appear in the output of commands."""
-    connection.execute("SET enable_progress_bar = false")
+    """Switch off DuckDB's progress bars, which would appear in the output of commands, and Python's names in queries.
+
+    An unknown table would otherwise be looked for among the variables of whoever asks.
+    """
+    connection.execute("SET enable_progress_bar = false; SET python_enable_replacements = false")
     return connection
 
 
@@ -200,7 +254,9 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
             return attempt()
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
-                raise _unreadable(warehouse, error) from error
+                raise system_errors.typed(error, f"warehouse {warehouse.location}") or _unreadable(
+                    warehouse, error
+                ) from error
             waited = time.monotonic() - began
             if waited >= warehouse.lock_wait_s:
                 raise _busy(warehouse, waited, error) from error

@@ -25,6 +25,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.tables import FLOW_COLUMNS
 from llmprism_tasks.contract.windows import ALL_TIME, Window
@@ -267,6 +268,8 @@ def _execute(
     except NOT_THE_FILE:
         raise
     except duckdb.Error as error:
+        if "Could not write" in str(error):  # not the file that is read, but the temporary folder
+            raise system_errors.typed(error) or error from error
         raise _cannot_read(file, str(error)) from error
 
 
