@@ -76,4 +76,4 @@ bench: setup
 	@$(BIN)/python -m bench page
 
 clean:
-	rm -rf .venv .demo .accuracy .bench
+	rm -rf .venv .demo .accuracy .bench .reliability

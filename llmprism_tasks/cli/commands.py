@@ -6,13 +6,16 @@ A command imports what it needs when it runs, so that `llmprism --help` is quick
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
-from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
@@ -61,11 +64,17 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
-    warehouse = _existing_warehouse(arguments)
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
+    settings, _ = _load(arguments)
+    warehouse = _to_read(arguments)
+    if arguments.html is not None:
+        from llmprism_tasks.cli.pages import write_page
+
+        write_page(warehouse, arguments)
+        return
     from llmprism_tasks.reports import summary, terminal
 
-    found = summary.summarise(warehouse)
+    found = summary.summarise(warehouse, settings)
     if arguments.format == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
     else:
@@ -79,6 +88,74 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Show the pages in a browser on this machine."""
+    from llmprism_tasks.cli import pages
+
+    pages.serve(_existing_warehouse(arguments), arguments)
+
+
+def mute(arguments: argparse.Namespace) -> None:
+    """Send no message about an incident for a while."""
+    from llmprism_tasks.cli import pages
+
+    pages.mute(_existing_warehouse(arguments), arguments)
+
+
+def unmute(arguments: argparse.Namespace) -> None:
+    """Send messages about an incident again."""
+    from llmprism_tasks.cli import pages
+
+    pages.unmute(_existing_warehouse(arguments), arguments)
+
+
+def due(arguments: argparse.Namespace) -> None:
+    """List the windows that are due to be run (again), or run them, newest first.
+
+    Raises
+    ------
+    ContractError : windows that were run failed
+    """
+    settings, _ = _load(arguments)
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports import minute_states
+
+    if arguments.run:
+        _run_due(settings)
+    now_ns = time.time_ns()
+    found = minute_states.read_states(warehouse, settings, now_ns=now_ns)
+    covered = minute_states.coverage(found, settings, now_ns=now_ns)
+    columns = ("window_start_ns", "reason", "since_ns", "tries")
+    rows = [
+        (str(Window(start_ns, 1)), minute_states.WORDS.get(reason, reason), str(Window(since_ns, 1)), tries)
+        for start_ns, reason, since_ns, tries in minute_states.due(found).select(columns).iter_rows()
+    ]
+    if arguments.format == "json":
+        listed = [dict(zip(("window", "why", "since", "tries"), row, strict=True)) for row in rows]
+        output.say(json.dumps(dataclasses.asdict(covered) | {"windows": listed}, indent=2, ensure_ascii=False))
+        return
+    if rows:
+        output.print_rows(("window", "due because", "since", "tries"), rows)
+    output.say(minute_states.sentence(covered) if rows else f"Nothing is due. {minute_states.sentence(covered)}")
+
+
+def _run_due(settings: Settings) -> None:
+    from llmprism_tasks.execution.partitions.pool import pool_for_files
+
+    with pool_for_files(settings) as pool:
+        from llmprism_tasks.execution.analyze import run_due
+
+        done, failed = run_due(settings, pool=pool)
+    output.say(f"Windows done: {len(done)}.")
+    if failed:
+        raise ContractError(
+            found=f"{len(failed)} due windows failed, the first with: {failed[0].found}",
+            expected=failed[0].expected,
+            todo=f"{failed[0].todo} Then run the same command again.",
+        )
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
@@ -101,16 +178,41 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def sql(arguments: argparse.Namespace) -> None:
     """Print the rows of a query as a table, CSV or JSON."""
-    warehouse = _existing_warehouse(arguments)
+    warehouse = _to_read(arguments)
     from llmprism_tasks.warehouse import store
 
-    rows = store.query(warehouse, arguments.query)
+    try:
+        rows = store.query(warehouse, arguments.query)
+    except InputError as error:
+        if not _reads_copy(arguments):
+            raise
+        raise InputError(
+            found=error.found,
+            expected=f"{error.expected}, in the read copy {warehouse.location}",
+            todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
+        ) from error
     if arguments.format == "json":
         sys.stdout.write(rows.write_json() + "\n")
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
         output.print_rows(rows.columns, rows.rows())
+
+
+def expire(arguments: argparse.Namespace) -> None:
+    """Delete what was kept long enough, and print the rows and bytes that it gave back, by table."""
+    _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.execution import upkeep
+
+    found = upkeep.expire(settings, dry_run=arguments.dry_run)
+    due = {table: rows for table, rows in found.rows.items() if rows.due}
+    if due:
+        output.print_rows(
+            ("table", "rows", "of", "about bytes"),
+            [(table, f"{rows.due:,}", f"{rows.all:,}", f"{found.table_bytes[table]:,}") for table, rows in due.items()],
+        )
+    output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
 
 
 def settings(arguments: argparse.Namespace) -> None:
@@ -145,9 +247,24 @@ def simulate(arguments: argparse.Namespace) -> None:
     output.say(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
 
 
-def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
-    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
+def _reads_copy(arguments: argparse.Namespace) -> bool:
     settings, _ = _load(arguments)
-    from llmprism_tasks.warehouse.connect import open_warehouse
+    return bool(settings.places.read_copy) and not arguments.live and not arguments.warehouse
 
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s, new=False)
+
+def _to_read(arguments: argparse.Namespace) -> Warehouse:
+    """Open the read copy, if the settings name one and the arguments no warehouse; else the warehouse itself."""
+    if not _reads_copy(arguments):
+        return _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.warehouse.upkeep.read_copy import open_copy
+
+    return open_copy(Path(settings.places.read_copy), lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
+    """Open the warehouse of the settings to look at."""
+    settings, _ = _load(arguments)
+    from llmprism_tasks.warehouse.connect import existing_warehouse
+
+    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)

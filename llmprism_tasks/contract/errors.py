@@ -53,3 +53,7 @@ class WarehouseBusy(TransientError):
 
 class WarehouseGone(TransientError):
     """The warehouse was removed or replaced while it was in use."""
+
+
+class QueryTooLong(TransientError):
+    """A page's queries took longer than a page may keep the warehouse from a run."""

@@ -40,7 +40,7 @@ from llmprism_tasks.execution.partitions.partitioned import (
 )
 from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
 from llmprism_tasks.execution.partitions.stage_runner import StageResults
-from llmprism_tasks.execution.window import open_configured, read_inputs
+from llmprism_tasks.execution.window import open_for_window, read_inputs
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import store
@@ -57,9 +57,13 @@ def run_stage(name: str, window: Window, settings: Settings) -> dict[str, int]:
     Returns
     -------
     rows written per table
+
+    Raises
+    ------
+    ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
     stage = stage_named(name)
-    warehouse = open_configured(settings)
+    warehouse = open_for_window(window, settings)
     results = _StageTask(stage, warehouse, window, settings).results()
     clears = tables_after(name)
     store.replace(warehouse, window, results.tables, clears=clears, ordered=True, stage_ns=results.stage_ns)

@@ -9,6 +9,7 @@ import polars as pl
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.frames import schema
 from llmprism_tasks.contract.tables import TOPOLOGY_COLUMNS
+from llmprism_tasks.sources.addresses import one_spelling
 
 SCHEMA = schema(TOPOLOGY_COLUMNS)
 NAMES = tuple(column.name for column in TOPOLOGY_COLUMNS)
@@ -39,6 +40,7 @@ def read_topology(path: str) -> pl.DataFrame:
         else pl.lit(None, pl.String).alias(name)
         for name in NAMES
     )
+    text = text.with_columns(one_spelling(text["addr"]))
     whole = pl.col("gpu").str.replace(r"\.0+$", "").cast(pl.Int32, strict=False)
     _refuse(path, text, pl.any_horizontal(pl.col(*REQUIRED).is_null()), f"{' and '.join(REQUIRED)} in every row")
     _refuse(
@@ -53,7 +55,7 @@ def _raw(path: str) -> pl.DataFrame:
         raise _error(f"no file {path}", "the NIC table, as CSV or Parquet")
     try:
         if path.lower().endswith(".parquet"):
-            return pl.read_parquet(path)
+            return pl.read_parquet(path, hive_partitioning=False)
         return pl.read_csv(path, infer_schema=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = " ".join(str(error).split())[:300]

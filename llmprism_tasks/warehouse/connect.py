@@ -11,9 +11,11 @@ import importlib.util
 import os
 import random
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +33,10 @@ Result = TypeVar("Result")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
 WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
+WRITING: dict[str, str | bool | int | float | list[str]] = {
+    "storage_compatibility_version": STORAGE_VERSION,
+    "threads": WRITING_THREADS,
+}
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
@@ -79,22 +85,35 @@ class Warehouse:
         WarehouseGone : the warehouse was removed or replaced meanwhile; what was written may be lost with it
         and the errors of `named_failures`
         """
-        with self._only_writer(), named_failures(self.location):
+        with self.alone() as connection:
             before = identity(self.location)
-            connection = self._connected(read_only=False)
+            connection.begin()
             try:
-                connection.begin()
-                try:
-                    yield connection
-                    connection.commit()
-                except BaseException:
-                    with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
-                        connection.rollback()
-                    raise
-            finally:
-                connection.close()
+                yield connection
+                connection.commit()
+            except BaseException:
+                with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
+                    connection.rollback()
+                raise
             if before not in (None, identity(self.location)):
                 raise gone(self.location)
+
+    @contextmanager
+    def alone(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Provide the only connection that can write, outside a transaction, for what DuckDB does in none.
+
+        Raises
+        ------
+        WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+        InputError : the file is no warehouse
+        and the errors of `named_failures`
+        """
+        with self._only_writer(), named_failures(self.location):
+            connection = self._connected(read_only=False)
+            try:
+                yield connection
+            finally:
+                connection.close()
 
     def write(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result:
         """Run `work` within one transaction; run it again if another writer's commit came in between.
@@ -157,7 +176,11 @@ class _LockTakenError(Exception):
     """Another process holds the lock file; the message names the process."""
 
 
-def open_warehouse(location: str, *, lock_wait_s: float, new: bool = True) -> Warehouse:
+class _ReplacedError(Exception):
+    """Between opening the file and locking it, a smaller copy took its place: what was written would be lost."""
+
+
+def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
     """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
     Parameters
@@ -165,12 +188,11 @@ def open_warehouse(location: str, *, lock_wait_s: float, new: bool = True) -> Wa
     location : path of a DuckDB file, or `ducklake:` and the path of a catalog file; a DuckLake's data are in a folder
         of the same name with the ending `.files`
     lock_wait_s : longest wait for other processes, seconds
-    new : whether to create it if there is none; else a warehouse that is not there is a mistyped name
 
     Raises
     ------
     ContractError : the warehouse was written by a later llmprism
-    InputError : the location cannot be opened, or, without `new`, there is nothing
+    InputError : the location cannot be opened
     TransientError : the disk is full
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
@@ -181,40 +203,73 @@ def open_warehouse(location: str, *, lock_wait_s: float, new: bool = True) -> Wa
         with warehouse.reading() as connection:
             if schema.is_current(connection, location):
                 return replace(warehouse, was_there=True)
-    elif not new:
-        raise InputError(
-            found=f"no warehouse {location}",
-            expected="the warehouse of an earlier `llmprism analyze`",
-            todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
-        )
     with system_errors.named():
         path.parent.mkdir(parents=True, exist_ok=True)
     warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
     return replace(warehouse, was_there=True)
 
 
+def existing_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create.
+
+    Raises
+    ------
+    InputError : there is no such file
+    ContractError, WarehouseBusy : as `open_warehouse`
+    """
+    file = file_of(location)
+    with system_errors.named():
+        there = file is None or file.exists()
+    if not there:
+        raise InputError(
+            found=f"no warehouse {location}",
+            expected="the warehouse of an earlier `llmprism analyze`",
+            todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
+        )
+    return open_warehouse(location, lock_wait_s=lock_wait_s)
+
+
 def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not location.startswith(LAKE):
-        if read_only:
-            return _quiet(duckdb.connect(location, read_only=True))
-        return _quiet(
-            duckdb.connect(
-                location, config={"storage_compatibility_version": STORAGE_VERSION, "threads": WRITING_THREADS}
-            )
-        )
-    catalog = location.removeprefix(LAKE)
+        before = identity(location)
+        connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
+        if before is not None and identity(location) != before:
+            connection.close()
+            raise _ReplacedError
+        return _quiet(connection)
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
         connection.execute(f"LOAD {quoted(_ducklake_extension())}")
-        mode = ", READ_ONLY" if read_only else ""
-        # A bare word would be the name of a secret
-        place = location if {os.sep, ":"} & set(catalog) else f"{LAKE}./{catalog}"
-        connection.execute(f"ATTACH {quoted(place)} AS lake (DATA_PATH {quoted(catalog + '.files/')}{mode})")
+        where = location.removeprefix(LAKE)
+        data = quoted(where + ".files/")
+        if read_only:
+            with _catalog_copy(Path(where)) as catalog:
+                connection.execute(f"ATTACH {quoted(LAKE + str(catalog))} AS lake (DATA_PATH {data}, READ_ONLY)")
+        else:
+            place = where if os.sep in where else f".{os.sep}{where}"  # a bare word would be the name of a secret
+            connection.execute(f"ATTACH {quoted(LAKE + place)} AS lake (DATA_PATH {data})")
         connection.execute("USE lake")
     except BaseException:
         connection.close()
         raise
     return _quiet(connection)
+
+
+@contextmanager
+def _catalog_copy(catalog: Path) -> Iterator[Path]:
+    """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
+
+    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    """
+    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
+        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
+        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
+            if file is not None:
+                _lock(file.fileno(), lock, fcntl.LOCK_SH)
+            shutil.copyfile(catalog, copy)
+            if Path(f"{catalog}.wal").exists():  # of a process that was killed
+                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
+        yield copy
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -238,9 +293,9 @@ def _ducklake_extension() -> Path:
     return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
 
 
-def _lock(descriptor: int, lock: Path) -> None:
+def _lock(descriptor: int, lock: Path, kind: int = fcntl.LOCK_EX) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = lock.read_text(encoding="utf-8") or "unknown"
         raise _LockTakenError(f"Conflicting lock is held in llmprism (PID {holder})") from error
@@ -252,6 +307,8 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
     while True:
         try:
             return attempt()
+        except _ReplacedError:
+            continue
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
                 raise system_errors.typed(error, f"warehouse {warehouse.location}") or _unreadable(

@@ -9,11 +9,12 @@ import pytest
 from results import result
 
 from accuracy.families.registry import DEVELOPMENT_SEEDS, TROUBLES
-from accuracy.pages.diagnosis_page import write_diagnosis
+from accuracy.pages.diagnosis_page import EXPLAINED, write_diagnosis
 from accuracy.pages.run_totals import culprits
 from accuracy.runs import results
 from accuracy.runs.results import keep, keep_prices
 from accuracy.runs.sources import family_sources
+from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.simulate import build_scenario
 
 
@@ -92,3 +93,8 @@ def test_every_seed_draws_a_platform_with_its_trouble(name: str) -> None:
             assert {restart.stop for restart in scenario.restarts} == {"in_order"}
         else:
             assert len(scenario.faults) + len(scenario.restarts) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_diagnosis_is_explained(kind: str) -> None:
+    assert f"`{kind}`" in EXPLAINED.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +18,7 @@ from sound_window import END, START, SUITES, WINDOW, A, changed, repeated, sound
 from llmprism_tasks import validation
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.errors import ContractError, WarehouseBusy
+from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.plan import DERIVED
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.validation import refusals
@@ -391,11 +392,14 @@ def test_what_was_observed_is_json_though_it_be_no_number(file: Warehouse) -> No
     assert store.query(file, "SELECT job_id FROM aside_jobs").rows() == [("j",)]
 
 
-def test_the_suite_knows_every_reason_for_a_refusal() -> None:
-    reasons = next(
-        one for one in validation.suite("flows_quarantine")["expectations"] if one["meta"]["name"] == "reason"
-    )
-    assert set(reasons["kwargs"]["value_set"]) == set(REASONS)
+@pytest.mark.parametrize(
+    ("table", "name", "known"), [("flows_quarantine", "reason", REASONS), ("diagnoses", "kind", KINDS)]
+)
+def test_the_suite_knows_every_reason_for_a_refusal_and_every_kind_of_diagnosis(
+    table: str, name: str, known: Mapping[str, object]
+) -> None:
+    one = next(one for one in validation.suite(table)["expectations"] if one["meta"]["name"] == name)
+    assert set(one["kwargs"]["value_set"]) == set(known)
 
 
 def test_a_table_without_suite_is_named() -> None:

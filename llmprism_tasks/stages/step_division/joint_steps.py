@@ -286,7 +286,7 @@ def _named_streams(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the streams of given pairs, whether they show their group's period or not."""
     in_step = streams.in_step
     fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")
-    # No gap is typical of a group whose pairs are cut at their turns: what does not turn cannot be cut.
+    # Groups whose pairs are cut where their direction turns have no typical gap, so their other pairs cannot be cut.
     typical = (
         fitting.filter(pl.col("size_class") > PORTIONS)
         .group_by("group")
@@ -304,7 +304,7 @@ def _named_streams(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
         .join(fitting, on=PAIR, how="anti")
         .drop("threshold_ns")
         .join(typical, on="group")
-        # Nor is broken what repeats within the period: beside its gradients it exchanges blocks in every layer.
+        # A pair whose own period is shorter is not broken: it exchanges blocks in every layer beside its gradients.
         .filter(~(OVER * pl.col("period_ns") <= pl.col("group_period_ns")).fill_null(value=False))
     )
     return pl.concat([fitting, broken.select(fitting.columns)])

@@ -16,6 +16,7 @@ import pyarrow as pa
 from llmprism_tasks.contract.frames import BETWEEN_SWITCHES, compact_schema
 from llmprism_tasks.contract.tables import FLOW_COLUMNS
 from llmprism_tasks.numerics import encoding, grouped_sort
+from llmprism_tasks.sources.addresses import one_spelling
 
 TYPES = compact_schema(FLOW_COLUMNS)
 CODES = pl.UInt32()
@@ -162,7 +163,7 @@ def _codes(words: pl.Series) -> pl.Series:
 
 
 def _addresses(column: pa.DictionaryArray) -> pl.Series:
-    return _codes(_words(column.dictionary)).gather(_series(column.indices))
+    return _codes(one_spelling(_words(column.dictionary))).gather(_series(column.indices))
 
 
 def _paths(lists: pa.ListArray) -> pl.Series:

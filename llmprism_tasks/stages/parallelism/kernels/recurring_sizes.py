@@ -38,7 +38,7 @@ def sizes(values: Integers, steps: Integers, offsets: Integers, tolerance: float
     values : bytes, transfers of all series one after another
     steps : the step of each transfer, ascending in each series
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    tolerance : ratio by which sizes of one class may differ, as for `alike.classes`
+    tolerance : ratio by which sizes of one class may differ, as for `size_clusters.classes`
     """
     return Sizes(*_sizes(values, steps, offsets, float(tolerance)))
 

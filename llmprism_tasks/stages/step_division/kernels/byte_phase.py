@@ -61,7 +61,7 @@ def quiet_places(
     marked : shape (transfers,); 1 for those that come once a period, 0 for all others
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
     same_size : ratio by which sizes of one tensor may differ
-    byte_tolerance, pace_tolerance, few_ratio : as for `bursts.quiet_gaps`
+    byte_tolerance, pace_tolerance, few_ratio : as for `gap_segmentation.quiet_gaps`
 
     Returns
     -------

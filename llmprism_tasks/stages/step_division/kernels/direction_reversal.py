@@ -44,7 +44,7 @@ def reversal_bursts(
     sizes : bytes
     directions : 0 or 1, which of the two ends sends
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
-    byte_tolerance, pace_tolerance : as for `bursts.quiet_gaps`
+    byte_tolerance, pace_tolerance : as for `gap_segmentation.quiet_gaps`
     few_ratio : two or three bursts must have this many messages in each direction
 
     Returns

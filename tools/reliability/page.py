@@ -1,0 +1,36 @@
+"""The page on reliability: what was disturbed, and what became of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from reliability import kills
+from reliability.results import kept
+
+INTRODUCTION = """# Reliability
+
+Written by `python -m reliability page` from what `python -m reliability` measured; no figure below is typed by hand.
+"""
+
+
+def write(out: Path) -> Path:
+    """Write the page."""
+    out.write_text("\n".join([INTRODUCTION, *_kills()]), encoding="utf-8")
+    return out
+
+
+def _kills() -> Iterator[str]:
+    yield "## Killed at random moments\n"
+    yield (
+        "`python -m reliability kills`: an analysis of two minutes is killed (SIGKILL, with all its processes) at a\n"
+        "moment drawn uniformly from its duration, then run again. All tables are compared with those of an\n"
+        "undisturbed run.\n"
+    )
+    yield "| warehouse | runs | killed | tables differ | left behind | next run failed | commit, day |"
+    yield "|---|---|---|---|---|---|---|"
+    for name in kills.LOCATIONS:
+        if found := kept(f"kills-{name}"):
+            cells = (name, found["runs"], found["killed"], len(found["differ"]), len(found["left"]), found["failed"])
+            yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    yield ""
