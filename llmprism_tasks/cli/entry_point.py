@@ -19,6 +19,7 @@ from llmprism_tasks.cli.arguments import parser
 from llmprism_tasks.cli.output import say
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import LlmprismError, TransientError
+from llmprism_tasks.contract.visible_text import shown
 
 PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
 
@@ -75,11 +76,18 @@ def _give_output_up() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Formatter(logging.Formatter):
+    """Shows control characters, such as in the name of a file, instead of sending them to the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return str(shown(super().format(record)))
+
+
 @contextlib.contextmanager
 def _logging_to_stderr(*, verbose: bool) -> Iterator[None]:
     """Log to standard error, errors with where they happened if verbose, and leave the process's logging as it was."""
     handler, own = logging.StreamHandler(), logging.getLogger("llmprism_tasks")
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     level = own.level
     own.setLevel(logging.INFO if verbose else logging.WARNING)
     logging.getLogger().addHandler(handler)
