@@ -24,7 +24,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.minutes import Run
@@ -72,8 +72,9 @@ def open_for_window(window: Window, settings: Settings) -> Warehouse:
     Raises
     ------
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    InputError : there is no warehouse; it was removed since the window was landed
     """
-    warehouse = open_configured(settings)
+    warehouse = existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
     expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
     return warehouse
 

@@ -185,6 +185,7 @@ class _Reading:
             except InputError as error:
                 self._refuse(file, error)
         warn_of(unknown)
+        oddities.clean_names(self._connection, self._files)
         self._place_the_rest()
 
     def parts(self) -> dict[str, dict[int, int]]:
