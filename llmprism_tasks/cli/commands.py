@@ -284,4 +284,10 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     settings, _ = _load(arguments)
     from llmprism_tasks.warehouse.connect import existing_warehouse
 
-    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )

@@ -35,7 +35,13 @@ logger = logging.getLogger(__name__)
 
 def open_configured(settings: Settings) -> Warehouse:
     """Open the warehouse that the settings name."""
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return open_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )
 
 
 def intake(settings: Settings, *, now_ns: int) -> Intake:
@@ -200,7 +206,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     """
     warehouse = warehouse or open_configured(settings)
     diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
-    delete_handovers(settings.places.warehouse, window)
+    delete_handovers(settings.places.handover, settings.places.warehouse, window)
     publish_copy(warehouse, settings)
     write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
@@ -226,8 +232,8 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
+        warehouse = open_configured(settings)
         return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)

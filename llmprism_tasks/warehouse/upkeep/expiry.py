@@ -18,8 +18,8 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
 from llmprism_tasks.warehouse.sql_files import identifier
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 UNFINISHED = ("landed", "running")
 """States of windows that still read flows, if only in a later run."""
