@@ -4,6 +4,8 @@
 #                eval "$(make env)" sets the variables for airflow and llmprism commands of your own
 # make test      linter, type checker and every test
 # make test-hta  whether Meta's HTA reads our timelines, and divides steps as we do; in .hta, an environment of its own
+# make test-browser   the pages in Debian's Chromium, as a reader opens them; says what to install if it is not there
+# make pictures  the pictures of the README and docs, taken from the pages
 # make tables    compare all result tables with the reference (tests/data/tables.json)
 # make scores    accuracy on the captures of real training in tests/data/real
 # make accuracy  accuracy of both methods on simulated platforms and captures: writes docs/accuracy.md; resumes
@@ -15,7 +17,8 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 COMPILED := .venv/compiled
 
-.PHONY: setup demo up down report latency env test test-hta checks tables scores accuracy diagnosis reference bench clean
+.PHONY: setup demo up down report latency env test test-hta test-browser pictures checks tables scores accuracy diagnosis
+.PHONY: reference bench clean
 
 setup: $(INSTALLED) $(COMPILED)
 
@@ -66,6 +69,16 @@ checks: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test-browser: setup .venv/browser
+	$(BIN)/pytest tests/browser
+
+pictures: setup .venv/browser
+	@$(BIN)/python -m pictures
+
+.venv/browser: pyproject.toml constraints.txt $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@touch $@
 
 tables: setup
 	@$(BIN)/python -m accuracy tables --check

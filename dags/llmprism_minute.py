@@ -42,6 +42,10 @@ wait for one another, and pay where there are more than two cores.
 
 **One window by hand.** Trigger the DAG with `window_start`, such as `2026-05-01T04:12Z`.
 
+**Windows that are due** (skipped, late, or stale because of a window before them) are runs of `llmprism_again`, which
+`llmprism_catch_up` starts: the same tasks but for `await_flows`, one run at a time, at a lower priority. There,
+`landing` keeps the flows of a window of which only the look-back has changed. Live minutes keep their own two runs.
+
 **Settings** come from `LLMPRISM_*` variables of the workers (`LLMPRISM_PLACES__FLOWS`, for one) and from the TOML file
 that `LLMPRISM_SETTINGS` names.
 """
@@ -50,6 +54,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
@@ -62,11 +67,14 @@ from airflow.sdk import (
     task,
 )
 
-from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run
+from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run, send_metrics
 from llmprism_tasks.contract import plan
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+LIVE_FIRST = 10
+"""Weight of the live minutes' tasks where workers are short; all others have 1."""
 
 
 class AwaitFlows(BaseOperator):
@@ -87,7 +95,20 @@ class AwaitFlows(BaseOperator):
 def landing() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
-    return window.land_window(*current_run())
+    return landed(window.land_window(*current_run()))
+
+
+@task(task_id="landing", outlets=assets(*plan.LANDED))
+def landing_again() -> dict[str, int]:
+    from llmprism_tasks.execution import catch_up
+
+    return landed(catch_up.land_again(*current_run(), now_ns=time.time_ns()))
+
+
+def landed(counts: dict[str, int]) -> dict[str, int]:
+    """Send the metrics of a landing, and hand its counts on."""
+    send_metrics(counts={f"records_{name}": counts[name] for name in ("landed", "quarantined")})
+    return counts
 
 
 @task(outlets=assets("validation_results"))
@@ -137,25 +158,43 @@ def finish() -> dict[str, int]:
     return window.finish(*current_run())
 
 
+def of_window(before: Sequence[Any], landed: Any) -> None:
+    """Lay out the tasks of a window's run: how it begins, and then what every run does."""
+    stages = [stage_task(stage) for stage in plan.STAGES]
+    chain(*before, landed, validation(), *stages, results_validation(), finish())
+    chain(landed, parts := divide(), partition.expand(part=parts), stages[0])
+
+
+WINDOW = {
+    "window_start": Param(
+        None,
+        type=["null", "string"],
+        title="Window",
+        description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
+    )
+}
+
 with DAG(
     "llmprism_minute",
     schedule=CronDataIntervalTimetable("* * * * *", timezone="UTC"),
     start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
     catchup=False,
     max_active_runs=2,
-    default_args=TRYING_AGAIN,
-    params={
-        "window_start": Param(
-            None,
-            type=["null", "string"],
-            title="Window",
-            description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
-        )
-    },
+    default_args=TRYING_AGAIN | {"priority_weight": LIVE_FIRST, "weight_rule": "absolute"},
+    params=WINDOW,
     tags=["llmprism"],
     doc_md=__doc__,
 ) as dag:
-    landed = landing()
-    stages = [stage_task(stage) for stage in plan.STAGES]
-    chain(AwaitFlows(task_id="await_flows"), landed, validation(), *stages, results_validation(), finish())
-    chain(landed, parts := divide(), partition.expand(part=parts), stages[0])
+    of_window([AwaitFlows(task_id="await_flows")], landing())
+
+with DAG(
+    "llmprism_again",
+    schedule=None,
+    start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+    max_active_runs=1,  # so that live minutes have the machine: windows that are due can wait
+    default_args=TRYING_AGAIN | {"weight_rule": "absolute"},
+    params=WINDOW,
+    tags=["llmprism"],
+    doc_md=__doc__,
+) as again:
+    of_window([], landing_again())

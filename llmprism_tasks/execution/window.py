@@ -182,7 +182,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows"))
+    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows", "minutes"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
