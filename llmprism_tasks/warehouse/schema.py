@@ -14,8 +14,8 @@ import hashlib
 import duckdb
 
 from llmprism_tasks.contract.errors import ContractError
-from llmprism_tasks.warehouse.nic_codes import NUMBERED
 from llmprism_tasks.warehouse.sql_files import quoted, texts
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 
 def current() -> tuple[int, str]:

@@ -18,10 +18,11 @@ from llmprism_tasks.contract.errors import ContractError, InputError, QueryTooLo
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse import flow_order, minutes, nic_codes
+from llmprism_tasks.warehouse import minutes
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
-from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
 from llmprism_tasks.warehouse.sql_files import identifier, statement, texts
+from llmprism_tasks.warehouse.storage import flow_order, nic_codes
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
