@@ -58,7 +58,6 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
@@ -169,11 +168,11 @@ def finish() -> dict[str, int]:
     return window.finish(*current_run())
 
 
-def of_window(before: Sequence[Any], landed: Any) -> None:
-    """Lay out the tasks of a window's run: how it begins, and then what every run does."""
+def of_window(landing: Any, *before: Any) -> None:
+    """Lay out the tasks of a window's run: what comes before its landing, the landing, and then what every run does."""
     stages = [stage_task(stage) for stage in plan.STAGES]
-    chain(*before, landed, validation(), *stages, results_validation(), finish())
-    chain(landed, parts := divide(), partition.expand(part=parts), stages[0])
+    chain(*before, landing, validation(), *stages, results_validation(), finish())
+    chain(landing, parts := divide(), partition.expand(part=parts), stages[0])
 
 
 WINDOW = {
@@ -196,7 +195,7 @@ with DAG(
     tags=["llmprism"],
     doc_md=__doc__,
 ) as dag:
-    of_window([AwaitFlows(task_id="await_flows")], landing())
+    of_window(landing(), AwaitFlows(task_id="await_flows"))
 
 with DAG(
     "llmprism_again",
@@ -208,4 +207,4 @@ with DAG(
     tags=["llmprism"],
     doc_md=__doc__,
 ) as again:
-    of_window([], landing_again())
+    of_window(landing_again())
