@@ -59,15 +59,19 @@ def intake(settings: Settings, *, now_ns: int) -> Intake:
     )
 
 
-def open_for_window(window: Window, settings: Settings) -> Warehouse:
+def open_for_window(window: Window, settings: Settings, *, landing: bool = False) -> Warehouse:
     """Open the warehouse for a task of a window.
+
+    Parameters
+    ----------
+    landing : whether the task is the first of a run
 
     Raises
     ------
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
     """
     warehouse = open_configured(settings)
-    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
     return warehouse
 
 
@@ -146,7 +150,7 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
     open_for_landing(settings)
-    warehouse = open_for_window(window, settings)
+    warehouse = open_for_window(window, settings, landing=True)
     lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
