@@ -19,14 +19,15 @@ import datetime as dt
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from llmprism_run import TRYING_AGAIN, current_settings
+from llmprism_run import TRYING_AGAIN
+from llmprism_tasks.settings.load import of_environment
 
 
 @task
 def expire() -> dict[str, int]:
     from llmprism_tasks.execution import upkeep
 
-    return upkeep.expire_and_log(current_settings())
+    return upkeep.expire_and_log(of_environment())
 
 
 with DAG(

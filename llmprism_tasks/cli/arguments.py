@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     for add in (
         _add_analyze,
         _add_report,
+        _add_timeline,
         _add_due,
         _add_serve,
         _add_mute,
@@ -87,6 +88,23 @@ def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     report.add_argument("--from", dest="from_", metavar="TIME", help="with --html: from this time on, UTC")
     report.add_argument("--to", metavar="TIME", help="with --html: until this time, UTC")
     report.set_defaults(command=commands.report)
+
+
+def _add_timeline(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    timeline = subparsers.add_parser("timeline", parents=[common], help="write what a job's NICs did, step by step")
+    timeline.add_argument("--job", metavar="JOB", required=True, help="its job_id")
+    timeline.add_argument("--from", dest="since", metavar="TIME", type=_moment, help="default: the last five steps")
+    timeline.add_argument("--to", dest="until", metavar="TIME", type=_moment, help="default: the end of the job")
+    timeline.add_argument("--nics", metavar="ADDR,…", type=_names, help="default: all of the job")
+    timeline.add_argument(
+        "--format",
+        choices=("perfetto", "kineto", "csv", "svg"),
+        default="perfetto",
+        help="default: perfetto; kineto is a folder with a file for each NIC, as HTA reads them",
+    )
+    timeline.add_argument("--out", metavar="FILE", type=Path, help="default: named for the job, in this folder")
+    timeline.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    timeline.set_defaults(command=commands.timeline)
 
 
 def _add_serve(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -209,6 +227,10 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals or "." not in name:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form section.name=value")
     return name, value
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def _moment(text: str) -> dt.datetime:

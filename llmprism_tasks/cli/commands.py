@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
 from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
+from llmprism_tasks.contract.visible_text import shown
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
@@ -78,9 +79,9 @@ def report(arguments: argparse.Namespace) -> None:
         return
     from llmprism_tasks.reports import summary, terminal
 
-    found = summary.summarise(warehouse, settings)
+    found = shown(summary.summarise(warehouse, settings))  # an older warehouse may have names with control characters
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False, default=str))
     else:
         console = output.terminal()
         if not console.is_terminal:
@@ -92,6 +93,23 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def timeline(arguments: argparse.Namespace) -> None:
+    """Write what a job's NICs did over some steps to a file."""
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports.timeline import files
+
+    start_ns, end_ns = (
+        None if moment is None else Window.starting(moment, 1).start_ns for moment in (arguments.since, arguments.until)
+    )
+    lanes = files.lanes_to_show(warehouse, arguments.job, start_ns=start_ns, end_ns=end_ns, addrs=arguments.nics)
+    out = arguments.out or Path(arguments.job + files.ENDINGS[arguments.format])
+    files.write(lanes, arguments.format, out)
+    counts = f"{lanes.slices.height:,} slices of {lanes.nics.height:,} NICs in {lanes.steps['step'].n_unique():,} steps"
+    reader = {"perfetto": "https://ui.perfetto.dev", "kineto": "HTA", "csv": "a spreadsheet", "svg": "a browser"}
+    output.say(f"Written to {out}: {counts}. Open it with {reader[arguments.format]}.")
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -147,12 +165,9 @@ def due(arguments: argparse.Namespace) -> None:
 
 
 def _run_due(settings: Settings) -> None:
-    from llmprism_tasks.execution.partitions.pool import pool_for_files
+    from llmprism_tasks.execution.analyze import run_due
 
-    with pool_for_files(settings) as pool:
-        from llmprism_tasks.execution.analyze import run_due
-
-        done, failed = run_due(settings, pool=pool)
+    done, failed = run_due(settings)
     output.say(f"Windows done: {len(done)}.")
     if failed:
         raise ContractError(
@@ -173,7 +188,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
     found = evaluation.all_figures(evaluation.evaluate(tables, truth))
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         console = output.terminal()
         console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
@@ -196,7 +211,7 @@ def sql(arguments: argparse.Namespace) -> None:
             todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
         ) from error
     if arguments.format == "json":
-        sys.stdout.write(rows.write_json() + "\n")
+        output.say(rows.write_json())
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
@@ -260,7 +275,7 @@ def settings(arguments: argparse.Namespace) -> None:
     if arguments.check:
         output.say(f"All {len(origins)} settings are right.")
     elif arguments.format == "json":
-        sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False))
     else:
         output.print_rows(
             ("setting", "value", "unit", "source", "reason"),
@@ -306,4 +321,10 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     settings, _ = _load(arguments)
     from llmprism_tasks.warehouse.connect import existing_warehouse
 
-    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )

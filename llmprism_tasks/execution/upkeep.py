@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.execution.partitions.arrow_exchange import delete_old_folders
+from llmprism_tasks.execution.partitions.arrow_exchange import delete_old_folders, handover_folder
 from llmprism_tasks.execution.window import open_configured, publish_copy
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.validation import data_docs
@@ -65,7 +65,7 @@ def expire(settings: Settings, *, dry_run: bool = False, old_s: float = space.OL
         space.give_back(warehouse, old_s=old_s)
         for start_ns in found.everything:
             data_docs.delete(settings, Window(start_ns, settings.window.length_ns))
-        delete_old_folders()
+        delete_old_folders(handover_folder(settings.places.handover))
         publish_copy(warehouse, settings)
     return Expired(
         rows,

@@ -18,12 +18,13 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.notify.metrics_file import write_metrics
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.minutes import Run
@@ -34,7 +35,13 @@ logger = logging.getLogger(__name__)
 
 def open_configured(settings: Settings) -> Warehouse:
     """Open the warehouse that the settings name."""
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return open_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )
 
 
 def intake(settings: Settings, *, now_ns: int) -> Intake:
@@ -69,8 +76,9 @@ def open_for_window(window: Window, settings: Settings, *, landing: bool = False
     Raises
     ------
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    InputError : there is no warehouse; it was removed since the window was landed
     """
-    warehouse = open_configured(settings)
+    warehouse = existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
     expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
     return warehouse
 
@@ -179,7 +187,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows"))
+    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows", "minutes"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -191,7 +199,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, delete what its tasks left for each other, and publish the read copy, if there is one.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy and the metrics.
 
     Parameters
     ----------
@@ -203,8 +211,9 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     """
     warehouse = warehouse or open_configured(settings)
     diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
-    delete_handovers(settings.places.warehouse, window)
+    delete_handovers(settings.places.handover, settings.places.warehouse, window)
     publish_copy(warehouse, settings)
+    write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
 
 
@@ -228,8 +237,8 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
+        warehouse = open_configured(settings)
         return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)

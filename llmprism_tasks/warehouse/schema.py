@@ -14,8 +14,8 @@ import hashlib
 import duckdb
 
 from llmprism_tasks.contract.errors import ContractError
-from llmprism_tasks.warehouse.nic_codes import NUMBERED
 from llmprism_tasks.warehouse.sql_files import quoted, texts
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 
 def current() -> tuple[int, str]:
@@ -40,6 +40,12 @@ def is_current(connection: duckdb.DuckDBPyConnection, location: str) -> bool:
             todo="Install the llmprism that wrote it, or a later one, or choose another warehouse.",
         )
     return found == current()
+
+
+def is_there(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether the warehouse has tables of llmprism."""
+    found = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'schema_version' AND database_name = current_database()"
+    return connection.execute(found).fetchone() is not None
 
 
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> None:

@@ -13,7 +13,7 @@ from llmprism_tasks.contract.windows import Window
 
 WINDOW = Window(1_800_000_000_000_000_000, 60_000_000_000)
 START, END = WINDOW.start_ns, WINDOW.end_ns
-SUITES = tuple(table.name for table in TABLES if table.name not in ("validation_results", "notifications"))
+SUITES = tuple(table.name for table in TABLES if table.name not in ("validation_results", "notifications", "mutes"))
 A, B = "10.0.0.1", "10.0.0.2"
 
 
@@ -41,6 +41,7 @@ def sound(window: Window = WINDOW) -> dict[str, pl.DataFrame]:
             {"window_end_ns": window.end_ns, "status": "landed", "rows_read": 5, "rows_landed": 4}
             | {"rows_quarantined": 1, "rows_duplicate": 1, "stage_ns": "{}", "software_version": __version__}
         ],
+        "minutes": [{"expected_ns": start, "expected_by": "schedule", "begun_ns": start, "runs": 0, "tries": 0}],
         "jobs": [{"kind": "training", "endpoints": 2, "hosts": 2, "tp": 1, "pp": 1, "dp": 2, "confidence": 0.9}],
         "job_members": [{"addr": A, "host": "h1"}, {"addr": B, "host": "h2"}],
         "pair_steps": [{**pair, **one, "flows": 2, "bytes": 18_000, "distinct_sizes": 1} for one in step],

@@ -13,7 +13,8 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.doctor.finding import Finding, judged
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse import schema, store
-from llmprism_tasks.warehouse.connect import LAKE, Warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.lake.attach import LAKE
 from llmprism_tasks.warehouse.upkeep import expiry, space
 
 RECENT = 60

@@ -26,11 +26,11 @@ import pyarrow as pa
 from llmprism_tasks.contract.errors import InputError, TransientError
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources.flows import FlowFile, UnfinishedError, check_whole
-from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.landing import oddities
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.readers import execute, reader
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import flow_order
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +185,7 @@ class _Reading:
             except InputError as error:
                 self._refuse(file, error)
         warn_of(unknown)
+        oddities.clean_names(self._connection, self._files)
         self._place_the_rest()
 
     def parts(self) -> dict[str, dict[int, int]]:

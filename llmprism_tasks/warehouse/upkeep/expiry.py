@@ -17,8 +17,8 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
 from llmprism_tasks.warehouse.sql_files import identifier, statement
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 HELD_TIMES = 4
 """How many times as long flows are kept for windows that wait to be run: a day, as long as outages are caught up."""

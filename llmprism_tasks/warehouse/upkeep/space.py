@@ -17,9 +17,10 @@ import duckdb
 
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.tables import TABLES
-from llmprism_tasks.warehouse.connect import LAKE, STORAGE_VERSION, Warehouse
-from llmprism_tasks.warehouse.nic_codes import NUMBERED
+from llmprism_tasks.warehouse.connect import STORAGE_VERSION, Warehouse
+from llmprism_tasks.warehouse.lake.attach import LAKE
 from llmprism_tasks.warehouse.sql_files import identifier, quoted
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 logger = logging.getLogger(__name__)
 
