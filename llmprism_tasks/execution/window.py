@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -33,10 +33,10 @@ from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 logger = logging.getLogger(__name__)
 
 
-def open_configured(settings: Settings) -> Warehouse:
-    """Open the warehouse that the settings name."""
+def open_configured(settings: Settings, opening: Callable[..., Warehouse] = open_warehouse) -> Warehouse:
+    """Open the warehouse that the settings name; `existing_warehouse` makes none."""
     one = settings.warehouse
-    return open_warehouse(
+    return opening(
         settings.places.warehouse,
         lock_wait_s=one.lock_wait_s,
         data_path=one.data_path,
@@ -78,7 +78,7 @@ def open_for_window(window: Window, settings: Settings, *, landing: bool = False
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
     InputError : there is no warehouse; it was removed since the window was landed
     """
-    warehouse = existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    warehouse = open_configured(settings, existing_warehouse)
     expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
     return warehouse
 
