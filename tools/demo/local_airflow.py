@@ -79,6 +79,7 @@ class LocalAirflow:
             "LLMPRISM_PLACES__FLOWS": str(self.folder / FLOWS_PATTERN),
             "LLMPRISM_PLACES__TOPOLOGY": str(self.folder / "topology.csv"),
             "LLMPRISM_PLACES__WAREHOUSE": str(self.folder / "llmprism.duckdb"),
+            "LLMPRISM_PLACES__READ_COPY": str(self.folder / "results.duckdb"),
             "LLMPRISM_DEMO_FOLDER": str(self.folder),
             "GX_ANALYTICS_ENABLED": "false",
         }
