@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"llmprism {__version__}")
     common = _common_options()
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_analyze, _add_report, _add_evaluate, _add_sql, _add_settings, _add_simulate):
+    for add in (_add_analyze, _add_report, _add_due, _add_evaluate, _add_sql, _add_settings, _add_simulate):
         add(subparsers, common)
     return top
 
@@ -62,6 +62,18 @@ def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
     report.set_defaults(command=commands.report)
+
+
+def _add_due(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    due = subparsers.add_parser(
+        "due", parents=[common], help="list the windows that are due to be run (again), and why"
+    )
+    due.add_argument("--run", action="store_true", help="run them, newest first")
+    due.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
+    due.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    due.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    due.add_argument("--format", choices=("text", "json"), default="text")
+    due.set_defaults(command=commands.due)
 
 
 def _add_evaluate(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:

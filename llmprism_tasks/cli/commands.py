@@ -6,14 +6,16 @@ A command imports what it needs when it runs, so that `llmprism --help` is quick
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
-from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
@@ -63,10 +65,11 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
+    settings, _ = _load(arguments)
     warehouse = _existing_warehouse(arguments)
     from llmprism_tasks.reports import summary, terminal
 
-    found = summary.summarise(warehouse)
+    found = summary.summarise(warehouse, settings)
     if arguments.format == "json":
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
     else:
@@ -80,6 +83,53 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def due(arguments: argparse.Namespace) -> None:
+    """List the windows that are due to be run (again), or run them, newest first.
+
+    Raises
+    ------
+    ContractError : windows that were run failed
+    """
+    settings, _ = _load(arguments)
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports import minute_states
+
+    if arguments.run:
+        _run_due(settings)
+    now_ns = time.time_ns()
+    found = minute_states.read_states(warehouse, settings, now_ns=now_ns)
+    covered = minute_states.coverage(found, settings, now_ns=now_ns)
+    columns = ("window_start_ns", "reason", "since_ns", "tries")
+    rows = [
+        (str(Window(start_ns, 1)), minute_states.WORDS.get(reason, reason), str(Window(since_ns, 1)), tries)
+        for start_ns, reason, since_ns, tries in minute_states.due(found).select(columns).iter_rows()
+    ]
+    if arguments.format == "json":
+        listed = [dict(zip(("window", "why", "since", "tries"), row, strict=True)) for row in rows]
+        output.say(json.dumps(dataclasses.asdict(covered) | {"windows": listed}, indent=2, ensure_ascii=False))
+        return
+    if rows:
+        output.print_rows(("window", "due because", "since", "tries"), rows)
+    output.say(minute_states.sentence(covered) if rows else f"Nothing is due. {minute_states.sentence(covered)}")
+
+
+def _run_due(settings: Settings) -> None:
+    from llmprism_tasks.execution.partitions.pool import pool_for_files
+
+    with pool_for_files(settings) as pool:
+        from llmprism_tasks.execution.analyze import run_due
+
+        done, failed = run_due(settings, pool=pool)
+    output.say(f"Windows done: {len(done)}.")
+    if failed:
+        raise ContractError(
+            found=f"{len(failed)} due windows failed, the first with: {failed[0].found}",
+            expected=failed[0].expected,
+            todo=f"{failed[0].todo} Then run the same command again.",
+        )
 
 
 def evaluate(arguments: argparse.Namespace) -> None:

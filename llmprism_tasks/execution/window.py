@@ -25,6 +25,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
+from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,8 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
         lateness_ns=lateness_ns,
         intake=known,
     )
-    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, intake=known)
+    run = Run(settings.window.lookback_windows, time.time_ns())
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, run=run, intake=known)
 
 
 def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -176,7 +178,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    diagnoses = store.record_done(warehouse or open_configured(settings), window, now_ns=time.time_ns())
     delete_handovers(settings.places.warehouse, window)
     return {"diagnoses": diagnoses}
 
@@ -194,7 +196,7 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     """
     warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
-        return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
+        return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
         return {"sent": 0, "not_sent": 0}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import time
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -11,14 +13,21 @@ import polars as pl
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.hosts import abbreviated
+from llmprism_tasks.reports.minute_states import coverage, read_states
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 
 Row = dict[str, Any]
 
 
-def summarise(warehouse: Warehouse) -> Row:
+def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns: int | None = None) -> Row:
     """Read the incidents, jobs and windows of a warehouse into a value that can be written as JSON.
+
+    Parameters
+    ----------
+    settings : of the runs, to know which windows are due; by default those that every setting has
+    now_ns : the time, nanoseconds since the Unix epoch; by default the clock's
 
     Returns
     -------
@@ -26,6 +35,8 @@ def summarise(warehouse: Warehouse) -> Row:
     `windows` : number of windows (`all`), by `status`, and `looked_at` (done, with landed records); records `read`,
         `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, median
         and longest run time in s, starts of windows that are `without_records`, and the windows that were `stopped`
+    `coverage` : number of windows that were `expected` and are `done`, that are `due` by reason, that were `given_up`,
+        and the seconds `lag_s` and `silent_s` of runs that the schedule expects
     `set_aside` : each job whose rows were withheld in some windows because they broke `expectations`, the number of
         these `windows`, and the `last_window`
     `jobs` : each job with its latest layout, its hosts, median and 95th percentile of its steps in s, whether it was
@@ -45,9 +56,13 @@ def summarise(warehouse: Warehouse) -> Row:
     aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    settings = settings or Settings()
+    covered = coverage(read_states(warehouse, settings, now_ns=now_ns), settings, now_ns=now_ns)
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
+        "coverage": asdict(covered),
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
         "incidents": _folded([_incident(row) for row in incidents.iter_rows(named=True)]),

@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.reports import minute_states
+from llmprism_tasks.reports.minute_states import Coverage
 from llmprism_tasks.reports.missing_nics import unlisted_warning
 
 Row = dict[str, Any]
@@ -56,8 +58,9 @@ def render(summary: Row) -> RenderableType:
             Text("The warehouse is empty: no window was landed. Next: llmprism analyze --flows … --topology …")
         )
     parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
-    parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
     incidents = summary["incidents"]
+    parts += _missing(Coverage(**summary["coverage"]), priced=bool(incidents))
+    parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
     for number, incident in enumerate(incidents[:MOST], 1):
         parts += [Text(), _incident(number, incident)]
     if len(incidents) > MOST:
@@ -208,6 +211,15 @@ def _jobs(jobs: list[Row]) -> RenderableType:
             Text(job["host_names"] + ended),
         )
     return table
+
+
+def _missing(covered: Coverage, *, priced: bool) -> list[RenderableType]:
+    """Return the lines about expected minutes that are not done; empty if there are none."""
+    if covered.done >= covered.expected:
+        return []
+    price = [minute_states.part_of_the_price(covered)] if priced else []
+    listed = ["llmprism due lists them."] if covered.due else []
+    return [Text(), _label("Not complete", " ".join([minute_states.sentence(covered), *price, *listed]))]
 
 
 def _set_aside(jobs: list[Row]) -> list[RenderableType]:

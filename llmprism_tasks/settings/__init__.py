@@ -8,6 +8,7 @@ from llmprism_tasks.settings.diagnosis import DiagnosisSettings
 from llmprism_tasks.settings.parallelism import ParallelismSettings
 from llmprism_tasks.settings.platform import (
     BatchSettings,
+    CatchUpSettings,
     ColumnSettings,
     MethodSettings,
     NotifySettings,
@@ -24,6 +25,7 @@ from llmprism_tasks.settings.traffic import TrafficSettings
 
 __all__ = [
     "BatchSettings",
+    "CatchUpSettings",
     "ColumnSettings",
     "DiagnosisSettings",
     "MethodSettings",
@@ -52,6 +54,7 @@ class Settings:
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
+    catch_up: CatchUpSettings = field(default_factory=CatchUpSettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     traffic: TrafficSettings = field(default_factory=TrafficSettings)

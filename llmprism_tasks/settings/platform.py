@@ -170,6 +170,64 @@ class NotifySettings:
 
 
 @dataclass(frozen=True)
+class CatchUpSettings:
+    """When a window is due to be run (again), how that is tried, and when the pipeline is said to be behind."""
+
+    skipped_after_s: int = number(
+        180,
+        unit="s",
+        low=0,
+        high=86_400,
+        reason="a run that waits for a busy machine lands within two minutes of the allowed lateness, or never",
+    )
+    unfinished_after_s: int = number(
+        900,
+        unit="s",
+        low=1,
+        high=86_400,
+        reason="the largest platform's window takes minutes; Airflow tries a task again for five minutes",
+    )
+    outage_windows: int = number(
+        1440,
+        unit="windows",
+        low=1,
+        high=100_000,
+        reason="windows that are caught up after an outage of the scheduler: a day, and collectors keep files for one",
+    )
+    at_once: int = number(
+        5, unit="windows", low=1, high=100, reason="windows taken up and not finished; they run one after another"
+    )
+    tries: int = number(
+        5,
+        unit="tries",
+        low=1,
+        high=20,
+        reason="with pauses that double, the last is more than an hour after the first; then somebody has to look",
+    )
+    first_pause_s: int = number(
+        300, unit="s", low=1, high=86_400, reason="from the first try to the second: longer than a window's run"
+    )
+    lag_s: int = number(
+        300,
+        unit="s",
+        low=1,
+        high=86_400,
+        reason="overload: the newest finished window ended longer ago; a run waits for seconds and takes less than one "
+        "minute",
+    )
+    backlog: int = number(
+        20, unit="windows", low=1, high=100_000, reason="overload: more windows are due than an outage of 20 min leaves"
+    )
+    silent_after_s: int = number(
+        600,
+        unit="s",
+        low=60,
+        high=86_400,
+        reason="no window was finished for so long: ten minutes in a row went wrong, which a restart does not explain",
+    )
+
+
+@dataclass(frozen=True)
 class BatchSettings:
     """How many flows are worked on at a time."""
 

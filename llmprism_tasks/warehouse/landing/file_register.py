@@ -57,11 +57,13 @@ class Stock:
 
     Attributes
     ----------
+    flows : the source
     files : files to read, in order
     fresh : content of those files, and copies, that are new or have changed
     copies : copies among the fresh files, with the file that is read in their place
     """
 
+    flows: str
     files: Sequence[FlowFile]
     fresh: Mapping[str, Content]
     copies: Mapping[str, str]
@@ -98,17 +100,19 @@ def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span
     originals = _originals(same, files, flows, digests, span.length_ns)
     copies = {path: originals[digest] for path, digest in digests.items() if originals[digest] != path}
     read = [file for file in files if file.path not in copies and file.path in holding | looked_at.keys()]
-    return Stock(sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)), looked_at, copies)
+    return Stock(
+        flows, sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)), looked_at, copies
+    )
 
 
-def stock_of_all(found: Sequence[FlowFile]) -> Stock:
+def stock_of_all(found: Sequence[FlowFile], flows: str) -> Stock:
     """Return the stock of a source whose files are all read, whatever is known of them."""
     fresh = {file.path: content for file in found if (content := _content(file.path, None, {})) is not None}
     first: dict[str, str] = {}
     for path, content in fresh.items():
         first.setdefault(content.digest, path)
     copies = {path: first[content.digest] for path, content in fresh.items() if first[content.digest] != path}
-    return Stock([file for file in found if file.path not in copies], fresh, copies)
+    return Stock(flows, [file for file in found if file.path not in copies], fresh, copies)
 
 
 def record(
@@ -141,14 +145,18 @@ def record(
         changed = connection.execute(statement("changed_parts"), {"start_ns": window.start_ns}).fetchall()
         for step in ("drop_parts", "add_parts", "drop_files", "add_files") if files.height else ():
             connection.execute(statement(step))
-        if connection.execute(statement("unread_parts"), own).fetchone():
-            connection.execute(statement("forget_unread"), own)
-            connection.execute(statement("drop_unread_parts"), own)
+        unread = {str(path) for (path,) in connection.execute(statement("unread_parts"), own).fetchall()}
+        missed = sources.of_source(unread, stock.flows, length_ns=window.length_ns) if unread else set()
+        if unread - missed:
+            gone = {"start_ns": window.start_ns, "files": sorted(unread - missed)}
+            connection.execute(statement("forget_files"), gone)
+            connection.execute(statement("drop_gone_parts"), gone)
         connection.execute(statement("mark_landed"), own)
     finally:
         connection.unregister("incoming_files")
         connection.unregister("incoming_parts")
     due = [int(start_ns) for (start_ns,) in changed if start_ns not in landed_too]
+    due += [window.start_ns] if missed else []  # another landing found records meanwhile, or a file cannot be read now
     minutes.mark_due(connection, due, minutes.LATE_RECORDS, now_ns=now_ns)
     return due
 
