@@ -5,7 +5,7 @@ in all windows; of others, it reads those that are known to hold records of its 
 it counts is written in its transaction. So a record that comes in another window's file is known from then on, and its
 window, if it was landed without it, is marked as due.
 
-A file with the content of another one is a copy: it is not read. A file to which lines were added holds the same
+A file with the content of another one, and with records, is a copy: it is not read. A file to which lines were added holds the same
 records as before in those windows whose number of records is the same; so a file that grows does not make all its
 windows due.
 """
@@ -58,12 +58,14 @@ class Stock:
     Attributes
     ----------
     flows : the source
-    files : files to read, in order
+    found : files of the source that were looked at
+    files : those to read, in order
     fresh : content of those files, and copies, that are new or have changed
     copies : copies among the fresh files, with the file that is read in their place
     """
 
     flows: str
+    found: Sequence[FlowFile]
     files: Sequence[FlowFile]
     fresh: Mapping[str, Content]
     copies: Mapping[str, str]
@@ -101,7 +103,7 @@ def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span
     copies = {path: originals[digest] for path, digest in digests.items() if originals[digest] != path}
     read = [file for file in files if file.path not in copies and file.path in holding | looked_at.keys()]
     return Stock(
-        flows, sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)), looked_at, copies
+        flows, files, sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)), looked_at, copies
     )
 
 
@@ -112,7 +114,7 @@ def stock_of_all(found: Sequence[FlowFile], flows: str) -> Stock:
     for path, content in fresh.items():
         first.setdefault(content.digest, path)
     copies = {path: first[content.digest] for path, content in fresh.items() if first[content.digest] != path}
-    return Stock(flows, [file for file in found if file.path not in copies], fresh, copies)
+    return Stock(flows, found, [file for file in found if file.path not in copies], fresh, copies)
 
 
 def record(
@@ -148,9 +150,9 @@ def record(
         unread = {str(path) for (path,) in connection.execute(statement("unread_parts"), own).fetchall()}
         missed = sources.of_source(unread, stock.flows, length_ns=window.length_ns) if unread else set()
         if unread - missed:
-            gone = {"start_ns": window.start_ns, "files": sorted(unread - missed)}
-            connection.execute(statement("forget_files"), gone)
-            connection.execute(statement("drop_gone_parts"), gone)
+            gone = sorted(unread - missed)
+            connection.execute(statement("forget_files"), {"files": gone})
+            connection.execute(statement("drop_gone_parts"), {"start_ns": window.start_ns, "files": gone})
         connection.execute(statement("mark_landed"), own)
     finally:
         connection.unregister("incoming_files")
@@ -244,16 +246,19 @@ def _originals(
 
 def _frames(stock: Stock, parts: Parts, skipped: Collection[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of `flow_files` and of `flow_file_windows` that fresh files have."""
-    spans = {file.path: file.span for file in stock.files}
+    spans = {file.path: file.span for file in stock.found}
     files, rows = [], []
     for path, content in stock.fresh.items():
         if path in skipped or stock.copies.get(path) in skipped:
             continue
-        windows = {} if path in stock.copies else parts.get(path, {})
+        original = stock.copies.get(path)
+        if original in stock.fresh and not parts.get(original):
+            original = None  # files without a record are alike, and yet nothing was sent again
+        windows = {} if original else parts.get(path, {})
         span = spans.get(path)
         start_ns = min(windows, default=span.start_ns if span else 0)
         numbers = (content.size_bytes, content.modified_ns, content.digest, sum(windows.values()))
-        files.append((start_ns, path, *numbers, stock.copies.get(path)))
+        files.append((start_ns, path, *numbers, original))
         for window_ns, records in windows.items():
             before, digest = content.before.get(window_ns, (0, ""))
             rows.append((window_ns, path, records, digest if before == records else content.digest, False))

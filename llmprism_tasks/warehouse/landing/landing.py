@@ -187,7 +187,7 @@ def land_all(
     intake = intake or Intake()
     stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
-        windows = _windows(staged, length_ns, intake)
+        windows = _windows(staged, stock, length_ns, intake)
         writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
         for window in windows:
             named = sources.files_of(window, flows)
@@ -211,7 +211,7 @@ def windows_in(flows: str, length_ns: int, *, intake: Intake | None = None) -> l
     intake = intake or Intake()
     stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
-        return _windows(staged, length_ns, intake)
+        return _windows(staged, stock, length_ns, intake)
 
 
 def flows_arrived(window: Window, flows: str, intake: Intake | None = None) -> bool:
@@ -276,8 +276,8 @@ def _records(stock: Stock, *, length_ns: int, within: Window, intake: Intake) ->
         yield staged
 
 
-def _windows(staged: Staging | columnar.Sound, length_ns: int, intake: Intake) -> list[Window]:
-    promised = {file.span.start_ns for file in staged.files if file.span and file.span.length_ns == length_ns}
+def _windows(staged: Staging | columnar.Sound, stock: Stock, length_ns: int, intake: Intake) -> list[Window]:
+    promised = {file.span.start_ns for file in stock.found if file.span and file.span.length_ns == length_ns}
     starts = sorted(staged.placed() | promised)
     return without_long_gaps(starts, length_ns, intake.most_empty_windows, staged.parts)
 
