@@ -156,7 +156,12 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_configured(settings), window, settings, (*LANDED, "windows"))
+    return _validate(
+        warehouse or open_configured(settings),
+        window,
+        settings,
+        (*LANDED, "flow_files", "flow_file_windows", "windows"),
+    )
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:

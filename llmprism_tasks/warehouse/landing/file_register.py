@@ -5,9 +5,9 @@ in all windows; of others, it reads those that are known to hold records of its 
 it counts is written in its transaction. So a record that comes in another window's file is known from then on, and its
 window, if it was landed without it, is marked as due.
 
-A file with the content of another one, and with records, is a copy: it is not read. A file to which lines were added holds the same
-records as before in those windows whose number of records is the same; so a file that grows does not make all its
-windows due.
+A file with the content of another one, and with records, is a copy: it is not read. A file to which lines were added
+holds the same records as before in those windows whose number of records is the same; so a file that grows does not
+make all its windows due.
 """
 
 from __future__ import annotations
@@ -103,7 +103,11 @@ def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span
     copies = {path: originals[digest] for path, digest in digests.items() if originals[digest] != path}
     read = [file for file in files if file.path not in copies and file.path in holding | looked_at.keys()]
     return Stock(
-        flows, files, sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)), looked_at, copies
+        flows,
+        files,
+        sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)),
+        looked_at,
+        copies,
     )
 
 
@@ -252,7 +256,7 @@ def _frames(stock: Stock, parts: Parts, skipped: Collection[str]) -> tuple[pl.Da
         if path in skipped or stock.copies.get(path) in skipped:
             continue
         original = stock.copies.get(path)
-        if original in stock.fresh and not parts.get(original):
+        if original is not None and original in stock.fresh and not parts.get(original):
             original = None  # files without a record are alike, and yet nothing was sent again
         windows = {} if original else parts.get(path, {})
         span = spans.get(path)

@@ -323,8 +323,8 @@ class _Landing:
         store.replace(
             self.warehouse,
             window,
-            {"flows_quarantine": self.staged.quarantine(window)},
-            streams={"flows": self.staged.flows(window)},
+            {},
+            streams={"flows": self.staged.flows(window), "flows_quarantine": self.staged.quarantine(window)},
             clears=("windows", *STALE),
             unless_landed=unless_landed,
             then=partial(self._keep_books, window=window, row=row),

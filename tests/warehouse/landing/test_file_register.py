@@ -1,4 +1,4 @@
-"""Records that come late, or in another window's file, are known, land once, and their windows are due until they do."""
+"""Records that come late, or in another window's file, are known, land once, and their windows are due until then."""
 
 from __future__ import annotations
 
@@ -103,8 +103,12 @@ def test_a_file_that_is_sent_again_costs_a_line(warehouse: Warehouse, tmp_path: 
     assert land(warehouse, flows) == {"read": 2, "landed": 1, "quarantined": 1, "duplicate": 0}
     after = contents(warehouse)
     assert after["flows_quarantine"] == before["flows_quarantine"]
-    copies = store.query(warehouse, "SELECT source_file, copy_of FROM flow_files WHERE copy_of IS NOT NULL ORDER BY ALL")
-    assert copies.rows() == [(str(tmp_path / name), str(path)) for name in ("20251009T0900-again.csv", "20251009T0901.csv")]
+    copies = store.query(
+        warehouse, "SELECT source_file, copy_of FROM flow_files WHERE copy_of IS NOT NULL ORDER BY ALL"
+    )
+    assert copies.rows() == [
+        (str(tmp_path / name), str(path)) for name in ("20251009T0900-again.csv", "20251009T0901.csv")
+    ]
     path.unlink()  # the copy is read in its place
     assert land(warehouse, flows)["read"] == 2
 
