@@ -13,6 +13,10 @@ steps, `parallelism` their layout, `timeline` what each GPU did when; `diagnosis
 incidents that opened or closed: once for each change, however often windows are run. Each table is an asset: schedule
 your own DAG on `llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
 
+Where several machines share a window (`batches.spread` above 1), `divide` leaves the flows of each group of hosts where
+all machines find them (`places.handover`), and a task `partition` takes each group through all stages; the stages' own
+tasks then merge what these made and write it. On one machine `partition` is skipped.
+
 `recognition` reads the flows from the warehouse, divides the platform into groups of hosts that exchange no data, and
 leaves their flows in files for the other stages. Each stage leaves its tables there, too. Where the files are gone, or
 a setting, the topology or the landed flows have changed since, a stage's task reads the warehouse. What each stage took
@@ -93,10 +97,24 @@ def validation() -> dict[str, int]:
     return window.validate_landed(*current_run())
 
 
-def stage_task(stage: plan.Stage) -> Any:
-    """Make the task of a stage of the plan."""
+@task
+def divide() -> list[dict[str, str | int]]:
+    from llmprism_tasks.execution.spread import divide as divide_window
 
-    @task(task_id=stage.name, outlets=assets(*stage.writes))
+    return divide_window(*current_run())
+
+
+@task
+def partition(part: dict[str, str | int]) -> dict[str, int]:
+    from llmprism_tasks.execution.stage_task import run_partition
+
+    return run_partition(part, *current_run())
+
+
+def stage_task(stage: plan.Stage) -> Any:
+    """Make the task of a stage of the plan; the first one runs whether or not partitions have tasks of their own."""
+
+    @task(task_id=stage.name, outlets=assets(*stage.writes), trigger_rule="none_failed")
     def run() -> dict[str, int]:
         from llmprism_tasks.execution.stage_task import run_stage
 
@@ -137,11 +155,7 @@ with DAG(
     tags=["llmprism"],
     doc_md=__doc__,
 ) as dag:
-    chain(
-        AwaitFlows(task_id="await_flows"),
-        landing(),
-        validation(),
-        *[stage_task(stage) for stage in plan.STAGES],
-        results_validation(),
-        finish(),
-    )
+    landed = landing()
+    stages = [stage_task(stage) for stage in plan.STAGES]
+    chain(AwaitFlows(task_id="await_flows"), landed, validation(), *stages, results_validation(), finish())
+    chain(landed, parts := divide(), partition.expand(part=parts), stages[0])

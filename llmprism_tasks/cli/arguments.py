@@ -24,7 +24,20 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"llmprism {__version__}")
     common = _common_options()
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_analyze, _add_report, _add_due, _add_evaluate, _add_sql, _add_settings, _add_simulate):
+    for add in (
+        _add_analyze,
+        _add_report,
+        _add_timeline,
+        _add_due,
+        _add_serve,
+        _add_mute,
+        _add_unmute,
+        _add_evaluate,
+        _add_sql,
+        _add_expire,
+        _add_settings,
+        _add_simulate,
+    ):
         add(subparsers, common)
     return top
 
@@ -65,10 +78,62 @@ def _add_analyze(subparsers: Subparsers, common: argparse.ArgumentParser) -> Non
 def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     report = subparsers.add_parser("report", parents=[common], help="show what was found")
     report.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    report.add_argument("--live", action="store_true", help="read the warehouse itself, even if there is a read copy")
     report.add_argument("--format", choices=("text", "json"), default="text")
     report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
+    report.add_argument(
+        "--html", type=Path, metavar="FILE", help="write one page that needs no server, to attach to a ticket"
+    )
+    what = report.add_mutually_exclusive_group()
+    what.add_argument("--incident", metavar="ID", help="with --html: the page of an incident")
+    what.add_argument("--job", metavar="ID", help="with --html: the page of a job")
+    report.add_argument(
+        "--last", metavar="RANGE", help="with --html: 15m, 1h, 6h, 24h, 7d or 30d before the newest window"
+    )
+    report.add_argument("--from", dest="from_", metavar="TIME", help="with --html: from this time on, UTC")
+    report.add_argument("--to", metavar="TIME", help="with --html: until this time, UTC")
     report.set_defaults(command=commands.report)
+
+
+def _add_timeline(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    timeline = subparsers.add_parser("timeline", parents=[common], help="write what a job's NICs did, step by step")
+    timeline.add_argument("--job", metavar="JOB", required=True, help="its job_id")
+    timeline.add_argument("--from", dest="since", metavar="TIME", type=_moment, help="default: the last five steps")
+    timeline.add_argument("--to", dest="until", metavar="TIME", type=_moment, help="default: the end of the job")
+    timeline.add_argument("--nics", metavar="ADDR,…", type=_names, help="default: all of the job")
+    timeline.add_argument(
+        "--format",
+        choices=("perfetto", "kineto", "csv", "svg"),
+        default="perfetto",
+        help="default: perfetto; kineto is a folder with a file for each NIC, as HTA reads them",
+    )
+    timeline.add_argument("--out", metavar="FILE", type=Path, help="default: named for the job, in this folder")
+    timeline.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    timeline.set_defaults(command=commands.timeline)
+
+
+def _add_serve(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    serve = subparsers.add_parser("serve", parents=[common], help="show the pages in a browser on this machine")
+    serve.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    serve.add_argument("--port", metavar="N", type=int, default=8090, help="default: 8090; 0 for any that is free")
+    serve.set_defaults(command=commands.serve)
+
+
+def _add_mute(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    mute = subparsers.add_parser("mute", parents=[common], help="send no message about an incident for a while")
+    mute.add_argument("incident", metavar="INCIDENT", help="its id, such as incident-0123456789ab")
+    mute.add_argument("--until", metavar="TIME", required=True, help="a time in ISO 8601, or 90m, 4h or 2d from now")
+    mute.add_argument("--reason", metavar="TEXT", required=True, help="why, for whoever looks next")
+    mute.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    mute.set_defaults(command=commands.mute)
+
+
+def _add_unmute(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    unmute = subparsers.add_parser("unmute", parents=[common], help="send messages about an incident again")
+    unmute.add_argument("incident", metavar="INCIDENT", help="its id, such as incident-0123456789ab")
+    unmute.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    unmute.set_defaults(command=commands.unmute)
 
 
 def _add_due(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -95,8 +160,18 @@ def _add_sql(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     sql = subparsers.add_parser("sql", parents=[common], help="query the warehouse, waiting for its turn")
     sql.add_argument("query", metavar="QUERY")
     sql.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    sql.add_argument("--live", action="store_true", help="read the warehouse itself, even if there is a read copy")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.set_defaults(command=commands.sql)
+
+
+def _add_expire(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    expire = subparsers.add_parser(
+        "expire", parents=[common], help="delete what was kept long enough (retention in the settings)"
+    )
+    expire.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    expire.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
+    expire.set_defaults(command=commands.expire)
 
 
 def _add_settings(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -154,6 +229,10 @@ def _columns(text: str) -> dict[str, str]:
     if wrong := [field for field, equals, column in pairs if not field or not equals or not column]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not of the form field=column")
     return {field.strip(): column.strip() for field, _, column in pairs}
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def _moment(text: str) -> dt.datetime:

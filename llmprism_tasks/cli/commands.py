@@ -65,9 +65,14 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Print the faults that were found, as text or JSON, and save the text as a picture if asked."""
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
     settings, _ = _load(arguments)
-    warehouse = _existing_warehouse(arguments)
+    warehouse = _to_read(arguments)
+    if arguments.html is not None:
+        from llmprism_tasks.cli.pages import write_page
+
+        write_page(warehouse, arguments)
+        return
     from llmprism_tasks.reports import summary, terminal
 
     found = summary.summarise(warehouse, settings)
@@ -84,6 +89,44 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def timeline(arguments: argparse.Namespace) -> None:
+    """Write what a job's NICs did over some steps to a file."""
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports.timeline import files
+
+    start_ns, end_ns = (
+        None if moment is None else Window.starting(moment, 1).start_ns for moment in (arguments.since, arguments.until)
+    )
+    lanes = files.lanes_to_show(warehouse, arguments.job, start_ns=start_ns, end_ns=end_ns, addrs=arguments.nics)
+    out = arguments.out or Path(arguments.job + files.ENDINGS[arguments.format])
+    files.write(lanes, arguments.format, out)
+    counts = f"{lanes.slices.height:,} slices of {lanes.nics.height:,} NICs in {lanes.steps['step'].n_unique():,} steps"
+    reader = {"perfetto": "https://ui.perfetto.dev", "kineto": "HTA", "csv": "a spreadsheet", "svg": "a browser"}
+    output.say(f"Written to {out}: {counts}. Open it with {reader[arguments.format]}.")
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """Show the pages in a browser on this machine."""
+    from llmprism_tasks.cli import pages
+
+    pages.serve(_existing_warehouse(arguments), arguments)
+
+
+def mute(arguments: argparse.Namespace) -> None:
+    """Send no message about an incident for a while."""
+    from llmprism_tasks.cli import pages
+
+    pages.mute(_existing_warehouse(arguments), arguments)
+
+
+def unmute(arguments: argparse.Namespace) -> None:
+    """Send messages about an incident again."""
+    from llmprism_tasks.cli import pages
+
+    pages.unmute(_existing_warehouse(arguments), arguments)
 
 
 def due(arguments: argparse.Namespace) -> None:
@@ -153,16 +196,41 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def sql(arguments: argparse.Namespace) -> None:
     """Print the rows of a query as a table, CSV or JSON."""
-    warehouse = _existing_warehouse(arguments)
+    warehouse = _to_read(arguments)
     from llmprism_tasks.warehouse import store
 
-    rows = store.query(warehouse, arguments.query)
+    try:
+        rows = store.query(warehouse, arguments.query)
+    except InputError as error:
+        if not _reads_copy(arguments):
+            raise
+        raise InputError(
+            found=error.found,
+            expected=f"{error.expected}, in the read copy {warehouse.location}",
+            todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
+        ) from error
     if arguments.format == "json":
         sys.stdout.write(rows.write_json() + "\n")
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
         output.print_rows(rows.columns, rows.rows())
+
+
+def expire(arguments: argparse.Namespace) -> None:
+    """Delete what was kept long enough, and print the rows and bytes that it gave back, by table."""
+    _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.execution import upkeep
+
+    found = upkeep.expire(settings, dry_run=arguments.dry_run)
+    due = {table: rows for table, rows in found.rows.items() if rows.due}
+    if due:
+        output.print_rows(
+            ("table", "rows", "of", "about bytes"),
+            [(table, f"{rows.due:,}", f"{rows.all:,}", f"{found.table_bytes[table]:,}") for table, rows in due.items()],
+        )
+    output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
 
 
 def settings(arguments: argparse.Namespace) -> None:
@@ -197,16 +265,30 @@ def simulate(arguments: argparse.Namespace) -> None:
     output.say(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
 
 
-def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
-    """Open a warehouse to look at: one that is not there is a mistyped name, not one to create."""
+def _reads_copy(arguments: argparse.Namespace) -> bool:
     settings, _ = _load(arguments)
-    location = settings.places.warehouse
-    if not location.startswith("ducklake:") and not Path(location).is_file():
-        raise InputError(
-            found=f"no warehouse {location}",
-            expected="the DuckDB file of an earlier `llmprism analyze`",
-            todo="Name it with --warehouse, or run `llmprism analyze` first.",
-        )
-    from llmprism_tasks.warehouse.connect import open_warehouse
+    return bool(settings.places.read_copy) and not arguments.live and not arguments.warehouse
 
-    return open_warehouse(location, lock_wait_s=settings.warehouse.lock_wait_s)
+
+def _to_read(arguments: argparse.Namespace) -> Warehouse:
+    """Open the read copy, if the settings name one and the arguments no warehouse; else the warehouse itself."""
+    if not _reads_copy(arguments):
+        return _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.warehouse.upkeep.read_copy import open_copy
+
+    return open_copy(Path(settings.places.read_copy), lock_wait_s=settings.warehouse.lock_wait_s)
+
+
+def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
+    """Open the warehouse of the settings to look at."""
+    settings, _ = _load(arguments)
+    from llmprism_tasks.warehouse.connect import existing_warehouse
+
+    one = settings.warehouse
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )

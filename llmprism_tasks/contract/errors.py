@@ -49,3 +49,7 @@ class ContractError(PermanentError):
 
 class WarehouseBusy(TransientError):
     """Another process held the warehouse for longer than `warehouse.lock_wait_s`."""
+
+
+class QueryTooLong(TransientError):
+    """A page's queries took longer than a page may keep the warehouse from a run."""

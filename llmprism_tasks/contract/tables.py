@@ -128,6 +128,7 @@ TABLES: tuple[Table, ...] = (
                 "digest of the landed flows, empty for none; NULL if landed by an earlier llmprism",
                 optional=True,
             ),
+            Column("expired", "VARCHAR[]", "tables whose rows were kept long enough and deleted", optional=True),
         ),
     ),
     Table(
@@ -379,6 +380,22 @@ TABLES: tuple[Table, ...] = (
             Column("outcome", "VARCHAR", "claimed (being sent), sent, refused (will be tried again) or unknown"),
             Column("detail", "VARCHAR", "why the message was not sent", optional=True),
             Column("message", "VARCHAR", "the message, as JSON text"),
+        ),
+    ),
+    Table(
+        "mutes",
+        "who muted an incident, until when, and why; they stay when the window is run again",
+        ("window_start_ns", "incident_id", "muted_ns"),
+        (
+            Column("window_start_ns", "BIGINT", "the last window that showed the incident when it was muted"),
+            Column("incident_id", "VARCHAR", "the incident's id at that time"),
+            Column("muted_ns", "BIGINT", "time of the mute"),
+            Column("until_ns", "BIGINT", "until when no message is sent, exclusive"),
+            Column("reason", "VARCHAR", "why, as the person who muted it wrote"),
+            Column("muted_by", "VARCHAR", "who muted it; NULL if not known", optional=True),
+            Column("family", "VARCHAR", "the incident's family of kinds"),
+            Column("place", "VARCHAR", "the incident's place"),
+            Column("tenant", "VARCHAR", "the incident's job; empty for switches and links"),
         ),
     ),
 )

@@ -39,6 +39,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.minutes import Run
+from llmprism_tasks.warehouse.upkeep import expiry
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ def _analyze(
         held=frames,
         submit=writer.submit,
         intake=intake(settings, now_ns=time.time_ns()),
+        check=functools.partial(_refuse_expired, warehouse, settings),
         run=Run(settings.window.lookback_windows, time.time_ns()),
     )
     landed = LandedFlows(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
@@ -127,6 +129,15 @@ def _analyze(
             todo=first.todo,
         )
     return windows
+
+
+def _refuse_expired(warehouse: Warehouse, settings: Settings, windows: Sequence[Window]) -> None:
+    """Refuse windows that look back on flows which have expired and are not among these windows."""
+    anew = {window.start_ns for window in windows}
+    lookback = settings.window.lookback_windows
+    for window in windows:
+        if any(window.shifted(-back).start_ns not in anew for back in range(1, lookback + 1)):
+            expiry.refuse_expired(warehouse, window, lookback_windows=lookback, anew=anew)
 
 
 def _run_what_looks_back(warehouse: Warehouse, settings: Settings, pool: Pool | None) -> list[ContractError]:

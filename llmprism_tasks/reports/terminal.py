@@ -43,6 +43,8 @@ WAIT = "wait for a second window; a single one may be chance."
 CHANCE = "nothing; only one window showed it, which may be chance."
 """Advice for an incident seen in fewer windows, while it is open and once it is closed."""
 
+GONE = "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
+
 MENDED = (
     "Their results failed these critical checks and were withheld. Other jobs are unaffected. "
     "This is a bug in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
@@ -75,8 +77,8 @@ def render(summary: Row) -> RenderableType:
 
 def proofs(summary: Row) -> str:
     """Return the queries for the flows behind the incidents shown, in the report's order, as SQL."""
-    shown = [one["evidence_sql"] for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
-    return "\n\n".join(f"{sql};" for sql in shown)
+    shown = [one for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
+    return "\n\n".join(f"{GONE if one['evidence_expired'] else ''}{one['evidence_sql']};" for one in shown)
 
 
 def _wide(renderable: RenderableType) -> RenderableType:
@@ -88,7 +90,7 @@ def _heading(summary: Row) -> Text:
     until = end[11:16] if start[:10] == end[:10] else f"{end[:10]} {end[11:16]}"
     gpus = sum(job["endpoints"] for job in summary["jobs"])
     when = f"{start[:10]} {start[11:16]} to {until} UTC"
-    what = f"{_count(len(summary['jobs']), 'job')} on {_count(gpus, 'GPU')}" if summary["jobs"] else "no jobs"
+    what = f"{count(len(summary['jobs']), 'job')} on {count(gpus, 'GPU')}" if summary["jobs"] else "no jobs"
     return Text.assemble(("llmprism", "bold"), f"  {when}, {what}")
 
 
@@ -99,17 +101,17 @@ def _verdict(summary: Row) -> Text:
         still = sum(incident["state"] == "open" for incident in incidents)
         if len(incidents) == 1:
             return Text(f"1 incident, {'open' if still else 'closed'}.", "bold")
-        return Text(f"{_count(len(incidents), 'incident')}, {still:,} of them open.", "bold")
+        return Text(f"{count(len(incidents), 'incident')}, {still:,} of them open.", "bold")
     if not seen:
         why = "no record was landed for a window that was run to its end" if done else "no window was run to its end"
         return Text(f"Nothing could be diagnosed: {why}.", "bold")
     if not summary["jobs"] and not summary["set_aside"]:
-        none = f"No job was seen in {_count(seen, 'window')}, so there was nothing to diagnose."
+        none = f"No job was seen in {count(seen, 'window')}, so there was nothing to diagnose."
         return Text(f"{none} If jobs are running, check that the topology has the addresses of the flows.", "bold")
-    found = f"no fault was found in {_count(seen, 'window')}"
-    rest = [f"{_count(stopped, 'window')} could not be checked"] if stopped else []
+    found = f"no fault was found in {count(seen, 'window')}"
+    rest = [f"{count(stopped, 'window')} could not be checked"] if stopped else []
     if done > seen:
-        rest.append(f"{_count(done - seen, 'window')} had no records")
+        rest.append(f"{count(done - seen, 'window')} had no records")
     if summary["set_aside"] or any(
         job["unlisted"] or (job["kind"] == "training" and not job["steps"]) for job in summary["jobs"]
     ):
@@ -123,11 +125,11 @@ def _verdict(summary: Row) -> Text:
 def _incident(number: int, incident: Row) -> RenderableType:
     """Lay out an incident: its number and, beside it, headline and loss, time, explanation, effects and advice."""
     lines: list[RenderableType] = [
-        Text.assemble((_headline(incident), "bold"), (f": {_loss(incident)}", "bold red")),
+        Text.assemble((headline(incident), "bold"), (f": {loss(incident)}", "bold red")),
         Text(_when(incident), "dim"),
         Text(incident["explanation"]),
     ]
-    lines += [_label("Also", f"{_headline(also)}: {_loss(also)}.") for also in incident["also"]]
+    lines += [_label("Also", f"{headline(also)}: {loss(also)}.") for also in incident["also"]]
     kind = KINDS.get(incident["kind"])
     if kind is not None:
         over = incident["state"] == "closed" or incident["went_on"]
@@ -146,7 +148,8 @@ def _label(label: str, text: str) -> Text:
     return Text.assemble((f"{label}: ", "bold"), text)
 
 
-def _headline(incident: Row) -> str:
+def headline(incident: Row) -> str:
+    """Return who an incident is about and what is wrong, such as `Host node0006 computes slowly`."""
     subject = SUBJECTS.get(incident["subject_type"], "{subject_type} {subject}").format(**incident)
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     kind = KINDS.get(incident["kind"])
@@ -158,7 +161,8 @@ def _headline(incident: Row) -> str:
     return f"{subject}{where} {words}"
 
 
-def _loss(incident: Row) -> str:
+def loss(incident: Row) -> str:
+    """Return how much slower an incident makes its job, and what it costs."""
     severity, lost = incident["peak_severity"], incident["lost_gpu_s"]
     worst = " in the worst window" if incident["windows"] > 1 else ""
     slow = "the loss is unknown" if severity is None else f"steps {1 + severity:.2f} times as long{worst}"
@@ -168,14 +172,13 @@ def _loss(incident: Row) -> str:
     if lost is None:
         return slow
     if kind and kind.at_once:
-        return f"{slow}, {_cost(lost)} lost"
-    back = (
-        "" if incident["recoverable_gpu_s"] is None else f", {_cost(incident['recoverable_gpu_s'])} of it recoverable"
-    )
-    return f"{slow}, {_cost(lost)} lost{back}"
+        return f"{slow}, {cost(lost)} lost"
+    back = "" if incident["recoverable_gpu_s"] is None else f", {cost(incident['recoverable_gpu_s'])} of it recoverable"
+    return f"{slow}, {cost(lost)} lost{back}"
 
 
-def _cost(gpu_s: float) -> str:
+def cost(gpu_s: float) -> str:
+    """Return GPU-seconds as text, in hours from one hour on."""
     return f"{gpu_s:,.0f} GPU-seconds" if gpu_s < 3600 else f"{gpu_s / 3600:,.1f} GPU-hours"
 
 
@@ -188,7 +191,7 @@ def _when(incident: Row) -> str:
     of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
     sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
     when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC"
-    return f"{jobs}, {when}; in {_count(incident['windows'], 'window')}{sure}"
+    return f"{jobs}, {when}; in {count(incident['windows'], 'window')}{sure}"
 
 
 def _jobs(jobs: list[Row]) -> RenderableType:
@@ -203,10 +206,10 @@ def _jobs(jobs: list[Row]) -> RenderableType:
             Text(job["job_id"], overflow="fold"),
             f"{job['endpoints']:,}",
             f"{job['hosts']:,}",
-            _layout(job),
+            layout(job),
             f"{job['steps']:,}",
-            _duration(job["median_step_s"]),
-            _duration(job["p95_step_s"]),
+            duration(job["median_step_s"]),
+            duration(job["p95_step_s"]),
             "" if job["confidence"] is None else f"{job['confidence']:.0%}",
             Text(job["host_names"] + ended),
         )
@@ -227,7 +230,7 @@ def _set_aside(jobs: list[Row]) -> list[RenderableType]:
     if not jobs:
         return []
     named = [
-        f"{job['job_id']} in {_count(job['windows'], 'window')}, the last {job['last_window'][:10]} "
+        f"{job['job_id']} in {count(job['windows'], 'window')}, the last {job['last_window'][:10]} "
         f"{job['last_window'][11:16]} UTC ({', '.join(job['expectations'])})"
         for job in jobs[:MOST]
     ]
@@ -241,7 +244,8 @@ def _unlisted(jobs: list[Row]) -> list[RenderableType]:
     return [Text(), _label("Warning", unlisted_warning(unlisted))] if unlisted else []
 
 
-def _layout(job: Row) -> str:
+def layout(job: Row) -> str:
+    """Return a job's degrees of parallelism, such as `tp8 pp2 dp4`."""
     if job["kind"] != "training":
         return "no training"
     degrees = [f"{name}{job[name]}" for name in ("tp", "pp", "dp") if job[name] is not None]
@@ -252,16 +256,21 @@ def _layout(job: Row) -> str:
 def _windows(windows: Row) -> list[RenderableType]:
     """Return the bookkeeping in one line, and one more line for each problem in it."""
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(windows["status"].items()))
-    run = "" if windows["median_run_s"] is None else f" in {_duration(windows['median_run_s'])} each"
+    run = "" if windows["median_run_s"] is None else f" in {duration(windows['median_run_s'])} each"
     records = f"{windows['read']:,} records: {windows['landed']:,} landed, {windows['quarantined']:,} quarantined"
-    lines = [f"{_count(windows['all'], 'window')} ({statuses}){run}; {records}."]
+    lines = [f"{count(windows['all'], 'window')} ({statuses}){run}; {records}."]
     if windows["reasons"]:
         lines.append("Quarantined: " + ", ".join(f"{n:,} {reason}" for reason, n in windows["reasons"].items()) + ".")
     if windows["without_records"]:
         latest = _minute(windows["without_records"][-1])
         lines.append(
-            f"Without records: {_count(len(windows['without_records']), 'window')}, the latest {latest}. "
+            f"Without records: {count(len(windows['without_records']), 'window')}, the latest {latest}. "
             "If flows arrived late, run these windows again."
+        )
+    if windows["flows_expired"]:
+        lines.append(
+            f"Expired: flows and refused records of {count(windows['flows_expired'], 'window')}, after "
+            "retention.flows_h; the results are kept."
         )
     if not windows["add_up"]:
         lines.append(
@@ -269,7 +278,7 @@ def _windows(windows: Row) -> list[RenderableType]:
         )
     if windows["expectations_broken"]:
         lines.append(
-            f"{_count(windows['expectations_broken'], 'expectation')} did not hold; see table validation_results."
+            f"{count(windows['expectations_broken'], 'expectation')} did not hold; see table validation_results."
         )
     lines += [f"Stopped: {_minute(one['window'])}, {one['reason']}" for one in windows["stopped"]]
     return [Text(line) for line in lines]
@@ -279,12 +288,14 @@ def _minute(moment: str) -> str:
     return f"{moment[:16].replace('T', ' ')} UTC"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun in the right form."""
     plural = "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
-def _duration(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
+    """Return seconds as text with its unit; empty for None."""
     if seconds is None:
         return ""
     if seconds < 0.9995:

@@ -13,6 +13,7 @@ from llmprism_tasks.settings.platform import (
     MethodSettings,
     NotifySettings,
     PlaceSettings,
+    RetentionSettings,
     ValidationSettings,
     WarehouseSettings,
     WindowSettings,
@@ -34,6 +35,7 @@ __all__ = [
     "PlaceSettings",
     "PublishedSettings",
     "RecognitionSettings",
+    "RetentionSettings",
     "RhythmSettings",
     "Settings",
     "TimelineSettings",
@@ -52,6 +54,7 @@ class Settings:
     places: PlaceSettings = field(default_factory=PlaceSettings)
     columns: ColumnSettings = field(default_factory=ColumnSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
     catch_up: CatchUpSettings = field(default_factory=CatchUpSettings)

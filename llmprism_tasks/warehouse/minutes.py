@@ -37,8 +37,7 @@ def mark_due(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], re
     """Mark windows as due to land and run again; their next run takes the mark away. Call it in the transaction that
     makes them so.
 
-    Windows that look back at them need no mark: they are due by themselves once these have been landed with other
-    flows.
+    Windows that look back at them need no mark: they are due by themselves once these are landed with other flows.
 
     Parameters
     ----------

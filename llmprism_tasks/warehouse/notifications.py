@@ -1,4 +1,7 @@
-"""Claims on notifications: a message is recorded before it is sent, so that no other process sends it as well."""
+"""Claims on notifications, so that no message is sent twice; and mutes, so that some are not sent at all.
+
+A message is recorded before it is sent.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
@@ -20,6 +24,8 @@ PIPELINE = "pipeline"
 """Family of the messages that are about the pipeline itself; no incident is of it."""
 
 KEY = ("window_start_ns", "incident_id", "change", "told_ns")
+LONGEST_REASON = 500
+"""Characters of a mute's reason: a sentence and a link, not a log."""
 
 
 def claim(
@@ -45,6 +51,7 @@ def claim(
     rows of `notifications`; no other caller gets the same changes
     """
     values = {"kinds": list(kinds), "least_severity": least_severity, "slack_ns": 2 * window.length_ns}
+    values["now_ns"] = now_ns
 
     def due(connection: duckdb.DuckDBPyConnection) -> list[Row]:
         return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()
@@ -125,3 +132,73 @@ def settle(warehouse: Warehouse, row: Mapping[str, Any], *, outcome: str, detail
     """Record the outcome of a claimed message."""
     values = {name: row[name] for name in KEY} | {"outcome": outcome, "detail": detail}
     warehouse.write(lambda connection: connection.execute(statement("settle_notification"), values))
+
+
+def mute(
+    warehouse: Warehouse, incident_id: str, *, now_ns: int, until_ns: int, reason: str, muted_by: str | None
+) -> None:
+    """Send no message about an incident until a time.
+
+    Parameters
+    ----------
+    now_ns, until_ns : nanoseconds since the Unix epoch; `until_ns` is the later one
+    reason : why, for whoever looks next; not empty, of at most `LONGEST_REASON` characters
+
+    Raises
+    ------
+    InputError : there is no such incident, the time is over, or the reason is empty or too long
+    """
+    reason = reason.strip()
+    if until_ns <= now_ns:
+        raise InputError(
+            found=f"a mute of {incident_id} until a time that is over",
+            expected="a time in the future",
+            todo="Choose a later time; `llmprism unmute` ends a mute.",
+        )
+    if not 0 < len(reason) <= LONGEST_REASON:
+        raise InputError(
+            found=f"a mute of {incident_id} with a reason of {len(reason):,} characters",
+            expected=f"1 to {LONGEST_REASON:,} characters",
+            todo="Say in a sentence why nobody needs to hear of it.",
+        )
+
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        place = _place(connection, incident_id)
+        row = {"muted_ns": now_ns, "until_ns": until_ns, "reason": reason, "muted_by": muted_by}
+        store.insert(connection, "mutes", conform(pl.DataFrame([place | row], infer_schema_length=None), "mutes"))
+
+    warehouse.write(work)
+
+
+def unmute(warehouse: Warehouse, incident_id: str, *, now_ns: int) -> int:
+    """End all mutes of an incident now; returns how many were in force.
+
+    Raises
+    ------
+    InputError : there is no such incident
+    """
+
+    def work(connection: duckdb.DuckDBPyConnection) -> int:
+        _place(connection, incident_id)
+        ended = connection.execute(statement("end_mutes"), {"incident_id": incident_id, "now_ns": now_ns}).fetchone()
+        return int(ended[0]) if ended else 0
+
+    return warehouse.write(work)
+
+
+def _place(connection: duckdb.DuckDBPyConnection, incident_id: str) -> Row:
+    """Return what a mute keeps of an incident, to find it again under another id."""
+    named = store.frame(
+        connection.execute(
+            "SELECT last_window_start_ns AS window_start_ns, incident_id, family, place, tenant FROM incidents "
+            "WHERE incident_id = $incident_id",
+            {"incident_id": incident_id},
+        )
+    )
+    if named.is_empty():
+        raise InputError(
+            found=f"no incident {incident_id[:100]}",
+            expected="the id of an incident, such as incident-0123456789ab",
+            todo='See the ids with: llmprism sql "SELECT incident_id, state, explanation FROM incidents"',
+        )
+    return named.row(0, named=True)

@@ -3,7 +3,8 @@
 -- first window, and thereby changed the incident's id. A refused message does not count. An incident can close only
 -- after an opening message; if the receiver refused that one until the incident was over, a single message reports
 -- both. After a closing message an incident stays closed, even if it seems open while later windows are run again: if
--- the fault comes back later, that is another incident.
+-- the fault comes back later, that is another incident. Of a muted incident nothing is told; when the mute is over, what
+-- has not been told by then is.
 WITH matched AS (
     SELECT
         incidents.incident_id,
@@ -57,4 +58,5 @@ WHERE
             AND (len($kinds::VARCHAR[]) = 0 OR list_has_any(incidents.kinds, $kinds::VARCHAR[]))
         )
     )
+    AND incidents.incident_id NOT IN (SELECT incident_id FROM muted_incidents WHERE until_ns > $now_ns)
 ORDER BY incidents.start_ns, incidents.incident_id;

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "reports": {"contract", "settings", "warehouse"},
     "simulate": {"contract", "settings"},
     "cli": {"contract", "settings", "execution", "reports", "simulate", "sources", "validation", "warehouse"},
-    "dags": {"contract", "settings", "execution", "simulate"},
+    "dags": {"contract", "settings", "execution", "simulate", "reports", "warehouse"},
 }
 """Each package, and the packages it may import besides itself and the version."""
 
@@ -39,6 +39,10 @@ HOMES: dict[str, set[str]] = {
     "numba": {"numerics"},
     "loky": {"execution"},
     "rich": {"cli", "reports"},
+    "fastapi": {"reports", "dags"},
+    "jinja2": {"reports"},
+    "plotly": {"reports"},
+    "uvicorn": {"cli"},
     "pandas": set(),
 }
 """Foreign libraries and the only packages that may import them."""
@@ -55,6 +59,10 @@ HEAVY = (
     "great_expectations",
     "airflow",
     "rich",
+    "fastapi",
+    "jinja2",
+    "plotly",
+    "uvicorn",
 )
 
 

@@ -50,8 +50,8 @@ def land(
     flows: str,
     *,
     lateness_ns: int,
-    run: Run | None = None,
     intake: Intake | None = None,
+    run: Run | None = None,
 ) -> dict[str, int]:
     """Land a window's flows; the window starts over, so all tables derived from it are cleared.
 
@@ -63,8 +63,8 @@ def land(
         neighbouring windows are read too, as far as the lateness reaches, and others that are known to hold records of
         it
     lateness_ns : how far from the window the names of the files may be that are looked at
-    run : the window's run, which begins with this landing; None if nothing follows
     intake : what a landing must know besides the files
+    run : the window's run, which begins with this landing; None if nothing follows
 
     Returns
     -------
@@ -169,8 +169,9 @@ def land_all(
     length_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
-    run: Run | None = None,
     intake: Intake | None = None,
+    check: Callable[[Sequence[Window]], None] = lambda _: None,
+    run: Run | None = None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
@@ -178,6 +179,7 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    check : called with the windows before anything is written; may raise
     run : the runs of all windows, which begin with their landing; None if nothing follows
 
     Returns
@@ -188,6 +190,7 @@ def land_all(
     stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
         windows = _windows(staged, stock, length_ns, intake)
+        check(windows)
         writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
         for window in windows:
             named = sources.files_of(window, flows)
@@ -289,7 +292,7 @@ class _Landing:
     Attributes
     ----------
     landed_too : starts of all windows that are landed together
-    run : the windows' run, which begins with the landing; None if nothing follows
+    run : the runs of the windows, which begin with their landing; None if nothing follows
     """
 
     warehouse: Warehouse
@@ -320,6 +323,14 @@ class _Landing:
             "stage_ns": "{}",
             "software_version": __version__,
         }
+
+        def keep_books(connection: duckdb.DuckDBPyConnection) -> None:
+            digest = minutes.flows_digest(connection, window)
+            store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
+            if self.run is not None:
+                minutes.begin_run(connection, window, self.run)
+            self._record_files(connection, window)
+
         store.replace(
             self.warehouse,
             window,
@@ -327,14 +338,10 @@ class _Landing:
             streams={"flows": self.staged.flows(window), "flows_quarantine": self.staged.quarantine(window)},
             clears=("windows", *STALE),
             unless_landed=unless_landed,
-            then=partial(self._keep_books, window=window, row=row),
+            then=keep_books,
         )
 
-    def _keep_books(self, connection: duckdb.DuckDBPyConnection, *, window: Window, row: dict[str, object]) -> None:
-        digest = minutes.flows_digest(connection, window)
-        store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
-        if self.run is not None:
-            minutes.begin_run(connection, window, self.run)
+    def _record_files(self, connection: duckdb.DuckDBPyConnection, window: Window) -> None:
         due = file_register.record(
             connection,
             window,

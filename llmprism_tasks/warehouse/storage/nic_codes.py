@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.frames import paths
 from llmprism_tasks.warehouse.sql_files import statement
 
@@ -73,7 +74,12 @@ def texts(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame)
 def _values(
     connection: duckdb.DuckDBPyConnection, place: str, used: Sequence[npt.NDArray[np.int32]]
 ) -> tuple[pl.Series, pl.Series]:
-    """Return the places of some codes' values, by code, and the values."""
+    """Return the places of some codes' values, by code, and the values.
+
+    Raises
+    ------
+    TransientError : a code has no value, for it expired between the reading of the one and of the other
+    """
     met = np.zeros(max((int(codes.max(initial=0)) for codes in used), default=0) + 1, np.bool_)
     for codes in used:
         met[codes] = True
@@ -82,6 +88,12 @@ def _values(
     query = statement("values_of_numbers").replace("/* place */", place)
     values = pl.Series(pl.from_arrow(connection.execute(query).to_arrow_table()["value"]))
     connection.unregister("used_numbers")
+    if values.len() < numbers.len():
+        raise TransientError(
+            found="rows that expired while they were read",
+            expected="rows that are still kept",
+            todo="Run it again.",
+        )
     at = np.zeros(met.size, np.uint32)
     at[met] = np.arange(numbers.len(), dtype=np.uint32)
     return pl.Series(at), values

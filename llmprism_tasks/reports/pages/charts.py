@@ -1,0 +1,168 @@
+"""Charts: figures as Plotly takes them, made of plain values. Colours are names that the page's style gives a value.
+
+A browser draws them with `static/charts.js`. Names in them are escaped, as Plotly reads a little HTML in texts.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llmprism_tasks.reports.pages.markup import iso, shown
+
+Figure = dict[str, Any]
+
+PARTS = ("compute", "communication", "bubble", "waiting", "unexplained")
+"""How a step's time is divided, in the order in which it is stacked."""
+
+WORDS = {
+    "compute": "computing",
+    "communication": "communication",
+    "bubble": "bubble",
+    "waiting": "waiting",
+    "unexplained": "unexplained",
+}
+
+
+class Chart(NamedTuple):
+    """A figure with its title, what its axes say in a sentence (for who cannot see it), and its height in pixels."""
+
+    title: str
+    tells: str
+    figure: Figure
+    height: int = 260
+
+
+class Shade(NamedTuple):
+    """An interval of time that is marked in a chart."""
+
+    start_ns: int
+    end_ns: int
+    label: str
+
+
+def label(text: object, most: int = 40) -> str:
+    """Return a name for a chart."""
+    return html.escape(shown(text, most), quote=False)
+
+
+def lines(
+    series: Sequence[tuple[str, str, Sequence[int], Sequence[float | None]]],
+    *,
+    unit: str,
+    shades: Sequence[Shade] = (),
+    markers: bool = False,
+    span: tuple[int, int] | None = None,
+    hover: str = ".3f",
+) -> Figure:
+    """Return lines over time.
+
+    Parameters
+    ----------
+    series : name, colour, times in ns and values of each line
+    span : ends of the horizontal axis, ns; None for those of the values
+    """
+    return {
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if markers else "lines",
+                "name": label(name),
+                "x": [iso(time) for time in times],
+                "y": list(values),
+                "line": {"color": colour, "width": 2 if colour != "--muted-line" else 1},
+                "marker": {"size": 4},
+                "hovertemplate": f"%{{y:{hover}}} {unit}",
+            }
+            for name, colour, times, values in series
+        ],
+        "layout": {
+            "xaxis": _over(span),
+            "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+            "shapes": [
+                {
+                    **_place(shade),
+                    "layer": "below",
+                    "line": {"width": 0},
+                    "fillcolor": "--shade",
+                    "label": {
+                        "text": label(shade.label, 60),
+                        "textposition": "bottom left",
+                        "padding": 6,
+                        "font": {"size": 12, "color": "--culprit"},
+                    },
+                }
+                for shade in shades
+            ],
+            "showlegend": len(series) > 1,
+        },
+    }
+
+
+def _over(span: tuple[int, int] | None) -> Figure:
+    return {"type": "date"} if span is None else {"type": "date", "range": [iso(time) for time in span]}
+
+
+def _place(shade: Shade) -> Figure:
+    return {
+        "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1,
+        "x0": iso(shade.start_ns), "x1": iso(shade.end_ns),
+    }  # fmt: skip
+
+
+def areas(
+    times: Sequence[int],
+    parts: dict[str, Sequence[float]],
+    *,
+    unit: str,
+    shades: Sequence[Shade] = (),
+    span: tuple[int, int] | None = None,
+) -> Figure:
+    """Return stacked areas over time, a colour for each part of a step; intervals are framed, as areas hide what is
+    below them."""
+    return {
+        "data": [
+            {
+                "type": "scatter", "mode": "lines", "stackgroup": "one", "name": WORDS[part],
+                "x": [iso(time) for time in times], "y": list(values), "line": {"width": 0.5, "color": f"--{part}"},
+                "fillcolor": f"--{part}", "hovertemplate": f"%{{y:.3f}} {unit}",
+            }
+            for part, values in parts.items()
+        ],
+        "layout": {
+            "xaxis": _over(span),
+            "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+            "shapes": [
+                {**_place(shade), "layer": "above", "line": {"width": 1.5, "color": "--culprit", "dash": "dot"}}
+                for shade in shades
+            ],
+            "showlegend": True,
+        },
+    }  # fmt: skip
+
+
+def heat(
+    times: Sequence[int], names: Sequence[str], rows: Sequence[Sequence[float | None]], *, unit: str, limit: float
+) -> Figure:
+    """Return a heat map, a row for each name, the first at the top; `limit` is where the colours end, on both sides."""
+    return {
+        "data": [
+            {
+                "type": "heatmap", "x": [f"{number + 1}" for number in range(len(times))],
+                "y": [label(name) for name in names], "z": [list(row) for row in rows],
+                "customdata": [[iso(time)[11:23] for time in times]] * len(names),
+                "zmin": -limit, "zmax": limit, "zmid": 0,
+                "colorscale": [[0, "--cool"], [0.5, "--neutral"], [1, "--warm"]],
+                "colorbar": {"thickness": 12, "ticksuffix": " %", "tickprefix": "", "len": 0.9},
+                "hovertemplate": f"%{{y}}<br>step ending %{{customdata}}<br>%{{z:+.1f}} {unit}<extra></extra>",
+                "xgap": 1, "ygap": 0 if len(names) > 64 else 1, "hoverongaps": False,
+            }
+        ],
+        "layout": {
+            "xaxis": {"title": {"text": "step"}, "type": "category", "nticks": 12},
+            "yaxis": {"autorange": "reversed", "type": "category", "tickfont": {"size": 10.5},
+                      **({"dtick": 1} if len(names) <= 72 else {"nticks": 40})},
+            "hovermode": "closest",
+        },
+    }  # fmt: skip

@@ -1,0 +1,157 @@
+"""Incident: what, who, since when, what it costs, what proves it, who else it could be, and what to check next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.reports.pages import charts, now, timeline
+from llmprism_tasks.reports.pages.charts import Chart
+from llmprism_tasks.reports.pages.markup import data, render, shown
+from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.store import asking
+
+Row = dict[str, Any]
+Frames = dict[str, pl.DataFrame]
+
+MOST_ROWS, MOST_FLOWS, MOST_PEERS = 60, 100, 24
+AROUND = 2
+"""Windows before and after the worst one whose steps are plotted: what was normal has to be in the plot."""
+
+NETWORK = ("slow_nic", "degraded_link", "degraded_switch", "switch_level", "congestion", "link_flap", "cross_group")
+"""Kinds whose members are compared by the time they communicate; all others by the time they compute."""
+
+
+def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: bool = False) -> str:
+    """Return the page of an incident.
+
+    Raises
+    ------
+    InputError : there is no such incident
+    QueryTooLong, WarehouseBusy : as `asking`
+    """
+    incident_id = query.get("id", "")
+    with asking(warehouse, longest_s=LONGEST_S) as ask:
+        asked = asked_range(ask, {})
+        found = ask("incidents", from_ns=0, to_ns=0, now_ns=now_ns, incident_id=incident_id, job_id=None, most=1)
+        if found.is_empty():
+            raise InputError(
+                found=f"no incident {shown(incident_id)}",
+                expected="an incident of the first page; windows that were run again may have changed its id",
+                todo="Choose it from the first page, over a range that holds it.",
+            )
+        incident = found.row(0, named=True)
+        worst = incident["worst_window_start_ns"]
+        first = max(incident["first_window_start_ns"], worst - 30 * asked.window_ns)
+        near = [worst + number * asked.window_ns for number in range(-AROUND, AROUND + 1)]
+        frames: Frames = {
+            "incident": found,
+            "diagnoses": ask(
+                "diagnoses", first_ns=first, last_ns=incident["last_window_start_ns"], jobs=incident["jobs"],
+                most=20 * MOST_ROWS,
+            ),
+            "members": ask(
+                "members", window_start_ns=worst, job_id=incident["job_id"], most=timeline.MOST_MEMBERS
+            ),
+            "splits": ask("member_splits", **listed(near), job_id=incident["job_id"], most=250_000),
+        }  # fmt: skip
+        if incident["evidence_sql"]:
+            frames["flows"] = ask.of_text(incident["evidence_sql"], most=MOST_FLOWS)
+    return page(frames, asked, now_ns=now_ns, took_s=sum(ask.took_s.values()), alone=alone)
+
+
+def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: bool = False) -> str:
+    """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
+    row = frames["incident"].row(0, named=True)
+    incident = now.folded(frames["incident"])[0] | {"tenant": row["tenant"]}
+    own, others = proofs(frames["diagnoses"], row)
+    drawn = beside_peers(frames, row)
+    return render(
+        "incident.html",
+        scripts=["plotly.min.js", "charts.js"] if drawn else [],
+        title=f"{row['kind'].replace('_', ' ')}: {shown(row['subject'])}",
+        here="incident",
+        asked=asked,
+        lasts=LASTS,
+        now_ns=now_ns,
+        took_s=took_s,
+        alone=alone,
+        incident=incident,
+        own=own[:MOST_ROWS],
+        others=others[:MOST_ROWS],
+        peers=next((one["peers"] for one in reversed(own) if one["peers"]), None),
+        chart=None if drawn is None else {"name": "peers", **drawn._asdict(), "json": data(drawn.figure)},
+        flows=frames.get("flows"),
+        most_flows=MOST_FLOWS,
+    )
+
+
+def proofs(diagnoses: pl.DataFrame, incident: Row) -> tuple[list[Row], list[Row]]:
+    """Divide the diagnoses of an incident's time: those of its subject, the newest first, and those of others.
+
+    The others are what cannot be told apart from it, and what is its effect; those of the worst window come first.
+    """
+    rows = diagnoses.sort("window_start_ns", descending=True, maintain_order=True).to_dicts()
+    own = [one for one in rows if one["subject"] == incident["subject"] and one["kind"] in incident["kinds"]]
+    worst = incident["worst_window_start_ns"]
+    rest = [one for one in rows if one not in own and one["window_start_ns"] == worst]
+    return own, rest
+
+
+def beside_peers(frames: Frames, incident: Row) -> Chart | None:
+    """Return the steps of the incident's members beside those of their peers; None where no member is named."""
+    members, splits = frames["members"], frames["splits"]
+    accused = set(_members_of(incident, members))
+    if not accused or splits.is_empty():
+        return None
+    network = incident["kind"] in NETWORK
+    part, word = ("communication_ns", "communicate") if network else ("compute_ns", "compute")
+    stages = members.filter(pl.col("addr").is_in(list(accused)))["pp_stage"].unique().to_list()
+    same = (
+        splits.filter(pl.col("pp_stage").is_in([one for one in stages if one is not None]))
+        if stages[0] is not None
+        else splits
+    )
+    of_peers = same.filter(~pl.col("addr").is_in(list(accused)))
+    by_step = ["end_ns", "window_start_ns", "step_index"]
+    middle = (
+        of_peers.group_by(by_step)
+        .agg(median=pl.col(part).median() / 1e9, low=pl.col(part).min() / 1e9, high=pl.col(part).max() / 1e9)
+        .sort("end_ns")
+    )
+    own = (
+        splits.filter(pl.col("addr").is_in(list(accused)))
+        .group_by(by_step)
+        .agg(median=pl.col(part).median() / 1e9)
+        .sort("end_ns")
+    )
+    name = shown(incident["subject"], 40)
+    series = [
+        ("its peers: longest", "--muted-line", middle["end_ns"].to_list(), middle["high"].to_list()),
+        ("its peers: median", "--line", middle["end_ns"].to_list(), middle["median"].to_list()),
+        ("its peers: shortest", "--muted-line", middle["end_ns"].to_list(), middle["low"].to_list()),
+        (name, "--culprit", own["end_ns"].to_list(), own["median"].to_list()),
+    ]
+    count = of_peers["addr"].n_unique()
+    return Chart(
+        f"{name} beside its peers",
+        f"How long {name} {word}s in each step, beside {count:,} NICs of the same pipeline stage, "
+        f"from {AROUND} windows before the worst one to {AROUND} after it.",
+        charts.lines(series, unit="s per step", markers=True),
+        height=300,
+    )
+
+
+def _members_of(incident: Row, members: pl.DataFrame) -> list[str]:
+    column = {"addr": "addr", "host": "host", "pp_stage": "pp_stage", "dp_group": "dp_group"}.get(
+        incident["subject_type"]
+    )
+    return (
+        []
+        if column is None
+        else members.filter(pl.col(column).cast(pl.String) == incident["subject"])["addr"].to_list()
+    )

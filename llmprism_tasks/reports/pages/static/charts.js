@@ -1,0 +1,45 @@
+// Draws the charts of a page with Plotly, in the page's colours; again when the reader's system turns dark or light.
+"use strict";
+(function () {
+  const page = document.documentElement;
+
+  // Colours in a figure are names of the style's variables, such as "--compute".
+  function coloured(value, style) {
+    if (typeof value === "string") return value.startsWith("--") ? style.getPropertyValue(value).trim() : value;
+    if (Array.isArray(value)) return value.map((one) => coloured(one, style));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, coloured(one, style)]));
+    }
+    return value;
+  }
+
+  function drawAll() {
+    const style = getComputedStyle(page);
+    const ink = style.getPropertyValue("--ink").trim();
+    const soft = style.getPropertyValue("--soft").trim();
+    const rule = style.getPropertyValue("--rule").trim();
+    for (const box of document.querySelectorAll(".chart-box")) {
+      const figure = coloured(JSON.parse(box.querySelector("script").textContent), style);
+      const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, tickcolor: rule, automargin: true };
+      const given = figure.layout;
+      const layout = {
+        ...given,
+        paper_bgcolor: "rgba(0,0,0,0)",
+        plot_bgcolor: "rgba(0,0,0,0)",
+        font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: soft },
+        margin: { l: 60, r: 20, t: given.showlegend ? 34 : 14, b: given.xaxis.title ? 46 : 34 },
+        hovermode: given.hovermode || "x unified",
+        hoverlabel: { bgcolor: style.getPropertyValue("--surface").trim(), bordercolor: rule, font: { color: ink } },
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: soft } },
+        xaxis: { ...axis, showgrid: false, ...given.xaxis },
+        yaxis: { ...axis, ...given.yaxis },
+        dragmode: "zoom",
+      };
+      for (const trace of figure.data) if (trace.colorbar) trace.colorbar.outlinewidth = 0;
+      Plotly.react(box.querySelector(".chart"), figure.data, layout, { displayModeBar: false, responsive: true });
+    }
+  }
+
+  drawAll();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+})();

@@ -1,0 +1,24 @@
+"""A warehouse with the results of a captured pipeline."""
+
+from __future__ import annotations
+
+import captured_minutes
+import pytest
+
+from llmprism_tasks.execution.analyze import analyze
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    folder = tmp_path_factory.mktemp("captured")
+    captured_minutes.drop(folder)
+    analyze(captured_minutes.settings_in(folder))
+    return captured_minutes.warehouse_in(folder)
+
+
+@pytest.fixture(scope="session")
+def job(captured: Warehouse) -> str:
+    """Return the only job's id."""
+    return str(store.query(captured, "SELECT DISTINCT job_id FROM jobs")["job_id"][0])
