@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
         _add_evaluate,
         _add_sql,
         _add_expire,
+        _add_doctor,
         _add_settings,
         _add_simulate,
     ):
@@ -172,6 +173,17 @@ def _add_expire(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     expire.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
     expire.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
     expire.set_defaults(command=commands.expire)
+
+
+def _add_doctor(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    doctor = subparsers.add_parser(
+        "doctor", parents=[common], help="check this machine, the settings and the warehouse"
+    )
+    doctor.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
+    doctor.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    doctor.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    doctor.add_argument("--format", choices=("text", "json"), default="text")
+    doctor.set_defaults(command=commands.doctor)
 
 
 def _add_settings(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:

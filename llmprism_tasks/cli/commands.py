@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
-from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
 
 if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
+
+
+NEWEST_FILES = 10
+"""Flow files whose delivery the doctor looks at: the last minutes."""
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
@@ -231,6 +235,41 @@ def expire(arguments: argparse.Namespace) -> None:
             [(table, f"{rows.due:,}", f"{rows.all:,}", f"{found.table_bytes[table]:,}") for table, rows in due.items()],
         )
     output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
+
+
+def doctor(arguments: argparse.Namespace) -> None:
+    """Print what all checks find, a line each, with what to do.
+
+    Raises
+    ------
+    PermanentError : there are problems, not only warnings
+    """
+    settings, _ = _load(arguments)
+    from llmprism_tasks.reports.doctor import examination, finding
+    from llmprism_tasks.sources import flows, topology
+
+    found: list[finding.Finding] = []
+    nics, delays_s = [], []
+    try:
+        nics = topology.read_topology(settings.places.topology)["addr"].to_list()
+    except InputError as error:
+        found.append(finding.judged("topology", error.found, problem=error.todo))
+    try:
+        newest = flows.find(settings.places.flows, length_ns=settings.window.length_ns)[-NEWEST_FILES:]
+        delays_s = [Path(file.path).stat().st_mtime - file.span.end_ns / 1e9 for file in newest if file.span]
+    except InputError as error:
+        found.append(finding.judged("flows", error.found, problem=error.todo))
+    found += examination.examine(settings, os.environ, nics=nics, delays_s=delays_s)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False) + "\n")
+    else:
+        for one in found:
+            output.say(f"{one.state:<8} {one.check}: {one.found}" + (f"\n{'':<8} {one.todo}" if one.todo else ""))
+    problems = sum(one.state == finding.PROBLEM for one in found)
+    if problems:
+        raise PermanentError(
+            found=f"{problems} problem{'s'[: problems > 1]}", expected="none", todo="What to do is said beside each."
+        )
 
 
 def settings(arguments: argparse.Namespace) -> None:

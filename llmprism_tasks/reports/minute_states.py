@@ -58,7 +58,8 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
     - `stopped` (due) by a critical expectation
     - `expired` if its rows are gone; never due
 
-    and due whatever it is once it is marked, such as for late records. Nothing is due before its lateness is over.
+    and due whatever it is once it is marked, such as for late records. Nothing is due before its lateness is over, or
+    once its own flows or those that it looks back at have expired: it would be refused.
     """
     rules, window = settings.catch_up, settings.window
     ready_ns = pl.col("window_start_ns") + window.length_ns + window.allowed_lateness_ns
@@ -80,8 +81,9 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
         .otherwise(pl.lit(SKIPPED))
     )
     dead = (pl.col("state") == RUNNING) & (now_ns >= pl.col("begun_ns") + unfinished_ns)
+    refused = pl.col("window_start_ns").is_in(list(_refused(windows, settings)))
     reason = (
-        pl.when((now_ns < ready_ns) | (pl.col("state") == EXPIRED))
+        pl.when((now_ns < ready_ns) | (pl.col("state") == EXPIRED) | refused)
         .then(None)
         .when(pl.col("due_reason").is_not_null())
         .then(pl.col("due_reason"))
@@ -110,6 +112,13 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
         )
         .sort("window_start_ns", descending=True)
     )
+
+
+def _refused(windows: pl.DataFrame, settings: Settings) -> set[int]:
+    """Return the starts of windows that read flows which have expired."""
+    gone = windows.filter(pl.col("expired").list.contains("flows"))["window_start_ns"]
+    length_ns, reach = settings.window.length_ns, settings.window.lookback_windows + 1
+    return {start + later * length_ns for start in gone for later in range(reach)}
 
 
 def _changed(minutes: pl.DataFrame, windows: pl.DataFrame, length_ns: int) -> pl.DataFrame:

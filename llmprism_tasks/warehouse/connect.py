@@ -224,20 +224,22 @@ def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnect
 
 
 @contextmanager
-def _catalog_copy(catalog: Path) -> Iterator[Path]:
+def _catalog_copy(catalog: Path) -> Iterator[str]:
     """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
 
-    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    The data that it names stay where they are. The copy has no name, so nothing is left of it when it is closed.
     """
-    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
-        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
-        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
-            if file is not None:
-                _lock(file.fileno(), lock, fcntl.LOCK_SH)
-            shutil.copyfile(catalog, copy)
-            if Path(f"{catalog}.wal").exists():  # of a process that was killed
-                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
-        yield copy
+    lock = Path(f"{catalog}.lock")
+    with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held, tempfile.TemporaryFile() as copy:
+        if held is not None:
+            _lock(held.fileno(), lock, fcntl.LOCK_SH)
+        if Path(f"{catalog}.wal").exists() or not catalog.exists():  # of a killed process, for the next writer to apply
+            yield str(catalog)
+            return
+        with catalog.open("rb") as file:
+            shutil.copyfileobj(file, copy)
+        copy.flush()
+        yield f"/dev/fd/{copy.fileno()}"
 
 
 def _inode(location: str) -> int | None:

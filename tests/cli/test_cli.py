@@ -16,12 +16,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from empty_warehouse import empty_warehouse
+from kept_windows import put
 
 from llmprism_tasks import __version__, cli
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.upkeep import read_copy
 
 REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
 ANALYZE = ["analyze", "--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
@@ -411,3 +414,65 @@ assert not [finder for finder in sys.meta_path if finder not in finders and "llm
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Warehouse:
+    """Twelve windows."""
+    warehouse = empty_warehouse(tmp_path / "kept.duckdb")
+    put(warehouse, range(12))
+    return warehouse
+
+
+def test_expire_says_what_goes_and_a_dry_run_keeps_it(kept: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["expire", "--warehouse", kept.location, "--set", "retention.flows_h=0.1"]
+    assert cli.main([*asked, "--dry-run"]) == 0
+    dry = capsys.readouterr().out
+    assert re.search(r"^flows +120 +240 +[\d,]+ *$", dry, re.MULTILINE)
+    assert "Nothing was deleted. Without --dry-run 6 windows lose their flows" in dry
+    assert cli.main(asked) == 0
+    assert "Done: 6 windows lose their flows, 0 their timeline, 0 all rows." in capsys.readouterr().out
+    assert cli.main(["report", "--warehouse", kept.location]) == 0
+    assert "Expired: flows and refused records of 6 windows" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["report", "--warehouse", kept.location, "--evidence"]) == 0
+    assert "-- The flows behind this incident have expired (retention.flows_h); the query" in capsys.readouterr().out
+
+
+def test_expire_makes_no_warehouse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["expire", "--warehouse", "none.duckdb"]) == 1
+    assert not Path("none.duckdb").exists()
+    assert "no warehouse none.duckdb" in capsys.readouterr().err
+
+
+def test_the_read_copy_is_read_unless_something_else_is_asked_for(
+    kept: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LLMPRISM_PLACES__WAREHOUSE", kept.location)
+    monkeypatch.setenv("LLMPRISM_PLACES__READ_COPY", "copy.duckdb")
+    assert cli.main(["report"]) == 1
+    assert "no read copy, copy.duckdb" in capsys.readouterr().err
+    read_copy.publish(kept, Path("copy.duckdb"))
+    put(kept, [12])
+    count = "SELECT count(*) FROM windows"
+    for arguments, windows in (([], 12), (["--live"], 13), (["--warehouse", kept.location], 13)):
+        assert cli.main(["sql", "--format", "csv", count, *arguments]) == 0
+        assert capsys.readouterr().out.split()[-1] == str(windows)
+    assert cli.main(["sql", "FROM flows"]) == 1
+    assert "Flows and timeline are only in the warehouse itself: add --live." in capsys.readouterr().err
+
+
+def test_the_doctor_says_what_to_do_and_ends_with_1_only_for_problems(
+    kept: Warehouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    Path("flows").mkdir()
+    Path("topology.csv").write_text("addr,host\n10.0.0.2,h\n", encoding="utf-8")
+    asked = ["doctor", "--warehouse", kept.location, "--flows", "flows", "--topology", "topology.csv"]
+    assert cli.main(asked) == 0
+    out = capsys.readouterr().out
+    assert "ok       warehouse: schema version" in out
+    assert "warning  airflow's database: sqlite\n         It is for trying out" in out
+    assert cli.main([*asked[:-1], "none.csv", "--format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert {"check": "topology", "state": "problem"}.items() <= json.loads(out)[0].items()
+    assert "llmprism: 1 problem; expected none. What to do is said beside each." in err

@@ -27,7 +27,7 @@ from llmprism_tasks.warehouse.sql_files import identifier
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 COPIED = tuple(table.name for table in TABLES if table.name not in NUMBERED and "window_start_ns" in table.column_names)
-TELLING = ("windows", "notifications")
+TELLING = ("windows", "minutes", "notifications", "mutes", "flow_files")
 """Tables of which a row changes whenever anything of its window does."""
 
 UNFINISHED = ("landed", "running")
