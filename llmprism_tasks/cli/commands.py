@@ -36,7 +36,8 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
         for name in ("flows", "topology", "warehouse")
         if (value := getattr(arguments, name, None)) is not None
     }
-    overrides = dict(arguments.set) | places
+    columns = {f"columns.{field}": column for field, column in getattr(arguments, "columns", {}).items()}
+    overrides = dict(arguments.set) | places | columns
     refuse_in_arguments(overrides, SECRETS)
     return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
 

@@ -187,7 +187,8 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows", "minutes"))
+    tables = (*LANDED, "flow_files", "flow_file_windows", "windows", "minutes")
+    return _validate(warehouse or open_for_window(window, settings), window, settings, tables)
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
