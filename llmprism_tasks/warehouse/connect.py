@@ -38,6 +38,7 @@ WRITING: dict[str, str | bool | int | float | list[str]] = {
     "threads": WRITING_THREADS,
 }
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
+MOST_VALUES_TO_SKIP_BY = 20_000  # windows of two weeks; DuckDB's own 50 made it read a whole week for a few minutes
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
 
@@ -288,11 +289,14 @@ def _catalog_copy(catalog: Path) -> Iterator[str]:
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Switch off DuckDB's progress bars, which would appear in the output of commands, and Python's names in queries.
+    """Switch off DuckDB's progress bars and Python's names in queries, and let joins skip windows.
 
-    An unknown table would otherwise be looked for among the variables of whoever asks.
+    Progress bars would appear in the output of commands. An unknown table would be looked for among the variables of
+    whoever asks. Where a join has few values on one side, DuckDB skips the row groups of the other side that hold none
+    of them.
     """
     connection.execute("SET enable_progress_bar = false; SET python_enable_replacements = false")
+    connection.execute(f"SET dynamic_or_filter_threshold = {MOST_VALUES_TO_SKIP_BY}")
     return connection
 
 
