@@ -2,7 +2,8 @@
 # make demo      ten simulated minutes with faults through a real Airflow, then the report
 # make up        Airflow with a live feed of simulated flows; then: make report, make latency, make down;
 #                eval "$(make env)" sets the variables for airflow and llmprism commands of your own
-# make test      linter, type checker and every test
+# make test      linter, type checker and every test, but for:
+# make test-distributed   two Celery workers, PostgreSQL and Redis (both must be installed): WINDOWS=30 KILLS=50 for more
 # make tables    compare all result tables with the reference (tests/data/tables.json)
 # make scores    accuracy on the captures of real training in tests/data/real
 # make accuracy  accuracy of both methods on simulated platforms and captures: writes docs/accuracy.md; resumes
@@ -12,8 +13,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 COMPILED := .venv/compiled
+DISTRIBUTED := .venv/distributed
 
-.PHONY: setup demo up down report latency env test checks tables scores accuracy diagnosis bench clean
+.PHONY: setup demo up down report latency env test test-distributed checks tables scores accuracy diagnosis bench clean
 
 setup: $(INSTALLED) $(COMPILED)
 
@@ -50,6 +52,13 @@ env: setup
 test: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs 2 checks setup
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+$(DISTRIBUTED): $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[distributed]'
+	@touch $@
+
+test-distributed: setup $(DISTRIBUTED)
+	$(BIN)/pytest -m distributed tests/distributed $(if $(WINDOWS),--windows $(WINDOWS)) $(if $(KILLS),--kills $(KILLS))
 
 checks: $(INSTALLED)
 	$(BIN)/ruff check .
