@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from distributed.cluster import Cluster, cluster
 from distributed.services import PostgreSQL, postgresql
 

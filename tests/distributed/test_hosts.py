@@ -14,9 +14,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from distributed.cluster import NOTICED_WITHIN_S, Cluster, ClusterError, Worker, moment, work_done
 
-from llmprism_tasks.contract.plan import STAGES
+from distributed.cluster import NOTICED_WITHIN_S, Cluster, work_done
 from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.simulate.simulation import write_scenario
 from llmprism_tasks.warehouse import store
@@ -28,6 +27,9 @@ START = dt.datetime(2026, 5, 1, 4, 0, tzinfo=dt.UTC)
 PARTITIONS = 2
 SECONDS_PER_WINDOW = 120.0
 """Patience: a window takes five to ten seconds where nothing else is running."""
+
+MOST_UNEVEN = 1.6
+"""Times the work of the busier worker that both did: two that share evenly did twice as much as either."""
 
 SCENARIO = """
 [fabric]
@@ -57,8 +59,8 @@ forward_ms = 80
 
 [[faults]]
 kind = "slow_gpu"
-host = 2
-gpu = 1
+job = "replicas"
+rank = 3
 factor = 1.5
 start_s = 120
 """
@@ -120,11 +122,10 @@ def test_two_workers_share_a_backfill_and_do_nothing_twice(
     by_host = work_done(done)
     assert set(by_host) >= {"first", "second"}
     shares = [by_host[name]["seconds"] for name in ("first", "second")]
-    assert sum(shares) / max(shares) >= 1.6
+    ratio = sum(shares) / max(shares)
+    assert ratio >= MOST_UNEVEN
     assert leftovers(running) == []
-    say(
-        f"{len(starts)} windows in {took:.0f} s; {json.dumps(by_host)}; {sum(shares) / max(shares):.2f} times one worker"
-    )
+    say(f"{len(starts)} windows in {took:.0f} s; {json.dumps(by_host)}; {ratio:.2f} times the work of one worker")
 
 
 def test_a_killed_worker_is_noticed_and_its_tasks_are_done_by_the_other(
