@@ -62,7 +62,8 @@ class Warehouse:
         """
         connection = _patiently(self, lambda: _connect(self, read_only=True))
         try:
-            yield connection
+            with postgres.named_absence(self.location):
+                yield connection
         finally:
             connection.interrupt()  # closing would otherwise wait for an abandoned query to end
             connection.close()
@@ -76,7 +77,7 @@ class Warehouse:
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
         """
-        with self._only_writer():
+        with self._only_writer(), postgres.named_absence(self.location):
             connection = _patiently(self, lambda: _connect(self, read_only=False))
             try:
                 connection.begin()

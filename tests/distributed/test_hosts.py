@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from distributed.cluster import NOTICED_WITHIN_S, Cluster, work_done
+from distributed.cluster import FLOWS, NOTICED_WITHIN_S, Cluster, work_done
 from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.simulate.simulation import write_scenario
 from llmprism_tasks.warehouse import store
@@ -81,7 +81,7 @@ def expected(running: Cluster, starts: list[str]) -> dict[str, pl.DataFrame]:
     start_ns = int(START.timestamp()) * 10**9
     write_scenario(running.shared, scenario=str(scenario), minutes=len(starts), seed=1, start_ns=start_ns)
     file = running.folder / "straight.duckdb"
-    places = ["--flows", str(running.shared / "flows"), "--topology", str(running.shared / "topology.csv")]
+    places = ["--flows", str(running.shared / FLOWS), "--topology", str(running.shared / "topology.csv")]
     subprocess.run([Path(sys.executable).parent / "llmprism", "analyze", *places, "--warehouse", file], check=True)
     return tables(open_warehouse(str(file), lock_wait_s=60))
 

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from llmprism_tasks.contract.errors import InputError, TransientError, WarehouseBusy
-from llmprism_tasks.warehouse.lake.attach import IN_POSTGRES, attached
+from llmprism_tasks.warehouse.lake.attach import IN_POSTGRES, attached, in_postgres
 
 LOCK = int.from_bytes(b"llmprism")
 """The number of the writers' advisory lock. PostgreSQL keeps such locks apart by database."""
@@ -98,6 +98,23 @@ def away(location: str, error: Exception) -> TransientError | None:
         todo="See that it runs and that host, port, user and password are right; then run it again. "
         "Nothing is half written.",
     )
+
+
+@contextmanager
+def named_absence(location: str) -> Iterator[None]:
+    """Raise what DuckDB says of a PostgreSQL that is not there as an error that is worth another try.
+
+    Raises
+    ------
+    TransientError : PostgreSQL does not answer
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        known = away(location, error) if in_postgres(location) else None
+        if known is None:
+            raise
+        raise known from error
 
 
 @contextmanager
