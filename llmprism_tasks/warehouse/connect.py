@@ -62,7 +62,7 @@ class Warehouse:
         """
         connection = _patiently(self, lambda: _connect(self, read_only=True))
         try:
-            with postgres.named_absence(self.location):
+            with postgres.named_refusals(self.location):
                 yield connection
         finally:
             connection.interrupt()  # closing would otherwise wait for an abandoned query to end
@@ -77,7 +77,7 @@ class Warehouse:
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
         """
-        with self._only_writer(), postgres.named_absence(self.location):
+        with self._only_writer(), postgres.named_refusals(self.location):
             connection = _patiently(self, lambda: _connect(self, read_only=False))
             try:
                 connection.begin()

@@ -34,6 +34,9 @@ AWAY = re.compile(
 )
 """What DuckDB's and PostgreSQL's messages say when the server is not there, or went away."""
 
+MAY_ONLY_READ = re.compile(r"permission denied for [^\n]+|cannot execute \w+ in a read-only transaction")
+"""What PostgreSQL says to a user who may not write."""
+
 HOLDER = """
 SELECT activity.application_name, activity.client_addr, activity.pid
 FROM pg_locks AS lock JOIN pg_stat_activity AS activity USING (pid)
@@ -101,17 +104,18 @@ def away(location: str, error: Exception) -> TransientError | None:
 
 
 @contextmanager
-def named_absence(location: str) -> Iterator[None]:
-    """Raise what DuckDB says of a PostgreSQL that is not there as an error that is worth another try.
+def named_refusals(location: str) -> Iterator[None]:
+    """Raise what DuckDB says of a PostgreSQL that is not there, or refuses to be written to, as an error of llmprism.
 
     Raises
     ------
     TransientError : PostgreSQL does not answer
+    InputError : the user of the connection string may only read
     """
     try:
         yield
     except duckdb.Error as error:
-        known = away(location, error) if in_postgres(location) else None
+        known = (_refused(location, error) or away(location, error)) if in_postgres(location) else None
         if known is None:
             raise
         raise known from error
@@ -196,6 +200,15 @@ def _holder(cursor: Any) -> str:
             name, address, session = found
             return f"process {name.removeprefix('llmprism ')} (address {address}, PostgreSQL session {session})"
     return "another process, which has just given it free"
+
+
+def _refused(location: str, error: Exception) -> InputError | None:
+    reason = MAY_ONLY_READ.search(str(error))
+    return reason and InputError(
+        found=f"the warehouse {location}, whose user may not write ({reason[0]})",
+        expected="the owner of the catalog's tables, to write; any other user may only read",
+        todo="Name the owner in places.warehouse, with its password, or only read: llmprism report, llmprism sql.",
+    )
 
 
 def _wrong(location: str, error: Exception) -> InputError:
