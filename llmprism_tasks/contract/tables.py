@@ -128,6 +128,7 @@ TABLES: tuple[Table, ...] = (
                 "digest of the landed flows, empty for none; NULL if landed by an earlier llmprism",
                 optional=True,
             ),
+            Column("expired", "VARCHAR[]", "tables whose rows were kept long enough and deleted", optional=True),
         ),
     ),
     Table(
@@ -401,14 +402,14 @@ TABLES: tuple[Table, ...] = (
 
 HISTORY = {
     "windows": ("stage_ns",),
-    "minutes": tuple(
-        ["expected_ns", "expected_by", "begun_ns", "runs", "last_run_ns", "due_since_ns", "tries", "tried_ns"],
+    "minutes": (
+        *("expected_ns", "expected_by", "begun_ns", "runs", "last_run_ns"),
+        *("due_since_ns", "tries", "tried_ns"),
     ),
     "notifications": ("told_ns",),
 }
-"""Columns that tell when and how often windows were run. All others are the same whenever, in whatever order and
-however
-often windows are run, also if runs were killed in between."""
+"""Columns that tell when and how often windows were run. All others are the same in whatever order and however often
+windows are run, also if runs were killed in between."""
 
 
 def table_named(name: str) -> Table:

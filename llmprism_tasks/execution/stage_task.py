@@ -47,7 +47,7 @@ from llmprism_tasks.execution.partitions.partitioned import (
 )
 from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
 from llmprism_tasks.execution.partitions.stage_runner import StageResults
-from llmprism_tasks.execution.window import open_configured, read_inputs
+from llmprism_tasks.execution.window import open_for_window, read_inputs
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import store
@@ -64,9 +64,13 @@ def run_stage(name: str, window: Window, settings: Settings) -> dict[str, int]:
     Returns
     -------
     rows written per table
+
+    Raises
+    ------
+    ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
     stage = stage_named(name)
-    warehouse = open_configured(settings)
+    warehouse = open_for_window(window, settings)
     results = _StageTask(stage, warehouse, window, settings).results()
     clears = tables_after(name)
     store.replace(warehouse, window, results.tables, clears=clears, ordered=True, stage_ns=results.stage_ns)
@@ -82,7 +86,7 @@ def divide(window: Window, settings: Settings) -> list[dict[str, str | int]]:
     -------
     what `run_partition` takes, for each partition; nothing where hosts cannot be separated
     """
-    return _StageTask(STAGES[0], open_configured(settings), window, settings).spread()
+    return _StageTask(STAGES[0], open_for_window(window, settings), window, settings).spread()
 
 
 def run_partition(part: Mapping[str, str | int], window: Window, settings: Settings) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.notify.metrics_file import write_metrics
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -25,6 +27,8 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
+from llmprism_tasks.warehouse.minutes import Run
+from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +64,18 @@ def intake(settings: Settings, *, now_ns: int) -> Intake:
         listed=read_topology(settings.places.topology)["addr"],
         most_empty_windows=settings.window.most_empty_windows,
     )
+
+
+def open_for_window(window: Window, settings: Settings) -> Warehouse:
+    """Open the warehouse for a task of a window.
+
+    Raises
+    ------
+    ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    """
+    warehouse = open_configured(settings)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
+    return warehouse
 
 
 def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
@@ -131,8 +147,13 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     Returns
     -------
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
+
+    Raises
+    ------
+    ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
-    warehouse, _ = open_for_landing(settings)
+    open_for_landing(settings)
+    warehouse = open_for_window(window, settings)
     lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
@@ -142,7 +163,8 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
         lateness_ns=lateness_ns,
         intake=known,
     )
-    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, intake=known)
+    run = Run(settings.window.lookback_windows, time.time_ns())
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, intake=known, run=run)
 
 
 def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -160,7 +182,7 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_configured(settings), window, settings, (*LANDED, "windows"))
+    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows"))
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -168,11 +190,11 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
     """
-    return _validate(warehouse or open_configured(settings), window, settings, DERIVED, by_job=True)
+    return _validate(warehouse or open_for_window(window, settings), window, settings, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, and delete what its tasks left for each other.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy and the metrics.
 
     Parameters
     ----------
@@ -182,9 +204,21 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
+    warehouse = warehouse or open_configured(settings)
+    diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
     delete_handovers(settings.places.handover, settings.places.warehouse, window)
+    publish_copy(warehouse, settings)
+    write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
+
+
+def publish_copy(warehouse: Warehouse, settings: Settings) -> None:
+    """Publish the read copy, if the settings name one; a failure is logged, for the next window publishes again."""
+    if settings.places.read_copy:
+        try:
+            read_copy.publish(warehouse, Path(settings.places.read_copy))
+        except TransientError as error:
+            logger.warning("%s", error)
 
 
 def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
@@ -200,7 +234,7 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     """
     try:
         warehouse = open_configured(settings)
-        return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
+        return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
         return {"sent": 0, "not_sent": 0}

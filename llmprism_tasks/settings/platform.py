@@ -77,6 +77,15 @@ class PlaceSettings:
         "llmprism.duckdb",
         reason="a DuckDB file, a DuckLake as ducklake:FILE, or ducklake:postgres:dbname=… host=… for several machines",
     )
+    metrics: str = text(
+        "",
+        reason="file for node-exporter's textfile collector, its name ending in .prom; empty: no metrics are written",
+    )
+    read_copy: str = text(
+        "",
+        reason="DuckDB file to which results are copied after each window, for llmprism sql, report and other readers; "
+        "empty: no copy, readers and runs take turns",
+    )
     handover: str = text(
         "",
         reason="folder that all machines share, for what a window's tasks leave for each other; empty: TMPDIR, on one",
@@ -128,6 +137,25 @@ class WarehouseSettings:
 
 
 @dataclass(frozen=True)
+class RetentionSettings:
+    """How long rows are kept, counted back from the newest window; nothing is deleted unless `llmprism expire` runs."""
+
+    flows_h: float = number(
+        6.0,
+        unit="h",
+        low=0,
+        high=87_600,
+        reason="flows and refused records, half of all bytes: proof of an incident for a shift; 0: for ever",
+    )
+    timeline_h: float = number(
+        24.0, unit="h", low=0, high=87_600, reason="the timeline, a fifth of all bytes: to look at a day; 0: for ever"
+    )
+    results_d: float = number(
+        400.0, unit="d", low=0, high=3_650, reason="all else, to compare with the same month of last year; 0: for ever"
+    )
+
+
+@dataclass(frozen=True)
 class ValidationSettings:
     """What the checks leave besides the table `validation_results`."""
 
@@ -145,6 +173,11 @@ class NotifySettings:
         begins=("https://", "http://"),
         secret=True,
         reason="URL that receives each message as JSON; empty: no messages are sent",
+    )
+    format: str = text(
+        "json",
+        choices=("json", "slack", "alertmanager"),
+        reason="what the receiver is: a program, an incoming webhook of Slack, or Alertmanager (…/api/v2/alerts)",
     )
     kinds: str = text(
         "",
@@ -177,6 +210,64 @@ class NotifySettings:
     @property
     def kind_names(self) -> tuple[str, ...]:
         return tuple(name.strip() for name in self.kinds.split(",") if name.strip())
+
+
+@dataclass(frozen=True)
+class CatchUpSettings:
+    """When a window is due to be run (again), how that is tried, and when the pipeline is said to be behind."""
+
+    skipped_after_s: int = number(
+        180,
+        unit="s",
+        low=0,
+        high=86_400,
+        reason="a run that waits for a busy machine lands within two minutes of the allowed lateness, or never",
+    )
+    unfinished_after_s: int = number(
+        900,
+        unit="s",
+        low=1,
+        high=86_400,
+        reason="the largest platform's window takes minutes; Airflow tries a task again for five minutes",
+    )
+    outage_windows: int = number(
+        1440,
+        unit="windows",
+        low=1,
+        high=100_000,
+        reason="windows that are caught up after an outage of the scheduler: a day, and collectors keep files for one",
+    )
+    at_once: int = number(
+        5, unit="windows", low=1, high=100, reason="windows taken up and not finished; they run one after another"
+    )
+    tries: int = number(
+        5,
+        unit="tries",
+        low=1,
+        high=20,
+        reason="with pauses that double, the last is more than an hour after the first; then somebody has to look",
+    )
+    first_pause_s: int = number(
+        300, unit="s", low=1, high=86_400, reason="from the first try to the second: longer than a window's run"
+    )
+    lag_s: int = number(
+        300,
+        unit="s",
+        low=1,
+        high=86_400,
+        reason="overload: the newest finished window ended longer ago; a run waits for seconds and takes less than one "
+        "minute",
+    )
+    backlog: int = number(
+        20, unit="windows", low=1, high=100_000, reason="overload: more windows are due than an outage of 20 min leaves"
+    )
+    silent_after_s: int = number(
+        600,
+        unit="s",
+        low=60,
+        high=86_400,
+        reason="no window was finished for so long: ten minutes in a row went wrong, which a restart does not explain",
+    )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,12 @@ def pages(settings: Settings, window: Window, name: str) -> Path:
     return folder(settings) / f"{window.start:%Y%m%dT%H%M%SZ}-{name}"
 
 
+def delete(settings: Settings, window: Window) -> None:
+    """Delete the pages about a window."""
+    for name in ("landed", "results"):
+        shutil.rmtree(pages(settings, window, name), ignore_errors=True)
+
+
 def index(of: Path) -> Path:
     """Return the page to begin with, of the pages in a folder."""
     return of / "index.html"

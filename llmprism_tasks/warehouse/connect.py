@@ -10,9 +10,11 @@ import fcntl
 import os
 import random
 import re
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +31,10 @@ Result = TypeVar("Result")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
 WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
+WRITING: dict[str, str | bool | int | float | list[str]] = {
+    "storage_compatibility_version": STORAGE_VERSION,
+    "threads": WRITING_THREADS,
+}
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
@@ -77,17 +83,29 @@ class Warehouse:
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
         """
+        with self.alone() as connection:
+            connection.begin()
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
+                    connection.rollback()
+                raise
+
+    @contextmanager
+    def alone(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Provide the only connection that can write, outside a transaction, for what DuckDB does in none.
+
+        Raises
+        ------
+        WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+        InputError : the file is no warehouse
+        """
         with self._only_writer(), postgres.named_refusals(self.location):
             connection = _patiently(self, lambda: _connect(self, read_only=False))
             try:
-                connection.begin()
-                try:
-                    yield connection
-                    connection.commit()
-                except BaseException:
-                    with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
-                        connection.rollback()
-                    raise
+                yield connection
             finally:
                 connection.close()
 
@@ -124,6 +142,10 @@ class Warehouse:
 
 class _LockTakenError(Exception):
     """Another process holds the lock file; the message names the process."""
+
+
+class _ReplacedError(Exception):
+    """Between opening the file and locking it, a smaller copy took its place: what was written would be lost."""
 
 
 def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", catalog_password: str = "") -> Warehouse:
@@ -166,11 +188,8 @@ def existing_warehouse(
     InputError : there is no such warehouse
     ContractError, WarehouseBusy : as `open_warehouse`
     """
-    if in_postgres(location):
-        is_there = postgres.has_lake(location, catalog_password)
-    else:
-        is_there = location.startswith(LAKE) or Path(location).is_file()
-    if not is_there:
+    warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
+    if not _exists(warehouse):
         raise InputError(
             found=f"no warehouse {location}",
             expected="the warehouse of an earlier `llmprism analyze`",
@@ -191,12 +210,43 @@ def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnect
     if in_postgres(location):
         return _quiet(postgres.connect(location, warehouse.data_path, warehouse.catalog_password, read_only=read_only))
     if location.startswith(LAKE):
-        return _quiet(attached(location, warehouse.data_path, "", read_only=read_only))
-    if read_only:
-        return _quiet(duckdb.connect(location, read_only=True))
-    return _quiet(
-        duckdb.connect(location, config={"storage_compatibility_version": STORAGE_VERSION, "threads": WRITING_THREADS})
-    )
+        catalog = location.removeprefix(LAKE)
+        data_path = warehouse.data_path or f"{catalog}.files/"
+        if not read_only:
+            return _quiet(attached(location, data_path, "", read_only=False))
+        with _catalog_copy(Path(catalog)) as copy:
+            return _quiet(attached(f"{LAKE}{copy}", data_path, "", read_only=True))
+    before = _inode(location)
+    connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
+    if before is not None and _inode(location) != before:
+        connection.close()
+        raise _ReplacedError
+    return _quiet(connection)
+
+
+@contextmanager
+def _catalog_copy(catalog: Path) -> Iterator[Path]:
+    """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
+
+    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    """
+    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
+        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
+        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
+            if file is not None:
+                _lock(file.fileno(), lock, fcntl.LOCK_SH)
+            shutil.copyfile(catalog, copy)
+            if Path(f"{catalog}.wal").exists():  # of a process that was killed
+                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
+        yield copy
+
+
+def _inode(location: str) -> int | None:
+    """Return the number of the file itself, whatever its name; None if there is none."""
+    try:
+        return Path(location).stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -205,9 +255,9 @@ def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _lock(descriptor: int, lock: Path) -> None:
+def _lock(descriptor: int, lock: Path, kind: int = fcntl.LOCK_EX) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = lock.read_text(encoding="utf-8") or "unknown"
         raise _LockTakenError(f"Conflicting lock is held in llmprism (PID {holder})") from error
@@ -219,6 +269,8 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
     while True:
         try:
             return attempt()
+        except _ReplacedError:
+            continue
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
                 raise _unreadable(warehouse, error) from error

@@ -1,13 +1,14 @@
 """Minutes: which windows were ever expected, what became of their runs, and which are due to be run (again).
 
-A window's row is made when the schedule expects it, when somebody runs it, or when records of it are found. It says what
-the window's last run saw: a digest of the flows of each window that the run looked back at, and of its own. So a window
-is known to be stale by comparing contents, whatever the clocks of two hosts say.
+A window's row is made when the schedule expects it, when somebody runs it, or when records of it are found. It says
+what the window's last run saw: a digest of the flows of each window that the run looked back at, and of its own. So a
+window is known to be stale by comparing contents, whatever the clocks of two hosts say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import duckdb
 
@@ -36,7 +37,7 @@ def mark_due(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], re
     """Mark windows as due to land and run again; their next run takes the mark away. Call it in the transaction that
     makes them so.
 
-    Windows that look back at them need no mark: they are due by themselves once these have been landed with other flows.
+    Windows that look back at them need no mark: they are due by themselves once these are landed with other flows.
 
     Parameters
     ----------
@@ -56,18 +57,36 @@ def flows_digest(connection: duckdb.DuckDBPyConnection, window: Window) -> str:
     return str(digest)
 
 
-def begin_run(connection: duckdb.DuckDBPyConnection, window: Window, *, lookback_windows: int, now_ns: int) -> None:
+class Run(NamedTuple):
+    """A run of a window, as it begins.
+
+    Attributes
+    ----------
+    lookback_windows : how many windows before its own it reads
+    now_ns : the time, nanoseconds since the Unix epoch
+    """
+
+    lookback_windows: int
+    now_ns: int
+
+
+def begin_run(connection: duckdb.DuckDBPyConnection, window: Window, run: Run) -> None:
     """Record that a window's run begins, and which flows it sees; call it in the transaction that lands the window.
 
     Flows that are landed later, for a window that the run looks back at, make the window due, whether the run has read
     them or not.
     """
-    expect(connection, [window.start_ns], now_ns, by=RUN)
-    span = {"start_ns": window.start_ns, "length_ns": window.length_ns, "windows": lookback_windows + 1}
+    expect(connection, [window.start_ns], run.now_ns, by=RUN)
+    span = {"start_ns": window.start_ns, "length_ns": window.length_ns, "windows": run.lookback_windows + 1}
     ((seen,),) = connection.execute(statement("seen_flows"), span).fetchall()
-    connection.execute(statement("begin_run"), {"start_ns": window.start_ns, "now_ns": now_ns, "seen": seen})
+    connection.execute(statement("begin_run"), {"start_ns": window.start_ns, "now_ns": run.now_ns, "seen": seen})
 
 
 def record_run(connection: duckdb.DuckDBPyConnection, window: Window, *, now_ns: int) -> None:
     """Record that a window's run was finished; call it in the transaction that records the window as done."""
     connection.execute(statement("record_run"), {"start_ns": window.start_ns, "now_ns": now_ns})
+
+
+def take_up(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], *, now_ns: int) -> None:
+    """Record that due windows are about to be run."""
+    connection.execute(statement("take_up_minutes"), {"starts_ns": list(starts_ns), "now_ns": now_ns})

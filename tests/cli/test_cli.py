@@ -164,6 +164,25 @@ def test_a_process_that_calls_it_is_left_as_it_was() -> None:
     assert ran.stdout.splitlines()[-1] == "1 SELECT 1"
 
 
+@pytest.mark.parametrize("form", ["perfetto", "kineto", "csv", "svg"])
+def test_timeline_writes_a_file_named_for_the_job(analyzed: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sql", "--warehouse", analyzed, "--format", "csv", "SELECT DISTINCT job_id FROM jobs"]) == 0
+    job = capsys.readouterr().out.splitlines()[1]
+    part = ["--nics", "10.0.1.1,10.0.3.1", "--to", "2100-01-01"]
+    assert cli.main(["timeline", "--warehouse", analyzed, "--job", job, "--format", form, *part]) == 0
+    said = re.fullmatch(
+        r"Written to (\S+): ([\d,]+) slices of 2 NICs in 5 steps\. Open it with .+\.\n", capsys.readouterr().out
+    )
+    assert said is not None
+    assert Path(said[1]).name == job + {"perfetto": ".json.gz", "kineto": "", "csv": ".csv", "svg": ".svg"}[form]
+    assert Path(said[1]).exists()
+
+
+def test_a_timeline_of_a_job_that_is_not_there_is_refused(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["timeline", "--warehouse", analyzed, "--job", "nobody"]) == 1
+    assert "llmprism: no steps of nobody in this time; expected a job with steps: job-" in capsys.readouterr().err
+
+
 QUERY = "SELECT 1 AS one, NULL AS none, ['a', 'b'] AS path, 'x,[bold]y' AS text"
 
 

@@ -26,7 +26,7 @@ import pytest
 from llmprism_tasks import cli
 from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
-from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution import spread
 from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
@@ -97,14 +97,14 @@ def opened(settings: Settings) -> Warehouse:
 
 
 def tables(settings: Settings, window: Window | None = None) -> Tables:
-    """Return everything in the warehouse, or a window's part of it, but for run times."""
+    """Return everything in the warehouse, or a window's part of it, but for its history."""
     where = "" if window is None else f"WHERE window_start_ns = {window.start_ns}"
     with opened(settings).reading() as connection:
         found = {
             table.name: store.frame(connection.execute(f"SELECT * FROM {table.name} {where} ORDER BY ALL"))
             for table in TABLES
         }
-    return found | {"windows": found["windows"].drop("stage_ns")}
+    return {name: rows.drop(HISTORY.get(name, ())) for name, rows in found.items()}
 
 
 def differing(one: Tables, other: Tables) -> list[str]:

@@ -13,7 +13,7 @@ from llmprism_tasks.contract.windows import Window
 
 WINDOW = Window(1_800_000_000_000_000_000, 60_000_000_000)
 START, END = WINDOW.start_ns, WINDOW.end_ns
-SUITES = tuple(table.name for table in TABLES if table.name not in ("validation_results", "notifications"))
+SUITES = tuple(table.name for table in TABLES if table.name not in ("validation_results", "notifications", "mutes"))
 A, B = "10.0.0.1", "10.0.0.2"
 
 

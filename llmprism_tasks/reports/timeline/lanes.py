@@ -150,7 +150,7 @@ def _messages(flights: pl.DataFrame, jobs: pl.DataFrame, members: pl.DataFrame) 
 def _faults(diagnoses: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Return each fault once, as far as it lies in the steps."""
     subject = ["kind", "subject_type", "subject"]
-    since, until = steps["start_ns"].min(), steps["end_ns"].max()
+    since, until = steps.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
     return (
         diagnoses.with_columns(start_ns=pl.col("start_ns").clip(since), end_ns=pl.col("end_ns").clip(None, until))
         .filter(pl.col("start_ns") < pl.col("end_ns"))

@@ -28,8 +28,7 @@ def attached(location: str, data_path: str, password: str, *, read_only: bool) -
     Parameters
     ----------
     location : `ducklake:` and the path of a catalog file, or `ducklake:postgres:` and PostgreSQL's connection string
-    data_path : folder of the Parquet files; empty: the one that the catalog names, or, for a new catalog in a file,
-        beside it by its name and `.files`
+    data_path : folder of the Parquet files; empty: the one that the catalog names
     password : of PostgreSQL; empty: from `PGPASSWORD` or the file that `PGPASSFILE` names, as all of its clients do
 
     Raises
@@ -37,8 +36,6 @@ def attached(location: str, data_path: str, password: str, *, read_only: bool) -
     InputError : an extension is not installed
     duckdb.Error : the catalog cannot be opened
     """
-    if not data_path and not in_postgres(location):
-        data_path = f"{location.removeprefix(LAKE)}.files/"
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
         connection.execute(f"LOAD {quoted(_extension('ducklake', 'duckdb-extension-ducklake'))}")

@@ -24,11 +24,11 @@ from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import encoding
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.landing import flow_buffer
 from llmprism_tasks.warehouse.landing.flow_buffer import TYPES, Columns, OddError
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import FARTHEST_NS, Counts, PutAside
+from llmprism_tasks.warehouse.storage import flow_order
 
 FIRST_MOMENT_NS, LAST_MOMENT_NS = 946_684_800_000_000_000, 7_258_118_400_000_000_000  # as the macro `moment` has them
 ADDRESS = (  # as the macro `is_address` has it

@@ -54,8 +54,8 @@ def _sentence(
     ends = (f"a record of {window} in {_file(window, parts)}" for window in (before, after))
     return (
         f"{sum(gaps):,} empty windows lie between records, more than window.most_empty_windows = {most:,}: the longest "
-        f"gaps are left out, such as that between {' and '.join(ends)}. If these times are wrong, correct them; if they "
-        "are right and the silence is to be looked at, raise the setting."
+        f"gaps are left out, such as that between {' and '.join(ends)}. If these times are wrong, correct them; if "
+        "they are right and the silence is to be looked at, raise the setting."
     )
 
 

@@ -19,17 +19,19 @@ import polars as pl
 
 from llmprism_tasks import __version__
 from llmprism_tasks.contract.errors import InputError, SettingsError
+from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import minutes, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import columnar, file_register
 from llmprism_tasks.warehouse.landing.file_register import Stock
 from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
+from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,13 @@ EMPTY = "no record starts in the window, although its file or later records have
 
 
 def land(
-    warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int, intake: Intake | None = None
+    warehouse: Warehouse,
+    window: Window,
+    flows: str,
+    *,
+    lateness_ns: int,
+    intake: Intake | None = None,
+    run: Run | None = None,
 ) -> dict[str, int]:
     """Land a window's flows; the window starts over, so all tables derived from it are cleared.
 
@@ -56,6 +64,7 @@ def land(
         it
     lateness_ns : how far from the window the names of the files may be that are looked at
     intake : what a landing must know besides the files
+    run : the window's run, which begins with this landing; None if nothing follows
 
     Returns
     -------
@@ -73,8 +82,29 @@ def land(
     stock = file_register.take_stock(warehouse, files, flows, window)
     with _records(stock, length_ns=window.length_ns, within=window, intake=intake) as staged:
         reasons = _unusual(window, flows, staged, intake)
-        _Landing(warehouse, staged, stock, intake).write(window, reasons)
+        _Landing(warehouse, staged, stock, intake, run=run).write(window, reasons)
         return asdict(staged.counts(window))
+
+
+def start_over(warehouse: Warehouse, window: Window, run: Run) -> dict[str, int]:
+    """Begin a run of a window whose flows stay as they are: clear all that is derived from them.
+
+    Returns
+    -------
+    what `land` returned for them
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+
+    def begin(connection: duckdb.DuckDBPyConnection) -> None:
+        store.record(connection, window, status="landed")
+        minutes.begin_run(connection, window, run)
+
+    store.replace(warehouse, window, {}, clears=STALE, then=begin)
+    (row,) = store.read(warehouse, "windows", window).to_dicts()
+    return {name: row[f"rows_{name}"] for name in ("read", "landed", "quarantined", "duplicate")}
 
 
 def land_lookback(
@@ -140,6 +170,8 @@ def land_all(
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
     intake: Intake | None = None,
+    check: Callable[[Sequence[Window]], None] = lambda _: None,
+    run: Run | None = None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
@@ -147,6 +179,8 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    check : called with the windows before anything is written; may raise
+    run : the runs of all windows, which begin with their landing; None if nothing follows
 
     Returns
     -------
@@ -156,7 +190,8 @@ def land_all(
     stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns))
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
         windows = _windows(staged, length_ns, intake)
-        writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows))
+        check(windows)
+        writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
         for window in windows:
             named = sources.files_of(window, flows)
             arrived = window != windows[-1] if named is None else bool(named)
@@ -257,6 +292,7 @@ class _Landing:
     Attributes
     ----------
     landed_too : starts of all windows that the run lands
+    run : the runs of the windows, which begin with their landing; None if nothing follows
     """
 
     warehouse: Warehouse
@@ -264,6 +300,7 @@ class _Landing:
     stock: Stock
     intake: Intake
     landed_too: frozenset[int] = field(default_factory=frozenset)
+    run: Run | None = None
 
     def write(self, window: Window, reasons: Sequence[str], *, unless_landed: bool = False) -> None:
         """Write a window's rows, and what is known of files, in one transaction.
@@ -286,18 +323,25 @@ class _Landing:
             "stage_ns": "{}",
             "software_version": __version__,
         }
-        frames = {"flows_quarantine": self.staged.quarantine(window), "windows": pl.DataFrame([row])}
+
+        def keep_books(connection: duckdb.DuckDBPyConnection) -> None:
+            digest = minutes.flows_digest(connection, window)
+            store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
+            if self.run is not None:
+                minutes.begin_run(connection, window, self.run)
+            self._record_files(connection, window)
+
         store.replace(
             self.warehouse,
             window,
-            frames,
+            {"flows_quarantine": self.staged.quarantine(window)},
             streams={"flows": self.staged.flows(window)},
-            clears=STALE,
+            clears=("windows", *STALE),
             unless_landed=unless_landed,
-            then=partial(self._record_files, window=window),
+            then=keep_books,
         )
 
-    def _record_files(self, connection: duckdb.DuckDBPyConnection, *, window: Window) -> None:
+    def _record_files(self, connection: duckdb.DuckDBPyConnection, window: Window) -> None:
         due = file_register.record(
             connection,
             window,

@@ -26,11 +26,11 @@ import pyarrow as pa
 from llmprism_tasks.contract.errors import InputError, TransientError
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources.flows import FlowFile, UnfinishedError, check_whole
-from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.landing import oddities
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.readers import execute, reader
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import flow_order
 
 logger = logging.getLogger(__name__)
 

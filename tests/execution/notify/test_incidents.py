@@ -20,6 +20,7 @@ from llmprism_tasks.execution import window as steps_of_a_window
 from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.settings.load import load
+from llmprism_tasks.warehouse import notifications
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import query
 
@@ -279,3 +280,60 @@ def test_a_lake_tells_as_a_file_does(tmp_path: Path, receiver: Receiver) -> None
         run(number, *found)
         run(number, *found)
     assert receiver.told == [("opened", GPU), ("closed", GPU)]
+
+
+def mute(warehouse: Warehouse, number: int, *, minutes: int) -> None:
+    """Mute the only incident from the end of a window on."""
+    (name,) = query(warehouse, "SELECT incident_id FROM incidents")["incident_id"]
+    now_ns = FIRST.shifted(number).end_ns
+    until_ns = now_ns + minutes * 60 * SECOND
+    notifications.mute(warehouse, name, now_ns=now_ns, until_ns=until_ns, reason="being mended", muted_by="ann")
+
+
+def test_of_a_muted_incident_nothing_is_told_until_the_mute_is_over(
+    run: Run, receiver: Receiver, warehouse: Warehouse
+) -> None:
+    run(0, {})
+    mute(warehouse, 0, minutes=4)
+    for number in (1, 2, 3):
+        assert run(number) == {"sent": 0, "not_sent": 0}
+    assert receiver.told == [("opened", GPU)]
+    run(4)  # 20 s after the mute's end
+    assert receiver.told == [("opened", GPU), ("closed", GPU)]
+
+
+def test_a_mute_holds_to_its_last_nanosecond(run: Run, receiver: Receiver, warehouse: Warehouse) -> None:
+    run(0, {}, webhook="")  # nobody was told
+    mute(warehouse, 0, minutes=1)
+    run(1, {}, after_s=-1e-6)
+    assert receiver.told == []
+    run(1, {}, after_s=0)
+    assert receiver.told == [("opened", GPU)]
+
+
+def test_a_mute_of_one_incident_is_none_of_another(run: Run, receiver: Receiver, warehouse: Warehouse) -> None:
+    run(0, {})
+    mute(warehouse, 0, minutes=60)
+    run(1, {}, {"subject": "10.3.2.5"})
+    assert receiver.told == [("opened", GPU), ("opened", "10.3.2.5")]
+
+
+def test_a_mute_stays_with_its_incident_when_an_earlier_window_gives_it_another_id(
+    run: Run, receiver: Receiver, warehouse: Warehouse
+) -> None:
+    run(1, {}, webhook="")
+    mute(warehouse, 1, minutes=60)
+    before = query(warehouse, "SELECT incident_id FROM incidents").item()
+    run(0, {}, after_s=100)
+    assert query(warehouse, "SELECT incident_id FROM incidents").item() != before
+    assert receiver.told == []
+
+
+def test_what_is_unmuted_is_told_again(run: Run, receiver: Receiver, warehouse: Warehouse) -> None:
+    run(0, {}, webhook="")
+    mute(warehouse, 0, minutes=60)
+    (name,) = query(warehouse, "SELECT incident_id FROM incidents")["incident_id"]
+    assert notifications.unmute(warehouse, name, now_ns=FIRST.shifted(1).start_ns + 1) == 1
+    assert notifications.unmute(warehouse, name, now_ns=FIRST.shifted(1).start_ns + 2) == 0
+    run(1, {})
+    assert receiver.told == [("opened", GPU)]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from llmprism_tasks.contract.frames import conform, plain
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.landing import columnar
 from llmprism_tasks.warehouse.landing.records import ALL_TIME, staging
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import flow_order
 
 SECONDS = st.sampled_from([-70.0, -16.0, -15.0, -1.0, 0.0, 1.0, 59.0, 60.0, 74.0, 75.0])
 GOOD = st.builds(

@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.frames import paths
 from llmprism_tasks.warehouse.sql_files import statement
 
@@ -61,14 +62,34 @@ def texts(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame)
     """Return stored rows, or some of their columns, with each code replaced by its text."""
     columns = {name: place for name, (place, _) in NUMBERED[table].items() if name in rows.columns}
     values = {place: _values(connection, place) for place in columns.values()}
-    return rows.with_columns(values[place].gather(rows[name]).alias(name) for name, place in columns.items())
+    return rows.with_columns(_texts(*values[place], rows[name]).alias(name) for name, place in columns.items())
 
 
-def _values(connection: duckdb.DuckDBPyConnection, place: str) -> pl.Series:
-    """Return the value of each code, in the order of codes."""
-    return pl.Series(
-        pl.from_arrow(connection.execute(f"FROM stored.{place} ORDER BY number").to_arrow_table()["value"])
-    )
+def _values(connection: duckdb.DuckDBPyConnection, place: str) -> tuple[pl.Series, pl.Series]:
+    """Return the codes in order, with the value of each."""
+    found = connection.execute(f"FROM stored.{place} ORDER BY number").to_arrow_table()
+    numbers, values = (pl.Series(pl.from_arrow(found[name])) for name in ("number", "value"))
+    return numbers, values
+
+
+def _texts(numbers: pl.Series, values: pl.Series, codes: pl.Series) -> pl.Series:
+    """Return the value of each code; expired codes are gaps in the numbers.
+
+    Raises
+    ------
+    TransientError : a code has no value, for it expired between the reading of the one and of the other
+    """
+    if numbers[-1] == len(numbers) - 1:
+        return values.gather(codes)
+    places = pl.Series(np.full(int(numbers[-1]) + 1, len(values), np.uint32))
+    places = places.scatter(numbers, pl.Series(np.arange(len(values), dtype=np.uint32)))
+    if codes.drop_nulls().len() and (codes.max() > numbers[-1] or (places.gather(codes) == len(values)).any()):
+        raise TransientError(
+            found="rows that expired while they were read",
+            expected="rows that are still kept",
+            todo="Run it again.",
+        )
+    return values.gather(places.gather(codes))
 
 
 def _numbered(connection: duckdb.DuckDBPyConnection, columns: pl.DataFrame, place: str) -> pl.Series:
