@@ -194,17 +194,18 @@ class Cluster:
         return _fetch(f"{base}/api/v2/{path}", body, {"Authorization": f"Bearer {token}"})
 
     def backfill(self, first: str, last: str, *, again: bool = False, at_a_time: int = 4) -> None:
-        """Ask for the windows that start from `first` to `last`, ISO times, both included."""
-        self.ask(
-            "backfills",
-            {
-                "dag_id": DAG,
-                "from_date": first,
-                "to_date": last,
-                "max_active_runs": at_a_time,
-                "reprocess_behavior": "completed" if again else "none",
-            },
-        )
+        """Ask for the windows that start from `first` to `last`, ISO times, both included.
+
+        Airflow has one backfill of a DAG at a time, and takes some seconds to see that the one before has ended.
+        """
+        asked = {
+            "dag_id": DAG,
+            "from_date": first,
+            "to_date": last,
+            "max_active_runs": at_a_time,
+            "reprocess_behavior": "completed" if again else "none",
+        }
+        self._wait("the end of the backfill before", lambda: bool(self.ask("backfills", asked)))
 
     def trigger(self, window_start: str) -> None:
         """Ask for one window by hand."""

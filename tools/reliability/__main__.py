@@ -1,4 +1,4 @@
-"""`python -m reliability kills` or `page`: disturb llmprism and compare the tables, or write what was measured."""
+"""`python -m reliability kills`, `hosts` or `page`: disturb llmprism, compare the tables; or write what was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reliability import kills, page
+from reliability import hosts, kills, page
 from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -30,6 +30,13 @@ def _kills(arguments: argparse.Namespace) -> bool:
     return not kills.is_sound(found)
 
 
+def _hosts(arguments: argparse.Namespace) -> bool:
+    found = hosts.measure(arguments.kills, arguments.windows, seed=arguments.seed, say=console.print)
+    keep("hosts", found)
+    console.print(hosts.sentence(found))
+    return not hosts.is_sound(found)
+
+
 def _page(arguments: argparse.Namespace) -> bool:
     console.print(f"Written: {page.write(arguments.out)}")
     return False
@@ -43,6 +50,11 @@ def _parser() -> argparse.ArgumentParser:
     killing.add_argument("--runs", type=int, default=200)
     killing.add_argument("--seed", type=int, default=0)
     killing.set_defaults(run=_kills)
+    killing_hosts = commands.add_parser("hosts", help="kill a worker of two in backfills, compare the tables")
+    killing_hosts.add_argument("--kills", type=int, default=50)
+    killing_hosts.add_argument("--windows", type=int, default=6)
+    killing_hosts.add_argument("--seed", type=int, default=0)
+    killing_hosts.set_defaults(run=_hosts)
     writing = commands.add_parser("page", help="write docs/reliability.md from what was measured")
     writing.add_argument("--out", type=Path, default=PROJECT / "docs" / "reliability.md")
     writing.set_defaults(run=_page)
