@@ -1,4 +1,4 @@
-"""`python -m reliability kills`, `hosts` or `page`: disturb llmprism, compare the tables; or write what was measured."""
+"""`python -m reliability kills`, `hosts` or `page`: disturb llmprism and compare tables; or write what was measured."""
 
 from __future__ import annotations
 
