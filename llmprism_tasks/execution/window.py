@@ -24,10 +24,10 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
-from llmprism_tasks.warehouse.minutes import Run
 from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from llmprism_tasks.contract.errors import ContractError, InputError, QueryTooLo
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse import minutes
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
 from llmprism_tasks.warehouse.guards import allowed_queries, failures
 from llmprism_tasks.warehouse.sql_files import identifier, statement, texts

@@ -26,7 +26,7 @@ from llmprism_tasks.contract.errors import WarehouseBusy
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
-from llmprism_tasks.warehouse import minutes
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.upkeep import read_copy
 

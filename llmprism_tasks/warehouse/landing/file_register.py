@@ -25,7 +25,8 @@ from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
 

@@ -24,14 +24,15 @@ from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import columnar, file_register
 from llmprism_tasks.warehouse.landing.file_register import Stock
 from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
-from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from llmprism_tasks.execution import window as steps_of_a_window
 from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings, Settings
 from llmprism_tasks.settings.load import load
-from llmprism_tasks.warehouse import minutes, notifications
+from llmprism_tasks.warehouse.bookkeeping import minutes, notifications
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import query
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
-from llmprism_tasks.warehouse.minutes import Run
 
 PATTERN = "{window:%Y%m%dT%H%M}*"
 BEFORE, AFTER = WINDOW.shifted(-1), WINDOW.shifted(1)
