@@ -6,18 +6,27 @@ A command imports what it needs when it runs, so that `llmprism --help` is quick
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
-from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
+from llmprism_tasks.contract.visible_text import shown
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.settings.load import Origin, load_with_origins
+from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
+from llmprism_tasks.settings.secrets import refuse_in_arguments
 
 if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
+
+
+NEWEST_FILES = 10
+"""Flow files whose delivery the doctor looks at: the last minutes."""
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
@@ -27,7 +36,9 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
         for name in ("flows", "topology", "warehouse")
         if (value := getattr(arguments, name, None)) is not None
     }
-    overrides = dict(arguments.set) | places
+    columns = {f"columns.{field}": column for field, column in getattr(arguments, "columns", {}).items()}
+    overrides = dict(arguments.set) | places | columns
+    refuse_in_arguments(overrides, SECRETS)
     return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
 
 
@@ -60,7 +71,8 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
-    warehouse = _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    warehouse = _to_read(arguments)
     if arguments.html is not None:
         from llmprism_tasks.cli.pages import write_page
 
@@ -68,9 +80,9 @@ def report(arguments: argparse.Namespace) -> None:
         return
     from llmprism_tasks.reports import summary, terminal
 
-    found = summary.summarise(warehouse)
+    found = shown(summary.summarise(warehouse, settings))  # an older warehouse may have names with control characters
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False, default=str))
     else:
         console = output.terminal()
         if not console.is_terminal:
@@ -82,6 +94,23 @@ def report(arguments: argparse.Namespace) -> None:
         from llmprism_tasks.reports import picture
 
         picture.save_svg(terminal.render(found), arguments.picture)
+
+
+def timeline(arguments: argparse.Namespace) -> None:
+    """Write what a job's NICs did over some steps to a file."""
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports.timeline import files
+
+    start_ns, end_ns = (
+        None if moment is None else Window.starting(moment, 1).start_ns for moment in (arguments.since, arguments.until)
+    )
+    lanes = files.lanes_to_show(warehouse, arguments.job, start_ns=start_ns, end_ns=end_ns, addrs=arguments.nics)
+    out = arguments.out or Path(arguments.job + files.ENDINGS[arguments.format])
+    files.write(lanes, arguments.format, out)
+    counts = f"{lanes.slices.height:,} slices of {lanes.nics.height:,} NICs in {lanes.steps['step'].n_unique():,} steps"
+    reader = {"perfetto": "https://ui.perfetto.dev", "kineto": "HTA", "csv": "a spreadsheet", "svg": "a browser"}
+    output.say(f"Written to {out}: {counts}. Open it with {reader[arguments.format]}.")
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -105,6 +134,50 @@ def unmute(arguments: argparse.Namespace) -> None:
     pages.unmute(_existing_warehouse(arguments), arguments)
 
 
+def due(arguments: argparse.Namespace) -> None:
+    """List the windows that are due to be run (again), or run them, newest first.
+
+    Raises
+    ------
+    ContractError : windows that were run failed
+    """
+    settings, _ = _load(arguments)
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports import minute_states
+
+    if arguments.run:
+        _run_due(settings)
+    now_ns = time.time_ns()
+    found = minute_states.read_states(warehouse, settings, now_ns=now_ns)
+    covered = minute_states.coverage(found, settings, now_ns=now_ns)
+    columns = ("window_start_ns", "reason", "since_ns", "tries")
+    rows = [
+        (str(Window(start_ns, 1)), minute_states.WORDS.get(reason, reason), str(Window(since_ns, 1)), tries)
+        for start_ns, reason, since_ns, tries in minute_states.due(found).select(columns).iter_rows()
+    ]
+    if arguments.format == "json":
+        listed = [dict(zip(("window", "why", "since", "tries"), row, strict=True)) for row in rows]
+        output.say(json.dumps(dataclasses.asdict(covered) | {"windows": listed}, indent=2, ensure_ascii=False))
+        return
+    if rows:
+        output.print_rows(("window", "due because", "since", "tries"), rows)
+    output.say(minute_states.sentence(covered) if rows else f"Nothing is due. {minute_states.sentence(covered)}")
+
+
+def _run_due(settings: Settings) -> None:
+    from llmprism_tasks.execution.analyze import run_due
+
+    done, failed = run_due(settings)
+    output.say(f"Windows done: {len(done)}.")
+    if failed:
+        raise ContractError(
+            found=f"{len(failed)} due windows failed, the first with: {failed[0].found}",
+            expected=failed[0].expected,
+            todo=f"{failed[0].todo} Then run the same command again.",
+        )
+
+
 def evaluate(arguments: argparse.Namespace) -> None:
     """Compare a warehouse with the truth about its run, and print the scores."""
     warehouse = _existing_warehouse(arguments)
@@ -116,7 +189,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
     found = evaluation.all_figures(evaluation.evaluate(tables, truth))
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         console = output.terminal()
         console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
@@ -125,16 +198,76 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def sql(arguments: argparse.Namespace) -> None:
     """Print the rows of a query as a table, CSV or JSON."""
-    warehouse = _existing_warehouse(arguments)
+    warehouse = _to_read(arguments)
     from llmprism_tasks.warehouse import store
 
-    rows = store.query(warehouse, arguments.query)
+    try:
+        rows = store.query(warehouse, arguments.query)
+    except InputError as error:
+        if not _reads_copy(arguments):
+            raise
+        raise InputError(
+            found=error.found,
+            expected=f"{error.expected}, in the read copy {warehouse.location}",
+            todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
+        ) from error
     if arguments.format == "json":
-        sys.stdout.write(rows.write_json() + "\n")
+        output.say(rows.write_json())
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
         output.print_rows(rows.columns, rows.rows())
+
+
+def expire(arguments: argparse.Namespace) -> None:
+    """Delete what was kept long enough, and print the rows and bytes that it gave back, by table."""
+    _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.execution import upkeep
+
+    found = upkeep.expire(settings, dry_run=arguments.dry_run)
+    due = {table: rows for table, rows in found.rows.items() if rows.due}
+    if due:
+        output.print_rows(
+            ("table", "rows", "of", "about bytes"),
+            [(table, f"{rows.due:,}", f"{rows.all:,}", f"{found.table_bytes[table]:,}") for table, rows in due.items()],
+        )
+    output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
+
+
+def doctor(arguments: argparse.Namespace) -> None:
+    """Print what all checks find, a line each, with what to do.
+
+    Raises
+    ------
+    PermanentError : there are problems, not only warnings
+    """
+    settings, _ = _load(arguments)
+    from llmprism_tasks.reports.doctor import examination, finding
+    from llmprism_tasks.sources import flows, topology
+
+    found: list[finding.Finding] = []
+    nics, delays_s = [], []
+    try:
+        nics = topology.read_topology(settings.places.topology)["addr"].to_list()
+    except InputError as error:
+        found.append(finding.judged("topology", error.found, problem=error.todo))
+    try:
+        newest = flows.find(settings.places.flows, length_ns=settings.window.length_ns)[-NEWEST_FILES:]
+        delays_s = [Path(file.path).stat().st_mtime - file.span.end_ns / 1e9 for file in newest if file.span]
+    except InputError as error:
+        found.append(finding.judged("flows", error.found, problem=error.todo))
+    found += examination.examine(settings, os.environ, nics=nics, delays_s=delays_s)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False) + "\n")
+    else:
+        for one in found:
+            output.say(f"{one.state:<8} {one.check}: {one.found}" + (f"\n{'':<8} {one.todo}" if one.todo else ""))
+    problems = sum(one.state == finding.PROBLEM for one in found)
+    if problems:
+        raise PermanentError(
+            found=f"{problems} problem{'s'[: problems > 1]}", expected="none", todo="What to do is said beside each."
+        )
 
 
 def settings(arguments: argparse.Namespace) -> None:
@@ -143,7 +276,7 @@ def settings(arguments: argparse.Namespace) -> None:
     if arguments.check:
         output.say(f"All {len(origins)} settings are right.")
     elif arguments.format == "json":
-        sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False))
     else:
         output.print_rows(
             ("setting", "value", "unit", "source", "reason"),
@@ -169,9 +302,30 @@ def simulate(arguments: argparse.Namespace) -> None:
     output.say(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
 
 
+def _reads_copy(arguments: argparse.Namespace) -> bool:
+    settings, _ = _load(arguments)
+    return bool(settings.places.read_copy) and not arguments.live and not arguments.warehouse
+
+
+def _to_read(arguments: argparse.Namespace) -> Warehouse:
+    """Open the read copy, if the settings name one and the arguments no warehouse; else the warehouse itself."""
+    if not _reads_copy(arguments):
+        return _existing_warehouse(arguments)
+    settings, _ = _load(arguments)
+    from llmprism_tasks.warehouse.upkeep.read_copy import open_copy
+
+    return open_copy(Path(settings.places.read_copy), lock_wait_s=settings.warehouse.lock_wait_s)
+
+
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     """Open the warehouse of the settings to look at."""
     settings, _ = _load(arguments)
     from llmprism_tasks.warehouse.connect import existing_warehouse
 
-    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )

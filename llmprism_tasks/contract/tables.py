@@ -75,6 +75,39 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     Table(
+        "flow_files",
+        "the files of flow records that were read",
+        ("source_file",),
+        (
+            Column(
+                "window_start_ns", "BIGINT", "the window of its first record; that of its name, or 0, if it has none"
+            ),
+            Column("source_file", "VARCHAR", "the file"),
+            Column("size_bytes", "BIGINT", "its size"),
+            Column("modified_ns", "BIGINT", "when it was last changed, by the clock of its file system"),
+            Column("digest", "VARCHAR", "digest of its content"),
+            Column("records", "BIGINT", "records in it; 0 for a copy"),
+            Column(
+                "copy_of",
+                "VARCHAR",
+                "the file with the same content that is read in its place; NULL if it is no copy",
+                optional=True,
+            ),
+        ),
+    ),
+    Table(
+        "flow_file_windows",
+        "how many records of each window a file holds",
+        ("window_start_ns", "source_file"),
+        (
+            WINDOW,
+            Column("source_file", "VARCHAR", "the file"),
+            Column("records", "BIGINT", "records of the window in it, accepted and refused"),
+            Column("digest", "VARCHAR", "digest of the file's content in which they were found"),
+            Column("landed", "BOOLEAN", "whether the window has been landed with them"),
+        ),
+    ),
+    Table(
         "windows",
         "how each window was processed",
         ("window_start_ns",),
@@ -89,6 +122,31 @@ TABLES: tuple[Table, ...] = (
             Column("rows_duplicate", "BIGINT", "how many of the quarantined were exact duplicates"),
             Column("stage_ns", "VARCHAR", "run time of each stage, as a JSON object of nanoseconds"),
             Column("software_version", "VARCHAR", "llmprism version that wrote the row"),
+            Column(
+                "flows_digest",
+                "VARCHAR",
+                "digest of the landed flows, empty for none; NULL if landed by an earlier llmprism",
+                optional=True,
+            ),
+            Column("expired", "VARCHAR[]", "tables whose rows were kept long enough and deleted", optional=True),
+        ),
+    ),
+    Table(
+        "minutes",
+        "every window that was ever expected, and what became of its runs",
+        ("window_start_ns",),
+        (
+            WINDOW,
+            Column("expected_ns", "BIGINT", "when it became expected, by the clock"),
+            Column("expected_by", "VARCHAR", "schedule (each minute is), or run (somebody ran it)"),
+            Column("begun_ns", "BIGINT", "when its last run began to land, by the clock; NULL before", optional=True),
+            Column("seen", "VARCHAR[]", "digests of the flows that this run saw, oldest window first", optional=True),
+            Column("runs", "INTEGER", "runs that were finished"),
+            Column("last_run_ns", "BIGINT", "when the last of them was finished, by the clock", optional=True),
+            Column("due_since_ns", "BIGINT", "when it was marked as due, by the clock", optional=True),
+            Column("due_reason", "VARCHAR", "the mark, such as late_records; a run takes it away", optional=True),
+            Column("tries", "INTEGER", "times it was taken up as due since its last finished run or mark"),
+            Column("tried_ns", "BIGINT", "when it was last taken up as due, by the clock", optional=True),
         ),
     ),
     Table(
@@ -341,6 +399,17 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
 )
+
+HISTORY = {
+    "windows": ("stage_ns",),
+    "minutes": (
+        *("expected_ns", "expected_by", "begun_ns", "runs", "last_run_ns"),
+        *("due_since_ns", "tries", "tried_ns"),
+    ),
+    "notifications": ("told_ns",),
+}
+"""Columns that tell when and how often windows were run. All others are the same in whatever order and however often
+windows are run, also if runs were killed in between."""
 
 
 def table_named(name: str) -> Table:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from llmprism_tasks import validation
-from llmprism_tasks.contract.errors import ContractError
+from llmprism_tasks.contract.errors import ContractError, LlmprismError
 from llmprism_tasks.contract.plan import STAGES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.catch_up import land_again
 from llmprism_tasks.execution.partitions import stage_runner
 from llmprism_tasks.execution.partitions.partitioned import run_by_jobs, run_in_memory, tables_read_first
-from llmprism_tasks.execution.partitions.pool import Pool
+from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
 from llmprism_tasks.execution.window import (
     finish,
+    intake,
     open_configured,
     open_for_landing,
     read_inputs,
@@ -29,12 +31,15 @@ from llmprism_tasks.execution.window import (
     validate_results,
 )
 from llmprism_tasks.execution.writer import TableWriter, Work, Writer, background_writer
+from llmprism_tasks.reports.minute_states import LOOKBACK_CHANGED, WORDS, due, read_states
 from llmprism_tasks.reports.missing_nics import unlisted_warning
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.upkeep import expiry
 
 logger = logging.getLogger(__name__)
 
@@ -98,9 +103,11 @@ def _analyze(
         warehouse,
         settings.places.flows,
         length_ns=settings.window.length_ns,
-        lateness_ns=settings.window.allowed_lateness_ns,
         held=frames,
         submit=writer.submit,
+        intake=intake(settings, now_ns=time.time_ns()),
+        check=functools.partial(_refuse_expired, warehouse, settings),
+        run=Run(settings.window.lookback_windows, time.time_ns()),
     )
     landed = LandedFlows(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
     stopped: list[ContractError] = []
@@ -112,6 +119,7 @@ def _analyze(
         except ContractError as error:
             logger.error("%s", error)
             stopped.append(error)
+    stopped += _run_what_looks_back(warehouse, settings, pool)
     _warn_of_missing_nics(warehouse, windows, settings)
     if stopped:
         first = stopped[0]
@@ -121,6 +129,62 @@ def _analyze(
             todo=first.todo,
         )
     return windows
+
+
+def _refuse_expired(warehouse: Warehouse, settings: Settings, windows: Sequence[Window]) -> None:
+    """Refuse windows that look back on flows which have expired and are not among these windows."""
+    anew = {window.start_ns for window in windows}
+    lookback = settings.window.lookback_windows
+    for window in windows:
+        if any(window.shifted(-back).start_ns not in anew for back in range(1, lookback + 1)):
+            expiry.refuse_expired(warehouse, window, lookback_windows=lookback, anew=anew)
+
+
+def _run_what_looks_back(warehouse: Warehouse, settings: Settings, pool: Pool | None) -> list[ContractError]:
+    """Run the windows again that look back at windows whose flows have changed; returns the errors that stopped some.
+
+    They are later windows of the warehouse, of which the files have no flows.
+    """
+    found = read_states(warehouse, settings, now_ns=time.time_ns()).filter(pl.col("reason") == LOOKBACK_CHANGED)
+    stopped = []
+    for start_ns in found["window_start_ns"].sort():
+        window = Window(start_ns, settings.window.length_ns)
+        logger.info("window %s: run again, for %s", window, WORDS[LOOKBACK_CHANGED])
+        try:
+            land_again(window, settings, now_ns=time.time_ns())
+            run_landed(window, settings, warehouse=warehouse, pool=pool)
+        except ContractError as error:
+            logger.error("%s", error)
+            stopped.append(error)
+    return stopped
+
+
+def run_due(settings: Settings) -> tuple[list[Window], list[LlmprismError]]:
+    """Run all windows that are due, newest first, until none is that has not failed; also those that were given up.
+
+    Returns
+    -------
+    the windows that are done, each as often as it was run, and the errors of those that failed
+    """
+    warehouse = open_configured(settings)
+    done: list[Window] = []
+    failed: dict[int, LlmprismError] = {}
+    while True:
+        waiting = due(read_states(warehouse, settings, now_ns=time.time_ns()))
+        starts = [start_ns for start_ns in waiting["window_start_ns"] if start_ns not in failed]
+        if not starts:
+            return done, list(failed.values())
+        window = Window(starts[0], settings.window.length_ns)
+        try:
+            land_again(window, settings, now_ns=time.time_ns())
+            span = window.lookback(settings.window.lookback_windows)
+            flows = int(store.read(warehouse, "windows", span, columns=["rows_landed"])["rows_landed"].sum())
+            with pool_for_flows(flows, settings) as pool:
+                run_landed(window, settings, warehouse=warehouse, pool=pool)
+            done.append(window)
+        except LlmprismError as error:
+            logger.error("%s", error)
+            failed[window.start_ns] = error
 
 
 def run_landed(

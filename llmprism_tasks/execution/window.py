@@ -7,7 +7,9 @@ be killed at any moment and run again, and the tables end the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -16,20 +18,69 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.notify.metrics_file import write_metrics
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
+from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing.intake import Intake
+from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)
 
 
-def open_configured(settings: Settings) -> Warehouse:
-    """Open the warehouse that the settings name."""
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+def open_configured(settings: Settings, opening: Callable[..., Warehouse] = open_warehouse) -> Warehouse:
+    """Open the warehouse that the settings name; `existing_warehouse` makes none."""
+    one = settings.warehouse
+    return opening(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )
+
+
+def intake(settings: Settings, *, now_ns: int) -> Intake:
+    """Return what a landing must know besides the files.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
+
+    Raises
+    ------
+    InputError : the topology cannot be read
+    """
+    return Intake(
+        columns=settings.columns.given,
+        now_ns=now_ns,
+        young_ns=settings.window.allowed_lateness_ns,
+        quiet_ns=settings.window.quiet_ns,
+        waits_for_next=settings.window.waits_for_next_file == "yes",
+        listed=read_topology(settings.places.topology)["addr"],
+        most_empty_windows=settings.window.most_empty_windows,
+    )
+
+
+def open_for_window(window: Window, settings: Settings, *, landing: bool = False) -> Warehouse:
+    """Open the warehouse for a task of a window.
+
+    Parameters
+    ----------
+    landing : whether the task is the first of a run
+
+    Raises
+    ------
+    ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    InputError : there is no warehouse; it was removed since the window was landed
+    """
+    warehouse = open_configured(settings, existing_warehouse)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
+    return warehouse
 
 
 def open_for_landing(settings: Settings) -> tuple[Warehouse, pl.Series]:
@@ -71,15 +122,22 @@ def read_inputs(
 def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float:
     """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
 
-    It can be run once its flows have arrived, or its allowed lateness has passed. Each wait is a quarter of the time
-    since the window's end, a second at least: flows that come soon are noticed soon, and late ones cost little.
+    It can be run once its own file and the next one are there and quiet, or its allowed lateness has passed. Each wait
+    is a quarter of the time since the window's end, a second at least: flows that come soon are noticed soon, and late
+    ones cost little.
 
     Parameters
     ----------
     now_ns : the time, nanoseconds since the Unix epoch
     """
     left_ns = window.end_ns + settings.window.allowed_lateness_ns - now_ns
-    if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows):
+    asked = Intake(
+        columns=settings.columns.given,
+        now_ns=now_ns,
+        quiet_ns=settings.window.quiet_ns,
+        waits_for_next=settings.window.waits_for_next_file == "yes",
+    )
+    if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows, asked):
         return 0.0
     pause_ns = max((now_ns - window.end_ns) // 4, NANOSECONDS_PER_SECOND)
     logger.info(
@@ -94,17 +152,24 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     Returns
     -------
     how many records were `read`, `landed`, `quarantined` and, among the last, `duplicate`, for the window alone
+
+    Raises
+    ------
+    ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
-    warehouse, _ = open_for_landing(settings)
-    lateness_ns = settings.window.allowed_lateness_ns
+    open_for_landing(settings)
+    warehouse = open_for_window(window, settings, landing=True)
+    lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
         window,
         settings.places.flows,
         lookback_windows=settings.window.lookback_windows,
         lateness_ns=lateness_ns,
+        intake=known,
     )
-    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns)
+    run = Run(settings.window.lookback_windows, time.time_ns())
+    return landing.land(warehouse, window, settings.places.flows, lateness_ns=lateness_ns, intake=known, run=run)
 
 
 def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -122,7 +187,8 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_configured(settings), window, settings, (*LANDED, "windows"))
+    tables = (*LANDED, "flow_files", "flow_file_windows", "windows", "minutes")
+    return _validate(warehouse or open_for_window(window, settings), window, settings, tables)
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -130,11 +196,11 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
     """
-    return _validate(warehouse or open_configured(settings), window, settings, DERIVED, by_job=True)
+    return _validate(warehouse or open_for_window(window, settings), window, settings, DERIVED, by_job=True)
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, and delete what its tasks left for each other.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy and the metrics.
 
     Parameters
     ----------
@@ -144,9 +210,21 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     -------
     how many `diagnoses` it ended with
     """
-    diagnoses = store.record_done(warehouse or open_configured(settings), window)
-    delete_handovers(settings.places.warehouse, window)
+    warehouse = warehouse or open_configured(settings)
+    diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
+    delete_handovers(settings.places.handover, settings.places.warehouse, window)
+    publish_copy(warehouse, settings)
+    write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
+
+
+def publish_copy(warehouse: Warehouse, settings: Settings) -> None:
+    """Publish the read copy, if the settings name one; a failure is logged, for the next window publishes again."""
+    if settings.places.read_copy:
+        try:
+            read_copy.publish(warehouse, Path(settings.places.read_copy))
+        except TransientError as error:
+            logger.warning("%s", error)
 
 
 def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
@@ -160,9 +238,9 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)  # up to date: a window was written
     try:
-        return incidents.send_messages(warehouse, window, settings.notify, now_ns=now_ns)
+        warehouse = open_configured(settings)
+        return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)
         return {"sent": 0, "not_sent": 0}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import time
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -11,21 +13,34 @@ import polars as pl
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.hosts import abbreviated
+from llmprism_tasks.reports.minute_states import coverage, read_states
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 
 Row = dict[str, Any]
 
+EXPIRED = "SELECT window_start_ns FROM windows WHERE list_contains(expired, 'flows')"
+INCIDENTS = f"SELECT *, worst_window_start_ns IN ({EXPIRED}) AS evidence_expired FROM incidents"
 
-def summarise(warehouse: Warehouse) -> Row:
+
+def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns: int | None = None) -> Row:
     """Read the incidents, jobs and windows of a warehouse into a value that can be written as JSON.
+
+    Parameters
+    ----------
+    settings : of the runs, to know which windows are due; by default those that every setting has
+    now_ns : the time, nanoseconds since the Unix epoch; by default the clock's
 
     Returns
     -------
     `span` : `start` and `end` of all windows, ISO 8601 UTC, and the same as `start_ns`, `end_ns`; None without windows
     `windows` : number of windows (`all`), by `status`, and `looked_at` (done, with landed records); records `read`,
         `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, median
-        and longest run time in s, starts of windows that are `without_records`, and the windows that were `stopped`
+        and longest run time in s, starts of windows that are `without_records`, how many have their `flows_expired`,
+        and the windows that were `stopped`
+    `coverage` : number of windows that were `expected` and are `done`, that are `due` by reason, that were `given_up`,
+        and the seconds `lag_s` and `silent_s` of runs that the schedule expects
     `set_aside` : each job whose rows were withheld in some windows because they broke `expectations`, the number of
         these `windows`, and the `last_window`
     `jobs` : each job with its latest layout, its hosts, median and 95th percentile of its steps in s, whether it was
@@ -33,7 +48,8 @@ def summarise(warehouse: Warehouse) -> Row:
         it
     `incidents` : open incidents first, of those the most expensive first; `also` holds effects of the incident on its
         job. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long. `went_on` says whether steps
-        have ended since a silence
+        have ended since a silence, `evidence_expired` that the flows which `evidence_sql` asks for were kept long
+        enough and deleted
     """
     span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
     windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
@@ -41,13 +57,17 @@ def summarise(warehouse: Warehouse) -> Row:
         warehouse, "SELECT reason, count(*) AS n FROM flows_quarantine GROUP BY reason ORDER BY n DESC, reason"
     )
     jobs = query(warehouse, "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id")
-    incidents = query(warehouse, "SELECT * FROM incidents")
+    incidents = query(warehouse, INCIDENTS)
     aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    settings = settings or Settings()
+    covered = coverage(read_states(warehouse, settings, now_ns=now_ns), settings, now_ns=now_ns)
     return {
         "span": _span(span.row(0, named=True)),
         "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
+        "coverage": asdict(covered),
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
         "incidents": _folded([incident(row) for row in incidents.iter_rows(named=True)]),
@@ -77,6 +97,7 @@ def _windows(windows: pl.DataFrame) -> Row:
         "median_run_s": _number(times.median()),
         "longest_run_s": _number(times.max()),
         "without_records": [_iso(start) for start in without],
+        "flows_expired": int(windows["expired"].list.contains("flows").sum()),
         "stopped": [{"window": _iso(start), "reason": reason} for start, reason in stopped.iter_rows()],
     }
 
@@ -107,7 +128,7 @@ def _job(row: Row, latest: int | None) -> Row:
 def incident(row: Row) -> Row:
     """Return what reports tell of a row of the view `incidents`; see `summarise`."""
     names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
-    kept = (*names, "windows", "effect_of", "went_on")
+    kept = (*names, "windows", "effect_of", "went_on", "evidence_expired")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}

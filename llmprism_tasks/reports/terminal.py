@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.reports import minute_states
+from llmprism_tasks.reports.minute_states import Coverage
 from llmprism_tasks.reports.missing_nics import unlisted_warning
 
 Row = dict[str, Any]
@@ -41,6 +43,8 @@ WAIT = "wait for a second window; a single one may be chance."
 CHANCE = "nothing; only one window showed it, which may be chance."
 """Advice for an incident seen in fewer windows, while it is open and once it is closed."""
 
+GONE = "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
+
 MENDED = (
     "Their results failed these critical checks and were withheld. Other jobs are unaffected. "
     "This is a bug in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
@@ -56,8 +60,9 @@ def render(summary: Row) -> RenderableType:
             Text("The warehouse is empty: no window was landed. Next: llmprism analyze --flows … --topology …")
         )
     parts: list[RenderableType] = [_heading(summary), Text(), _verdict(summary)]
-    parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
     incidents = summary["incidents"]
+    parts += _missing(Coverage(**summary["coverage"]), priced=bool(incidents))
+    parts += [*_set_aside(summary["set_aside"]), *_unlisted(summary["jobs"])]
     for number, incident in enumerate(incidents[:MOST], 1):
         parts += [Text(), _incident(number, incident)]
     if len(incidents) > MOST:
@@ -72,8 +77,8 @@ def render(summary: Row) -> RenderableType:
 
 def proofs(summary: Row) -> str:
     """Return the queries for the flows behind the incidents shown, in the report's order, as SQL."""
-    shown = [one["evidence_sql"] for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
-    return "\n\n".join(f"{sql};" for sql in shown)
+    shown = [one for one in summary["incidents"][:MOST] if one["evidence_sql"] is not None]
+    return "\n\n".join(f"{GONE if one['evidence_expired'] else ''}{one['evidence_sql']};" for one in shown)
 
 
 def _wide(renderable: RenderableType) -> RenderableType:
@@ -211,6 +216,15 @@ def _jobs(jobs: list[Row]) -> RenderableType:
     return table
 
 
+def _missing(covered: Coverage, *, priced: bool) -> list[RenderableType]:
+    """Return the lines about expected minutes that are not done; empty if there are none."""
+    if covered.done >= covered.expected:
+        return []
+    price = [minute_states.part_of_the_price(covered)] if priced else []
+    listed = ["llmprism due lists them."] if covered.due else []
+    return [Text(), _label("Not complete", " ".join([minute_states.sentence(covered), *price, *listed]))]
+
+
 def _set_aside(jobs: list[Row]) -> list[RenderableType]:
     """Return the lines about jobs whose results were withheld in some windows; empty if there are none."""
     if not jobs:
@@ -252,6 +266,11 @@ def _windows(windows: Row) -> list[RenderableType]:
         lines.append(
             f"Without records: {count(len(windows['without_records']), 'window')}, the latest {latest}. "
             "If flows arrived late, run these windows again."
+        )
+    if windows["flows_expired"]:
+        lines.append(
+            f"Expired: flows and refused records of {count(windows['flows_expired'], 'window')}, after "
+            "retention.flows_h; the results are kept."
         )
     if not windows["add_up"]:
         lines.append(

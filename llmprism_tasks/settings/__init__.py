@@ -8,9 +8,12 @@ from llmprism_tasks.settings.diagnosis import DiagnosisSettings
 from llmprism_tasks.settings.parallelism import ParallelismSettings
 from llmprism_tasks.settings.platform import (
     BatchSettings,
+    CatchUpSettings,
+    ColumnSettings,
     MethodSettings,
     NotifySettings,
     PlaceSettings,
+    RetentionSettings,
     ValidationSettings,
     WarehouseSettings,
     WindowSettings,
@@ -23,6 +26,8 @@ from llmprism_tasks.settings.traffic import TrafficSettings
 
 __all__ = [
     "BatchSettings",
+    "CatchUpSettings",
+    "ColumnSettings",
     "DiagnosisSettings",
     "MethodSettings",
     "NotifySettings",
@@ -30,6 +35,7 @@ __all__ = [
     "PlaceSettings",
     "PublishedSettings",
     "RecognitionSettings",
+    "RetentionSettings",
     "RhythmSettings",
     "Settings",
     "TimelineSettings",
@@ -46,9 +52,12 @@ class Settings:
 
     window: WindowSettings = field(default_factory=WindowSettings)
     places: PlaceSettings = field(default_factory=PlaceSettings)
+    columns: ColumnSettings = field(default_factory=ColumnSettings)
     warehouse: WarehouseSettings = field(default_factory=WarehouseSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     validation: ValidationSettings = field(default_factory=ValidationSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
+    catch_up: CatchUpSettings = field(default_factory=CatchUpSettings)
     batches: BatchSettings = field(default_factory=BatchSettings)
     method: MethodSettings = field(default_factory=MethodSettings)
     traffic: TrafficSettings = field(default_factory=TrafficSettings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,9 +12,18 @@ from typing import Any
 
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.settings.secrets import read_secret, split_location
 
 ENVIRONMENT_PREFIX = "LLMPRISM_"
 SECTIONS = {section.name for section in fields(Settings)}
+
+SECRETS = frozenset(
+    (section.name, setting.name)
+    for section in fields(Settings)
+    for setting in fields(getattr(Settings(), section.name))
+    if setting.metadata.get("secret")
+)
+"""Section and name of each setting whose value is never shown."""
 
 HIDDEN = "(set, not shown)"
 """Stands for the value of a secret: what is printed ends in tickets and logs."""
@@ -42,7 +52,8 @@ def load(
     Parameters
     ----------
     file : TOML with one table per section, such as `[window]` with `length_s = 60`
-    environment : variables such as `LLMPRISM_WINDOW__LENGTH_S`
+    environment : variables such as `LLMPRISM_WINDOW__LENGTH_S`; for a secret also one that names a file which
+        holds it, such as `LLMPRISM_NOTIFY__WEBHOOK_FILE`
     overrides : `section.name` to text, from the command line
 
     Raises
@@ -51,6 +62,17 @@ def load(
     """
     settings, _ = load_with_origins(file=file, environment=environment, overrides=overrides)
     return settings
+
+
+def of_environment() -> Settings:
+    """Return the settings from `LLMPRISM_*` variables and from the TOML file that `LLMPRISM_SETTINGS` names.
+
+    Raises
+    ------
+    SettingsError : as for `load`
+    """
+    file = os.environ.get("LLMPRISM_SETTINGS")
+    return load(file=Path(file) if file else None, environment=os.environ)
 
 
 def load_with_origins(
@@ -63,6 +85,7 @@ def load_with_origins(
     given: dict[tuple[str, str], tuple[object, str]] = {}
     for layer in (_from_file(file), _from_environment(environment or {}), _from_overrides(overrides or {})):
         given.update(layer)
+    _take_password_out(given)
     sections: dict[str, Any] = {}
     origins: list[Origin] = []
     for section in fields(Settings):
@@ -109,8 +132,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[tuple[str, str], t
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         section, double, name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
-        if double:
-            found[(section, name)] = (value, variable)
+        if double and (section, plain := name.removesuffix("_file")) in SECRETS and plain != name:
+            if environment.get(variable[: -len("_FILE")]):
+                raise SettingsError(
+                    found=f"both variables {variable[: -len('_FILE')]} and {variable}",
+                    expected="one of them",
+                    todo="Remove the other.",
+                )
+            found[(section, plain)] = (read_secret(value, variable), variable)
+        elif double:
+            found.setdefault((section, name), (value, variable))  # an empty one does not hide its file
         elif (first := section.partition("_")[0]) in SECTIONS and first != section:
             # It would change nothing, and say nothing.
             meant = f"{ENVIRONMENT_PREFIX}{first}__{section.removeprefix(f'{first}_')}".upper()
@@ -120,6 +151,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[tuple[str, str], t
                 todo=f"Call it {meant}, if that is what it was meant to set, or remove it.",
             )
     return found
+
+
+def _take_password_out(given: dict[tuple[str, str], tuple[object, str]]) -> None:
+    """Move a password in the location of the warehouse to the setting that is never shown."""
+    location, source = given.get(("places", "warehouse"), ("", ""))
+    if isinstance(location, str):
+        shown, password = split_location(location)
+        if password:
+            given["places", "warehouse"] = (shown, source)
+            given["warehouse", "catalog_password"] = (password, source)
 
 
 def _from_overrides(overrides: Mapping[str, str]) -> dict[tuple[str, str], tuple[object, str]]:

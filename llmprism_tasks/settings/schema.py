@@ -27,7 +27,8 @@ def text(
     choices : empty when any text will do
     begins : how a text that is not empty must begin; empty when in any way
     several : whether some of them may be given with commas between
-    secret : whether the value must not be shown in output
+    secret : whether the value must not be shown: it is in no output, nor in the `repr` of settings
     """
     limits = {"choices": choices, "begins": begins, "several": several}
-    return field(default=default, metadata={"unit": "text", "secret": secret, "reason": reason} | limits)
+    meta = {"unit": "text", "secret": secret, "reason": reason} | limits
+    return field(default=default, repr=not secret, metadata=meta)

@@ -4,17 +4,23 @@ A source of flows is a file, a folder with everything below it, a glob, or a pat
 such as `flows/{window:%Y%m%dT%H%M}*.parquet`. The name of a pattern's file gives a time span: a window, an hour or a
 day. DuckDB reads the files (`warehouse/landing/`); this module finds them and checks that compressed files are
 complete.
+
+A name that begins with a dot or ends in `.part` or `.tmp` is that of a file which is still being written: it is not
+seen until it is renamed. A symbolic link that leaves the folder of the flows is refused, because who may write there
+could otherwise have any file read.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.sources.pattern import MAGIC, Pattern, matching
+from llmprism_tasks.sources.pattern import MAGIC, Pattern, fixed_folder, matching
 
 logger = logging.getLogger(__name__)
 
@@ -22,20 +28,32 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 ENDINGS = (*FORMATS, *(f"{form}{packed}" for form in FORMATS if form != ".parquet" for packed in COMPRESSIONS))
 CHUNK_BYTES = 1 << 20
+PLAIN_TEXT = tuple(ending for ending, form in FORMATS.items() if form != "parquet")
+UNFINISHED = (".part", ".tmp")
+"""Endings of files that are still being written."""
 
 REASONS = {
     "malformed_record": "a line with more or fewer fields than the header, or a line that is no JSON object",
     "missing_field": "a required field is missing or empty",
     "not_a_number": "a number that is not whole, or too large for its column",
-    "not_a_path": "a switch path that is no list",
+    "not_a_path": "a switch path that is no list, or joined by another sign than |",
     "not_a_time": "a time before 2000 (another unit than nanoseconds?) or after 2199",
     "not_an_address": "an address that looks neither like IPv4 nor like IPv6",
     "end_before_start": "the flow ends before it starts",
     "no_bytes": "the number of bytes is 0 or negative",
     "source_is_destination": "source and destination are equal",
-    "outside_window": "it starts outside the interval of its file's name by more than the allowed lateness",
+    "outside_window": "it starts more than a day away from the interval of its file's name: a wrong clock",
+    "unlisted_flood": "of one of more than 100,000 addresses in its window that the topology does not list",
     "duplicate": "equal to another record in all columns; one of the two is kept",
 }
+
+
+class UnfinishedError(InputError):
+    """A file that cannot be read and may not be finished: it is truncated, or has no header yet."""
+
+    @classmethod
+    def of(cls, error: InputError) -> UnfinishedError:
+        return cls(found=error.found, expected=error.expected, todo=error.todo)
 
 
 @dataclass(frozen=True)
@@ -75,25 +93,23 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
     if Pattern.is_one(flows):
         pattern = Pattern.parse(flows)
         found = pattern.everywhere(length_ns) if within is None else pattern.near(within, length_ns, lateness_ns)
-        spans = {path: span for path, span in found.items() if _format(path)}
-        _warn_of(set(found) - set(spans), flows)
+        spans = {path: found[path] for path in _known(_inside(found, pattern.folder), flows)}
         files = [FlowFile(path, _format(path), span) for path, span in spans.items()]
         return sorted(files, key=lambda file: (file.span.start_ns if file.span else 0, file.path))
     place = Path(flows)
     if place.is_dir():
-        paths = [str(path) for path in place.rglob("*") if path.is_file() and not path.name.startswith(".")]
+        paths = _inside((str(path) for path in place.rglob("*") if path.is_file()), flows)
     elif place.exists():
         paths = [flows]
     elif any(sign in flows for sign in MAGIC):
-        paths = [path for path in matching(flows) if Path(path).is_file()]
+        paths = _inside((path for path in matching(flows) if Path(path).is_file()), fixed_folder(flows))
     else:
         raise InputError(
             found=f"no file or folder {flows}",
             expected="flow records there",
             todo="Check places.flows (--flows), or wait for the collector to write it.",
         )
-    known = [path for path in paths if _format(path)]
-    _warn_of(set(paths) - set(known), flows)
+    known = _known(paths, flows)
     if place.is_file() and not known:
         raise InputError(
             found=f"{flows}, a file of unknown format",
@@ -103,12 +119,30 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
     return [FlowFile(path, _format(path)) for path in sorted(known)]
 
 
-def arrived(window: Window, flows: str) -> bool | None:
-    """Return whether a pattern has files for a window; None if only the records can show whether flows arrived."""
+def named(paths: Collection[str], flows: str, *, length_ns: int) -> list[FlowFile]:
+    """Return those of some paths that are files of a pattern, whatever window they are named for."""
+    if not Pattern.is_one(flows):
+        return []
+    spans = Pattern.parse(flows).spans([path for path in paths if Path(path).is_file()], length_ns)
+    return [FlowFile(path, _format(path), spans[path]) for path in sorted(spans) if _format(path)]
+
+
+def of_source(paths: Collection[str], flows: str, *, length_ns: int) -> set[str]:
+    """Return those of some paths that are files of a source, and are there."""
+    if Pattern.is_one(flows):
+        return {file.path for file in named(paths, flows, length_ns=length_ns)}
+    try:
+        return set(paths) & {file.path for file in find(flows, length_ns=length_ns)}
+    except InputError:  # the source itself is gone
+        return set()
+
+
+def files_of(window: Window, flows: str) -> list[FlowFile] | None:
+    """Return a pattern's files that are named for a window; None if only the records can show whether flows arrived."""
     if not Pattern.is_one(flows):
         return None
     files = find(flows, length_ns=window.length_ns, within=window)
-    return any(file.span is not None and file.span.contains(window.start_ns) for file in files)
+    return [file for file in files if file.span is not None and file.span.contains(window.start_ns)]
 
 
 def check_whole(path: str) -> None:
@@ -129,18 +163,31 @@ def check_whole(path: str) -> None:
             while chunk := stream.read(CHUNK_BYTES):
                 good_bytes += len(chunk)
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(
-            path, f"after byte {good_bytes} of its text", str(error), f"a whole {compression} file"
+        raise UnfinishedError.of(
+            unreadable(path, f"after byte {good_bytes} of its text", str(error), f"a whole {compression} file")
         ) from error
 
 
-def unreadable(path: str, position: str, reason: str, expected: str) -> InputError:
+def ends_in_a_line(path: str) -> bool:
+    """Return whether a file's last line is complete, as far as it can be told without unpacking the file."""
+    if Path(path).suffix.lower() in (".parquet", *COMPRESSIONS):
+        return True
+    with Path(path).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        return file.read(1) in (b"\n", b"")
+
+
+def unreadable(
+    path: str,
+    position: str,
+    reason: str,
+    expected: str,
+    *,
+    todo: str = "Export the file again, or remove it. Nothing was written.",
+) -> InputError:
     """Return the error for a file that cannot be read, with the position in it and the reason."""
-    return InputError(
-        found=f"{path}, {position}: {reason}",
-        expected=expected,
-        todo="Export the file again, or remove it. Nothing was written.",
-    )
+    return InputError(found=f"{path}, {position}: {reason}", expected=expected, todo=todo)
 
 
 def _format(path: str) -> str:
@@ -152,6 +199,28 @@ def _format(path: str) -> str:
     return FORMATS.get(name.suffix, "")
 
 
-def _warn_of(paths: set[str], flows: str) -> None:
-    if paths:
-        logger.warning("%s: left out %d files of unknown format, such as %s", flows, len(paths), min(paths))
+def _known(paths: Iterable[str], flows: str) -> list[str]:
+    """Return the paths that are finished files of a known format, sorted; warn of other formats."""
+    finished = [path for path in paths if not Path(path).name.startswith(".") and not path.endswith(UNFINISHED)]
+    known = sorted(path for path in finished if _format(path))
+    others = set(finished) - set(known)
+    if others:
+        logger.warning("%s: left out %d files of unknown format, such as %s", flows, len(others), min(others))
+    return known
+
+
+def _inside(paths: Iterable[str], folder: str) -> list[str]:
+    """Return the paths that are in a folder, wherever symbolic links lead; warn of the others."""
+    top = os.path.realpath(folder)
+    real = {path: os.path.realpath(path) for path in paths}
+    inside = [path for path, place in real.items() if Path(place).is_relative_to(top)]
+    outside = sorted(set(real) - set(inside))
+    if outside:
+        logger.warning(
+            "%s: refused %d files that symbolic links outside the folder lead to, such as %s: copy them there, or name "
+            "their folder",
+            folder,
+            len(outside),
+            outside[0],
+        )
+    return inside

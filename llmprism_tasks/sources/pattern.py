@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import fnmatch
 import glob
+import os
 import re
 import string
 from dataclasses import dataclass
@@ -86,9 +87,14 @@ class Pattern:
         wildcard = re.sub(f"{MARK}+", "*", literal)
         return cls(text, unit_s * NANOSECONDS_PER_SECOND, wildcard, re.compile(expression), tuple(directives))
 
+    @property
+    def folder(self) -> str:
+        """Folder that all names have in common."""
+        return fixed_folder(self.wildcard)
+
     def everywhere(self, length_ns: int) -> dict[str, Window]:
         """Return all files whose names match, with the span that each name gives."""
-        return self._spans(matching(self.wildcard), length_ns)
+        return self.spans(matching(self.wildcard), length_ns)
 
     def near(self, interval: Window, length_ns: int, lateness_ns: int) -> dict[str, Window]:
         """Return the files that may hold records of an interval: their span, widened by the lateness, overlaps it."""
@@ -100,11 +106,12 @@ class Pattern:
         paths = [path for name in names for path in matching(name)]
         return {
             path: span
-            for path, span in self._spans(paths, length_ns).items()
+            for path, span in self.spans(paths, length_ns).items()
             if span.start_ns - lateness_ns < interval.end_ns and span.end_ns + lateness_ns > interval.start_ns
         }
 
-    def _spans(self, paths: list[str], length_ns: int) -> dict[str, Window]:
+    def spans(self, paths: list[str], length_ns: int) -> dict[str, Window]:
+        """Return the paths whose names match, with the span that each gives."""
         spans = {path: self._span(path, length_ns) for path in paths}
         return {path: span for path, span in spans.items() if span is not None}
 
@@ -132,6 +139,11 @@ class Pattern:
 def matching(wildcard: str) -> list[str]:
     """Return the paths that match a glob, absolute or relative; `**` matches any depth, as in a shell."""
     return glob.glob(wildcard, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def fixed_folder(wildcard: str) -> str:
+    """Return the folder before the first wildcard of a glob."""
+    return os.path.dirname(re.split(r"[*?\[]", wildcard, maxsplit=1)[0]) or "."  # noqa: PTH120 - keeps "./"
 
 
 def _moment(time_ns: int) -> dt.datetime:

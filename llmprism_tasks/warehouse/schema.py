@@ -15,6 +15,7 @@ import duckdb
 
 from llmprism_tasks.contract.errors import ContractError
 from llmprism_tasks.warehouse.sql_files import quoted, texts
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 
 def current() -> tuple[int, str]:
@@ -41,6 +42,12 @@ def is_current(connection: duckdb.DuckDBPyConnection, location: str) -> bool:
     return found == current()
 
 
+def is_there(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether the warehouse has tables of llmprism."""
+    found = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'schema_version' AND database_name = current_database()"
+    return connection.execute(found).fetchone() is not None
+
+
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> None:
     """Create missing tables, run the migrations that the warehouse has not had, and renew its views.
 
@@ -60,6 +67,18 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> No
     connection.execute("CREATE SCHEMA IF NOT EXISTS stored")
     for text in (*texts("stored").values(), *texts("tables").values(), *texts("views").values()):
         connection.execute(text)
+    _record(connection)
+
+
+def create_results(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables and views of results alone, without what is behind numbered texts, in an empty database."""
+    for name, text in (*texts("tables").items(), *texts("views").items()):
+        if name not in NUMBERED:
+            connection.execute(text)
+    _record(connection)
+
+
+def _record(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("DELETE FROM schema_version")
     version, views = current()
     # Not bound: for the first bound value, DuckDB checks for pandas types, and imports pandas to do so.

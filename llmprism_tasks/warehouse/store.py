@@ -18,10 +18,12 @@ from llmprism_tasks.contract.errors import ContractError, InputError, QueryTooLo
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse import flow_order, nic_codes
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
-from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
+from llmprism_tasks.warehouse.guards import allowed_queries, failures
 from llmprism_tasks.warehouse.sql_files import identifier, statement, texts
+from llmprism_tasks.warehouse.storage import flow_order, nic_codes
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
@@ -181,6 +183,7 @@ def replace(
     unless_landed: bool = False,
     ordered: bool = False,
     stage_ns: Mapping[str, int] | None = None,
+    then: Callable[[duckdb.DuckDBPyConnection], object] = lambda connection: None,
 ) -> bool:
     """Replace a window's rows in several tables, all in one transaction.
 
@@ -195,6 +198,7 @@ def replace(
     stage_ns : run times of the stages that made the rows, ns; the window's status becomes `running`
     unless_landed : do nothing if `windows` has a row for the window already
     ordered : whether the rows of `frames` are sorted by their tables' keys already, as the stages' results are
+    then : what else belongs into the transaction, once the rows are there; it may be run again
 
     Returns
     -------
@@ -211,6 +215,7 @@ def replace(
         if unless_landed and _has_rows(connection, "windows", window, None):
             return False
         _make(connection, change, window)
+        then(connection)
         return True
 
     return warehouse.write(work)
@@ -264,7 +269,7 @@ def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window)
     for table, arrived in change.frames.items():
         insert(connection, table, arrived)
     for stage, elapsed_ns in change.stage_ns.items():
-        _record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
+        record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
@@ -314,30 +319,28 @@ def set_aside(
     warehouse.write(work)
 
 
-LEAVING = ("COPY", "COPY_DATABASE", "EXPORT", "ATTACH", "DETACH", "LOAD")
-"""Types of statements that write to files, or open other files than the warehouse."""
-
-
 def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
-    """Return the rows of a user's query, with DuckDB's types; the query cannot write.
+    """Return the rows of a user's query, with DuckDB's types; it reads the warehouse, and nothing else.
 
     Raises
     ------
-    InputError : the query is invalid, or would write
+    InputError : the query is invalid, or does something else (`allowed_queries`)
     """
-    try:
-        with warehouse.reading() as connection:
-            for statement_ in connection.extract_statements(sql):
-                if statement_.type.name in LEAVING:
-                    raise duckdb.NotImplementedException(f"{statement_.type.name} is no query")
-            # DuckDB takes an empty text for a statement without a result.
-            return frame(connection.execute(sql if sql.strip() else "SELECT"))
-    except duckdb.Error as error:
-        raise InputError(
-            found=f"a query that DuckDB refuses ({error})",
-            expected="one SELECT over the tables and views of the warehouse",
-            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
-        ) from error
+    with warehouse.reading() as connection:
+        allowed_queries.confine(connection)
+        try:
+            allowed_queries.check(connection, sql)
+            return frame(connection.execute(sql))
+        except duckdb.PermissionException as error:
+            raise allowed_queries.refused(str(error).partition("\n")[0]) from error
+        except duckdb.Error as error:
+            if failures.of_storage(error):
+                raise
+            raise InputError(
+                found=f"a query that DuckDB refuses ({error})",
+                expected="one SELECT over the tables and views of the warehouse",
+                todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
+            ) from error
 
 
 class Asked:
@@ -446,11 +449,15 @@ def record_window(
     ------
     ContractError : the window was never landed
     """
-    warehouse.write(lambda connection: _record(connection, window, status=status, reason=reason))
+    warehouse.write(lambda connection: record(connection, window, status=status, reason=reason))
 
 
-def record_done(warehouse: Warehouse, window: Window) -> int:
-    """Record that a window is done, and return its number of diagnoses.
+def record_done(warehouse: Warehouse, window: Window, *, now_ns: int) -> int:
+    """Record that a window is done and its run finished, and return its number of diagnoses.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
 
     Raises
     ------
@@ -458,13 +465,14 @@ def record_done(warehouse: Warehouse, window: Window) -> int:
     """
 
     def work(connection: duckdb.DuckDBPyConnection) -> int:
-        _record(connection, window, status="done")
+        record(connection, window, status="done")
+        minutes.record_run(connection, window, now_ns=now_ns)
         return len(rows(connection, "diagnoses", window, columns=["kind"]))
 
     return warehouse.write(work)
 
 
-def _record(
+def record(
     connection: duckdb.DuckDBPyConnection,
     window: Window,
     *,

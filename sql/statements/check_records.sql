@@ -1,6 +1,7 @@
 -- Check the records of a reader, place each in its window, and stage the records placed in [$low_ns, $high_ns).
 -- A record's reason is the first that applies. $span_start_ns and $span_end_ns are the interval that the file's name
--- gives, NULL if it gives none; a record without a usable start then has no window yet (NULL), and is staged too.
+-- gives, NULL if it gives none; a record without a usable start then has no window yet (NULL), and is staged too. A record
+-- belongs to the window in which it starts, whatever its file's name says, unless it starts more than $farthest_ns away.
 INSERT INTO staged BY NAME
 WITH records AS NOT MATERIALIZED (/* records */),
 
@@ -10,10 +11,10 @@ typed AS NOT MATERIALIZED (
         source_line,
         source_record,
         malformed,
-        whole_number(flow_start_ns) AS start_number,
-        whole_number(flow_end_ns) AS end_number,
-        src_addr::VARCHAR AS source,
-        dst_addr::VARCHAR AS destination,
+        nanoseconds(flow_start_ns, $start_factor) AS start_number,
+        nanoseconds(flow_end_ns, $end_factor) AS end_number,
+        one_spelling(src_addr::VARCHAR) AS source,
+        one_spelling(dst_addr::VARCHAR) AS destination,
         try_cast(whole_number(src_port) AS INTEGER) AS source_port,
         try_cast(whole_number(dst_port) AS INTEGER) AS destination_port,
         try_cast(whole_number(protocol) AS INTEGER) AS protocol_number,
@@ -48,7 +49,7 @@ judged AS NOT MATERIALIZED (
             WHEN source = destination THEN 'source_is_destination'
         END AS fault,
         coalesce(
-            start_ns < $span_start_ns::BIGINT - $lateness_ns OR start_ns >= $span_end_ns::BIGINT + $lateness_ns, false
+            start_ns < $span_start_ns::BIGINT - $farthest_ns OR start_ns >= $span_end_ns::BIGINT + $farthest_ns, false
         ) AS strays
     FROM typed
 ),

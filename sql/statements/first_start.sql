@@ -1,2 +1,2 @@
 -- The first usable start among the records of a reader, in the order of the file; NULL if there is none.
-SELECT arg_min(moment(whole_number(flow_start_ns)), source_position) FROM (/* records */)
+SELECT arg_min(moment(nanoseconds(flow_start_ns, $start_factor)), source_position) FROM (/* records */)

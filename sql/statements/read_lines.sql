@@ -7,6 +7,8 @@ FROM read_csv(
     $file_name,
     columns = {'line': 'VARCHAR'},
     auto_detect = false,
+    hive_partitioning = false,
+    filename = false,
     header = false,
     delim = e'\x1f\x1e',
     quote = '',

@@ -27,6 +27,22 @@ CREATE MACRO whole_number(value) AS CASE
     ELSE try_cast(value AS BIGINT)
 END;
 
+-- A time in a column whose unit is `factor` nanoseconds; NULL for anything else. Where the unit is known not to be
+-- nanoseconds, ISO 8601 text is a time, too; without a zone it is UTC. Fractions are exact: no DOUBLE comes in between.
+CREATE MACRO nanoseconds(value, factor) AS CASE
+    WHEN factor = 1 THEN whole_number(value)
+    ELSE coalesce(
+        try_cast(try_cast(value::VARCHAR AS DECIMAL(28, 9)) * factor AS BIGINT),
+        epoch_ns(try_cast(value::VARCHAR AS TIMESTAMP_NS))
+    )
+END;
+
+-- An IPv4 address that is written as an IPv6 one (`::ffff:10.0.0.1`) is the IPv4 address.
+CREATE MACRO one_spelling(addr) AS CASE
+    WHEN contains(addr, ':') THEN regexp_replace(addr, '^(?:::|(?:0{1,4}:){5})(?i:ffff):(\d{1,3}(?:\.\d{1,3}){3})$', '\1')
+    ELSE addr
+END;
+
 -- A possible time of a flow: from 1970 to 2200, so that sums of times and ends of windows stay within BIGINT.
 -- A time before 2000 is one in seconds, milliseconds or microseconds that was taken for nanoseconds.
 CREATE MACRO moment(value) AS CASE WHEN value >= 946684800000000000 AND value < 7258118400000000000 THEN value END;
@@ -36,10 +52,11 @@ CREATE MACRO moment(value) AS CASE WHEN value >= 946684800000000000 AND value < 
 CREATE MACRO is_address(value) AS
 regexp_full_match(value, '\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%\w+)?');
 
--- The switches of a path: a list, JSON text of one, or names joined by `|`; NULL for anything else.
+-- The switches of a path: a list, JSON text of one, or names joined by `|`; NULL for anything else. Names that are joined by
+-- another sign would be taken for one switch.
 CREATE MACRO path(value) AS CASE
     WHEN typeof(value) = 'VARCHAR[]' OR starts_with(value::VARCHAR, '[') THEN try_cast(value AS VARCHAR[])
-    ELSE string_split(value::VARCHAR, '|')
+    WHEN NOT regexp_matches(value::VARCHAR, '[;,>]') THEN string_split(value::VARCHAR, '|')
 END;
 
 -- The fields of a CSV line without their quotes; NULL if its quotes do not match. A record is one line: a quoted field

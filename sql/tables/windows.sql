@@ -10,5 +10,7 @@ CREATE TABLE IF NOT EXISTS windows (
     rows_quarantined BIGINT NOT NULL,  -- records in flows_quarantine, duplicates among them
     rows_duplicate BIGINT NOT NULL,    -- how many of the quarantined were exact duplicates
     stage_ns VARCHAR NOT NULL,         -- run time of each stage, as a JSON object of nanoseconds
-    software_version VARCHAR NOT NULL  -- llmprism version that wrote the row
+    software_version VARCHAR NOT NULL, -- llmprism version that wrote the row
+    flows_digest VARCHAR,              -- digest of the landed flows, empty for none; NULL if landed by an earlier llmprism
+    expired VARCHAR[]                  -- tables whose rows were kept long enough and deleted
 );

@@ -22,6 +22,7 @@ SELECT
     coalesce(list_sum(json_extract(windows.stage_ns, '$.*')::BIGINT[]), 0) / 1e9 AS stages_s,
     windows.stage_ns,
     windows.software_version,
+    windows.expired,
     windows.window_start_ns
 FROM windows
 LEFT JOIN broken_expectations ON windows.window_start_ns = broken_expectations.window_start_ns;

@@ -11,8 +11,8 @@ from llmprism_tasks.contract import shipped_files
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.nic_codes import NUMBERED, stored
 from llmprism_tasks.warehouse.sql_files import texts
+from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 SQL = shipped_files.folder("sql")
 PROMISED = {"job_health_by_minute", "step_times_by_job", "pairs_by_kind", "slowest_subjects", "window_bookkeeping"}

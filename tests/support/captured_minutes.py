@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
@@ -50,9 +50,7 @@ def warehouse_in(folder: Path, name: str = "llmprism.duckdb") -> Warehouse:
 
 
 def rows(warehouse: Warehouse) -> dict[str, pl.DataFrame]:
-    """All tables over the capture's windows, run times left out, in an order that depends on the rows alone."""
+    """All tables over the capture's windows, without their history, in an order that depends on the rows alone."""
     span = WINDOWS[-1].lookback(len(WINDOWS) - 1)
     found = store.read_each(warehouse, {table.name: span for table in TABLES})
-    return {
-        name: frame.drop("stage_ns", strict=False).sort(pl.all(), nulls_last=False) for name, frame in found.items()
-    }
+    return {name: frame.drop(HISTORY.get(name, ())).sort(pl.all(), nulls_last=False) for name, frame in found.items()}

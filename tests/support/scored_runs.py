@@ -46,6 +46,6 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
 
 def _derive(settings: Settings) -> None:
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
-    length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
-    for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
+    length_ns = settings.window.length_ns
+    for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
         derive_tables(window, settings, warehouse=opened)

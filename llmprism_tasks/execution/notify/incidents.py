@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import logging
 from typing import Any
+
+import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.execution.notify.webhook import Outcome, post
-from llmprism_tasks.settings import NotifySettings
-from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.execution.notify import delivery
+from llmprism_tasks.reports.minute_states import Coverage, coverage, part_of_the_price, read_states
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
-
-logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
 
-def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings, *, now_ns: int) -> dict[str, int]:
+def send_messages(warehouse: Warehouse, window: Window, settings: Settings, *, now_ns: int) -> dict[str, int]:
     """Send a message for each incident that opened or closed, as far as is known when a window ends.
 
     A window that ended long ago sends none, so that a backfill pages nobody. A message is claimed before it is sent:
@@ -34,41 +34,41 @@ def send_messages(warehouse: Warehouse, window: Window, settings: NotifySettings
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    counts = {"sent": 0, "not_sent": 0}
-    if not settings.webhook or now_ns - window.end_ns > settings.oldest_s * NANOSECONDS_PER_SECOND:
-        return counts
+    if not settings.notify.webhook or now_ns - window.end_ns > settings.notify.oldest_s * NANOSECONDS_PER_SECOND:
+        return {"sent": 0, "not_sent": 0}
+    found = read_states(warehouse, settings, now_ns=now_ns)
     claimed = notifications.claim(
         warehouse,
         window,
-        kinds=settings.kind_names,
-        least_severity=settings.least_severity,
+        kinds=settings.notify.kind_names,
+        least_severity=settings.notify.least_severity,
         now_ns=now_ns,
-        message=lambda row: json.dumps(message(row), ensure_ascii=False),
+        message=lambda row: json.dumps(
+            message(row, coverage(during(found, row), settings, now_ns=now_ns)), ensure_ascii=False
+        ),
     )
-    reachable = True
-    for row in claimed:
-        outcome = Outcome("refused", "the receiver could not be reached before")
-        if reachable:
-            outcome = post(settings.webhook, row["message"], timeout_s=settings.timeout_s)
-            reachable = outcome.answered
-        notifications.settle(warehouse, row, outcome=outcome.state, detail=outcome.detail)
-        counts["sent" if outcome.state == "sent" else "not_sent"] += 1
-        if outcome.detail is not None:
-            logger.warning("window %s: %s %s: %s", window, row["change"], row["incident_id"], outcome.detail)
-    return counts
+    return delivery.deliver(warehouse, claimed, settings.notify)
 
 
-def message(incident: Row) -> Row:
+def during(found: pl.DataFrame, incident: Row) -> pl.DataFrame:
+    """Return the rows of `states` from an incident's first window to its last."""
+    span = (incident["first_window_start_ns"], incident["last_window_start_ns"])
+    return found.filter(pl.col("window_start_ns").is_between(*span))
+
+
+def message(incident: Row, seen: Coverage) -> Row:
     """Return the message about an incident that changed its state.
 
     Parameters
     ----------
     incident : a row of the view `incidents`, with `change`
+    seen : of the windows from the incident's first to its last
 
     Returns
     -------
     `change` (opened or closed), `text` (one line for people) and `incident`, its columns: times as ISO 8601 UTC,
-    severity as ratio of time lost, costs in GPU-seconds; and `next`, what to do
+    severity as ratio of time lost, costs in GPU-seconds of the windows that are done; `coverage`, how many windows were
+    `expected` and how many of them are `done`; and `next`, what to do
     """
     kind = KINDS.get(incident["kind"])
     kept = (
@@ -82,12 +82,14 @@ def message(incident: Row) -> Row:
         else kind.phrase_for(incident["subject_type"], went_on=incident["went_on"])
     )
     subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
+    missing = "" if seen.done >= seen.expected else f" {part_of_the_price(seen)}"
     return {
         "change": incident["change"],
-        "text": f"{incident['change'].capitalize()}: {subject} {words}. {incident['explanation']}",
+        "text": f"{incident['change'].capitalize()}: {subject} {words}. {incident['explanation']}{missing}",
         "incident": {name: incident[name] for name in kept}
         | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
+        | {"coverage": {"expected": seen.expected, "done": seen.done}}
         | {
             "next": None
             if kind is None

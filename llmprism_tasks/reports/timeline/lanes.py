@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from llmprism_tasks.reports.timeline.split import FLIGHTS, tiles
+from llmprism_tasks.reports.timeline.split import FLIGHTS, joined, tiles
 
 KINDS = ("compute", *FLIGHTS, "idle")
 """Kinds of lanes, from top to bottom. `compute` and `idle` are inferred, the others are what flow records show."""
@@ -43,12 +43,15 @@ class Lanes:
         messages `direction` (forward, backward; NULL where the pp_stages do not tell) and `micro_batch` (from 0 in its
         step; NULL where messages ran together); `inferred` (computing and idling are)
     tiles : the steps of NICs, tiled by what they went to, as `split.tiles` returns them
+    faults : what was diagnosed of the job then, the worst first: `kind`, `subject_type`, `subject`, `start_ns`,
+        `end_ns` (as far as it lies in the steps), `severity`, `confidence`, `explanation` of the worst window
     """
 
     nics: pl.DataFrame
     steps: pl.DataFrame
     slices: pl.DataFrame
     tiles: pl.DataFrame
+    faults: pl.DataFrame
 
 
 def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lanes:
@@ -56,7 +59,7 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
 
     Parameters
     ----------
-    tables : the job's rows of `jobs`, `job_members`, `steps`, `timeline` and `step_breakdown`
+    tables : the job's rows of `jobs`, `job_members`, `steps`, `timeline`, `step_breakdown` and `diagnoses`
     start_ns, end_ns : the steps to return: those of the job of which some part lies in between. Steps are whole
 
     Returns
@@ -76,10 +79,13 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
         .select("addr", "host", "pp_stage", "dp_group")
     )
     messages = _messages(timeline.filter(pl.col("phase").is_in(FLIGHTS)), tables["jobs"], members)
-    inferred = tiled.filter(pl.col("part") != "communication").select(
-        "addr", "start_ns", "end_ns", "step", kind="part", bytes=pl.lit(0), inferred=pl.lit(value=True)
+    inferred = (
+        joined(tiled, ["addr", "step", "part"])
+        .filter(pl.col("part") != "communication")
+        .with_columns(kind="part", row=pl.lit(0), bytes=pl.lit(0), inferred=pl.lit(value=True))
+        .drop("part")
     )
-    slices = pl.concat([pl.DataFrame(schema=SLICES), _together(inferred), messages], how="diagonal_relaxed")
+    slices = pl.concat([pl.DataFrame(schema=SLICES), inferred, messages], how="diagonal_relaxed")
     order = nics.select("addr", place=pl.int_range(pl.len()))
     kind = pl.col("kind").replace_strict({name: i for i, name in enumerate(KINDS)}, return_dtype=pl.Int64)
     return Lanes(
@@ -87,6 +93,7 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
         steps.sort("step", "addr").select("addr", "step", "start_ns", "end_ns", *NUMBER),
         slices.join(order, on="addr").sort("place", kind, "row", "start_ns", "end_ns").select(*SLICES),
         tiled,
+        _faults(tables["diagnoses"], steps),
     )
 
 
@@ -143,11 +150,14 @@ def _messages(flights: pl.DataFrame, jobs: pl.DataFrame, members: pl.DataFrame) 
     )
 
 
-def _together(slices: pl.DataFrame) -> pl.DataFrame:
-    """Join slices of one NIC, kind and step that touch."""
-    ordered = slices.sort("addr", "kind", "start_ns")
-    same = pl.struct("addr", "kind", "step")
-    begins = same.ne_missing(same.shift(1)) | (pl.col("start_ns") != pl.col("end_ns").shift(1))
-    numbered = ordered.with_columns(run=begins.fill_null(value=True).cum_sum(), row=pl.lit(0))
-    keep = ["addr", "kind", "row", "step", "bytes", "inferred"]
-    return numbered.group_by("run", *keep).agg(pl.col("start_ns").min(), pl.col("end_ns").max()).drop("run")
+def _faults(diagnoses: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return each fault once, as far as it lies in the steps."""
+    subject = ["kind", "subject_type", "subject"]
+    since, until = steps.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    return (
+        diagnoses.with_columns(start_ns=pl.col("start_ns").clip(since), end_ns=pl.col("end_ns").clip(None, until))
+        .filter(pl.col("start_ns") < pl.col("end_ns"))
+        .sort("severity", *subject, "window_start_ns", descending=[True, *[False] * 4])
+        .group_by(subject, maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("severity", "confidence", "explanation").first())
+    )

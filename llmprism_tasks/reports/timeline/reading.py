@@ -15,6 +15,8 @@ from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
 from llmprism_tasks.warehouse.store import frame, rows
 
+TABLES = ("jobs", "job_members", "steps", "timeline", "step_breakdown", "diagnoses")
+
 MOST_ROWS = 2_000_000
 """Rows of `timeline` that are arranged at a time: about 1 GiB of memory, and more than a viewer opens."""
 
@@ -51,8 +53,7 @@ def read_lanes(
 
         chosen = read("steps_between", start_ns=start_ns, end_ns=end_ns, addrs=[])
         if chosen.is_empty():
-            names = ("jobs", "job_members", "steps", "timeline", "step_breakdown")
-            return lanes({name: empty(name) for name in names}, start_ns, end_ns)
+            return lanes({name: empty(name) for name in TABLES}, start_ns, end_ns)
         # A NIC begins and ends a step before its job does, by less than a step.
         begin, end = pl.col("start_ns"), pl.col("end_ns")
         first, last, longest = chosen.select(begin.min(), end.max(), longest=(end - begin).max()).row(0)
@@ -67,6 +68,14 @@ def read_lanes(
         window = pl.col("window_start_ns")
         first, last = steps.select(first=window.min(), last=window.max()).row(0)
         span = Window(first, last + 1 - first)
-        found = {table: rows(connection, table, span, jobs=[job_id]) for table in ("jobs", "job_members")}
+        found = {table: rows(connection, table, span, jobs=[job_id]) for table in ("jobs", "job_members", "diagnoses")}
         found["step_breakdown"] = read("breakdown_of_windows", first_ns=first, last_ns=last)
     return lanes(found | {"steps": steps, "timeline": timeline}, start_ns, end_ns)
+
+
+def last_steps(warehouse: Warehouse, job_id: str, until_ns: int, steps: int) -> int:
+    """Return when the last `steps` steps of a job that began before a time began; that time if there are none."""
+    values = {"job_id": job_id, "until_ns": until_ns, "steps": steps}
+    with warehouse.reading() as connection:
+        found = connection.execute(statement("last_steps"), values).fetchone()
+    return until_ns if found is None or found[0] is None else int(found[0])

@@ -46,8 +46,8 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
 
     Returns
     -------
-    the bursts that are not left out, with `beat`, counted through all groups in their order, and `pace_ns`, as of
-    `_with_delays`
+    the bursts that are not left out, with `beat`, counted through all groups in their order, `pace_ns`, as of
+    `_with_delays`, and `moment_ns`, their end without the typical delay of their stream
     """
     number, ends = (bursts[name].to_numpy() for name in ("stream", "end_ns"))
     offsets = ragged.bounds(number)
@@ -73,7 +73,7 @@ def line_up(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSetting
     apart[begins[:-1][np.diff(begins) > 0]] = True
     beat = np.empty(number.size, np.int64)
     beat[order] = apart.cumsum() - 1
-    return bursts[kept].with_columns(beat=beat[kept], pace_ns=pace[kept])
+    return bursts[kept].with_columns(beat=beat[kept], pace_ns=pace[kept], moment_ns=moment[kept])
 
 
 def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
@@ -101,7 +101,7 @@ def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSet
             total += part[i]
         else:
             total = part[i]
-    cut_off = pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")
+    cut_off = (pl.col("start_ns") - pl.col("since_ns") <= pl.col("quiet_ns")) | _ends_cut_off_step(settings)
     # The rest of the latest beat may be still to come: the next window decides what it was.
     latest = pl.col("beat") == pl.col("beat").max().over("group")
     whole = (
@@ -113,9 +113,25 @@ def whole_steps(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSet
     return whole.select("beat", "step")
 
 
+def _ends_cut_off_step(settings: RhythmSettings) -> pl.Expr:
+    """Return whether a beat is the end of a step that began before the data, and is therefore not seen whole.
+
+    It is the first beat of its group, starts within a period of the data's beginning, and one period before the next
+    beat; one stream at least has all of its bytes.
+    """
+    apart = (pl.col("moment_ns").shift(-1).over("group") - pl.col("moment_ns")) / pl.col("pace_ns")
+    return (
+        (pl.col("beat") == pl.col("beat").min().over("group"))
+        & (pl.col("start_ns") - pl.col("since_ns") < pl.col("pace_ns"))
+        & ((apart - 1).abs() <= settings.same_period)
+        & pl.col("complete")
+    )
+
+
 def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
     """Return the beats in order: `group`, `beat`, `start_ns`, `share` (of a step), `again` (whether most of it came
-    whole in the beat before, too), `quiet_ns` and `since_ns` (of the group)."""
+    whole in the beat before, too), `complete` (whether one stream has all of its bytes), `moment_ns`, `pace_ns`, and
+    `quiet_ns` and `since_ns` (of the group)."""
     together = _in_beats(bursts)
     sizes, stream, beat = (together[name].to_numpy() for name in ("bytes", "stream", "beat"))
     of_stream = ragged.bounds(stream)
@@ -144,6 +160,9 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
             beat=np.arange(first.size),
             start_ns=np.minimum.reduceat(together["start_ns"].to_numpy()[places], of_beat[:-1]),
             since_ns=np.minimum.reduceat(together["window_start_ns"].to_numpy()[places], of_beat[:-1]),
+            moment_ns=np.maximum.reduceat(together["moment_ns"].to_numpy()[places], of_beat[:-1]),
+            pace_ns=np.maximum.reduceat(together["pace_ns"].to_numpy()[places], of_beat[:-1]),
+            complete=ragged.sums(complete[places].astype(np.int64), of_beat) > 0,
             bytes=bytes_,
             carried=np.bincount(beat, of_typical / np.repeat(present, counts)),
             again=ragged.sums(np.where(again, sizes, 0)[places], of_beat) > MOST * bytes_,

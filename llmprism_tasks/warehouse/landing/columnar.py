@@ -6,14 +6,17 @@ groups at a time. If a record is bad, or a column's type needs a second look, `r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from llmprism_tasks.contract.frames import compact_schema, empty
@@ -21,10 +24,11 @@ from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import encoding
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.landing import flow_buffer
 from llmprism_tasks.warehouse.landing.flow_buffer import TYPES, Columns, OddError
-from llmprism_tasks.warehouse.landing.records import Counts
+from llmprism_tasks.warehouse.landing.intake import Intake
+from llmprism_tasks.warehouse.landing.records import FARTHEST_NS, Counts, PutAside
+from llmprism_tasks.warehouse.storage import flow_order
 
 FIRST_MOMENT_NS, LAST_MOMENT_NS = 946_684_800_000_000_000, 7_258_118_400_000_000_000  # as the macro `moment` has them
 ADDRESS = (  # as the macro `is_address` has it
@@ -50,11 +54,15 @@ class Sound:
     files : the files
     by_window : rows of `flows` by the start of their window, compact and in order
     strangers : columns of the files that flows do not have
+    parts, skipped, aside : as of `records.Staging`; nothing is skipped or put aside
     """
 
     files: Sequence[FlowFile]
     by_window: Mapping[int, pl.DataFrame]
     strangers: set[str]
+    parts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    aside: PutAside = field(default_factory=dict)
 
     def placed(self) -> set[int]:
         """Return the starts of all windows with records."""
@@ -74,35 +82,55 @@ class Sound:
         """Return a function that returns a window's rows of `flows`, compact and in order."""
         return lambda: self.frame(window)
 
-    def quarantine(self, _window: Window) -> pl.DataFrame:
-        """Return a window's rows of `flows_quarantine`: none."""
-        return empty("flows_quarantine")
+    def quarantine(self, _window: Window) -> Callable[[], Any]:
+        """Return a function that returns a window's rows of `flows_quarantine`: none."""
+        return lambda: empty("flows_quarantine")
 
 
-def read(files: Sequence[FlowFile], *, length_ns: int, lateness_ns: int, within: Window) -> Sound | None:
+def read(
+    files: Sequence[FlowFile],
+    *,
+    length_ns: int,
+    within: Window,
+    whole: Set[str] | None = None,
+    intake: Intake | None = None,
+) -> Sound | None:
     """Read files if none of their records is bad.
 
     Parameters
     ----------
     length_ns : length of a window
-    lateness_ns : how far outside the interval of its file's name a record may start
     within : keep only records placed in this interval
+    whole : paths of files whose records are to be counted in all windows; None for all files
 
     Returns
     -------
     None if a record is bad, or may be; `records.staging` then reads the files, and says what is wrong
     """
-    if not files or any(file.format != "parquet" for file in files):
+    intake = intake or Intake()
+    if not files or any(file.format != "parquet" for file in files) or intake.columns:
         return None
+    found = _read(files, length_ns, within, whole, intake)
+    if found is None:
+        pa.default_memory_pool().release_unused()  # what is done instead needs the memory
+    return found
+
+
+def _read(
+    files: Sequence[FlowFile], length_ns: int, within: Window, whole: Set[str] | None, intake: Intake
+) -> Sound | None:
     try:
         if sum(pq.read_metadata(file.path).num_rows for file in files) > MOST_ROWS:
             return None
-        rows = _taken(_pieces(files, lateness_ns, within), length_ns, within)
+        taken = _Taken(length_ns, within, intake)
+        rows = taken.rows(_pieces(files, within, whole))
         ordered = _in_order(rows) if _have_addresses(rows) else None
         strangers = {name for file in files for name in pq.read_schema(file.path).names if name not in TYPES}
     except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError):
         return None
-    return None if ordered is None else Sound(files, _by_window(ordered, length_ns), strangers)
+    if ordered is None:
+        return None
+    return Sound(files, _by_window(ordered, length_ns), strangers, parts=taken.parts)
 
 
 class _Piece(NamedTuple):
@@ -132,8 +160,8 @@ class _Piece(NamedTuple):
             )
 
 
-def _pieces(files: Sequence[FlowFile], lateness_ns: int, within: Window) -> list[_Piece]:
-    """Return the row groups of files that may hold records of an interval.
+def _pieces(files: Sequence[FlowFile], within: Window, whole: Set[str] | None) -> list[_Piece]:
+    """Return the row groups of files that may hold records of an interval, and all of files that are read whole.
 
     Raises
     ------
@@ -145,8 +173,9 @@ def _pieces(files: Sequence[FlowFile], lateness_ns: int, within: Window) -> list
         if not flow_buffer.fits(metadata.schema.to_arrow_schema()):
             raise OddError
         start = _paths(metadata).index(START)
-        bounded = file.span is None and (within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS)
-        span = Window(file.span.start_ns - lateness_ns, file.span.length_ns + 2 * lateness_ns) if file.span else None
+        narrow = within.start_ns > 0 or within.end_ns < LAST_MOMENT_NS
+        bounded = narrow and file.span is None and whole is not None and file.path not in whole
+        span = Window(file.span.start_ns - FARTHEST_NS, file.span.length_ns + 2 * FARTHEST_NS) if file.span else None
         pieces += [
             _Piece(file.path, metadata, group, bounded, span)
             for group in range(metadata.num_row_groups)
@@ -159,28 +188,68 @@ def _paths(metadata: pq.FileMetaData) -> list[str]:
     return [metadata.schema.column(place).path for place in range(metadata.num_columns)]
 
 
-def _taken(pieces: Sequence[_Piece], length_ns: int, within: Window) -> Columns:
-    """Return the records of row groups that are placed in an interval, in their order.
+class _Taken:
+    """The records of row groups that are placed in an interval, with the counts of all records that were read."""
 
-    Raises
-    ------
-    OddError : a record is bad
-    """
-    begins = np.cumsum([0, *(piece.metadata.row_group(piece.group).num_rows for piece in pieces)]).tolist()
-    rows = Columns(begins[-1])
+    def __init__(self, length_ns: int, within: Window, intake: Intake) -> None:
+        self._length_ns, self._within, self._intake = length_ns, within, intake
+        self._unlisted: pa.Array = pa.array([], pa.string())
+        self._lock = Lock()
+        self.parts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
 
-    def take(piece: _Piece, begin: int) -> tuple[int, int]:
-        part = flow_buffer.compact(piece.records())
-        part = part.filter(_here(within)) if piece.bounded else part
-        if not _sound(part, piece.span):
-            raise OddError
-        placed = _placed(part, length_ns, within)
-        rows.fill(begin, placed)
-        return begin, placed.height
+    def rows(self, pieces: Sequence[_Piece]) -> Columns:
+        """Read row groups; return their records in the order of files.
 
-    with ThreadPoolExecutor(max_workers=READERS) as threads:
-        rows.close_up(threads.map(take, pieces, begins))
-    return rows
+        Raises
+        ------
+        OddError : a record is bad, or too many addresses are not in the topology
+        """
+        begins = np.cumsum([0, *(piece.metadata.row_group(piece.group).num_rows for piece in pieces)]).tolist()
+        rows = Columns(begins[-1])
+
+        def take(piece: _Piece, begin: int) -> tuple[int, int]:
+            records = piece.records()
+            self._look_for_flood(records)
+            part = flow_buffer.compact(records)
+            part = part.filter(_here(self._within)) if piece.bounded else part
+            if not _sound(part, piece.span):
+                raise OddError
+            self._count(piece.path, part)
+            placed = _placed(part, self._length_ns, self._within)
+            rows.fill(begin, placed)
+            return begin, placed.height
+
+        with ThreadPoolExecutor(max_workers=READERS) as threads:
+            rows.close_up(threads.map(take, pieces, begins))
+        return rows
+
+    def _count(self, path: str, flows: pl.DataFrame) -> None:
+        windows = flows[START].to_numpy() // self._length_ns
+        low, high = (int(windows.min()), int(windows.max())) if windows.size else (0, 0)
+        if high - low < windows.size:  # nearly always: then counting is cheaper than sorting
+            counts = np.bincount(windows - low)
+            found = {low + number: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
+        else:
+            found = dict(zip(*(part.tolist() for part in np.unique(windows, return_counts=True)), strict=True))
+        with self._lock:
+            for number, records in found.items():
+                self.parts[path][number * self._length_ns] += records
+
+    def _look_for_flood(self, records: pa.Table) -> None:
+        """Collect addresses that the topology does not list, before they are kept in memory as categories."""
+        if self._intake.listed is None:
+            return
+        listed = self._intake.listed.to_arrow()
+        words = [chunk.dictionary for name in flow_buffer.ADDRESSES for chunk in records[name].chunks]
+        found = [_unlisted(one.cast(pa.string()), listed.cast(pa.string())) for one in words]
+        with self._lock:
+            self._unlisted = pa.concat_arrays([self._unlisted, *found]).unique()
+            if len(self._unlisted) > self._intake.most_unlisted:
+                raise OddError
+
+
+def _unlisted(words: pa.Array, listed: pa.Array) -> pa.Array:
+    return words.filter(pc.invert(pc.is_in(words, value_set=listed)))
 
 
 def _elsewhere(starts: pq.Statistics | None, within: Window) -> bool:

@@ -1,6 +1,8 @@
 """Landing: write flow records from files to a window's `flows`, `flows_quarantine` and `windows`, in one transaction.
 
-A record belongs to the window in which it starts; `records.py` explains where records without a usable start go.
+A record belongs to the window in which it starts, whatever its file is called; `records.py` explains where records
+without a usable start go, and `file_register.py` how records of a window are found that come later, or in another
+window's file.
 """
 
 from __future__ import annotations
@@ -8,40 +10,62 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import polars as pl
 
 from llmprism_tasks import __version__
-from llmprism_tasks.contract.errors import SettingsError
+from llmprism_tasks.contract.errors import InputError, SettingsError
+from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.landing import columnar
+from llmprism_tasks.warehouse.landing import columnar, file_register
+from llmprism_tasks.warehouse.landing.file_register import Stock
+from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
+from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
 
 logger = logging.getLogger(__name__)
 
-LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # one record with a wrong year must not create millions of windows
 STALE = (*DERIVED, "validation_results")  # tables that are cleared when a window starts over
 SEEN = list(dict.fromkeys(column for stage in STAGES for column in stage.flow_columns))  # columns that stages read
 NOT_ARRIVED = "flows may not all have arrived: there was no file for the window, or no record at or after its end"
+NO_NEXT_FILE = (
+    "flows may not all have arrived: there was no file for the next window, which may hold records of this one"
+)
 EMPTY = "no record starts in the window, although its file or later records have arrived"
 
 
-def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) -> dict[str, int]:
+def land(
+    warehouse: Warehouse,
+    window: Window,
+    flows: str,
+    *,
+    lateness_ns: int,
+    intake: Intake | None = None,
+    run: Run | None = None,
+) -> dict[str, int]:
     """Land a window's flows; the window starts over, so all tables derived from it are cleared.
+
+    Windows that were landed before, and of which records are found that they were not landed with, are marked as due.
 
     Parameters
     ----------
     flows : a file, a folder, a glob, or a pattern that contains the window's start; for a pattern, files of
-        neighbouring windows are read too, as far as the lateness reaches
-    lateness_ns : how far outside the interval of its file's name a record may start
+        neighbouring windows are read too, as far as the lateness reaches, and others that are known to hold records of
+        it
+    lateness_ns : how far from the window the names of the files may be that are looked at
+    intake : what a landing must know besides the files
+    run : the window's run, which begins with this landing; None if nothing follows
 
     Returns
     -------
@@ -49,19 +73,50 @@ def land(warehouse: Warehouse, window: Window, flows: str, *, lateness_ns: int) 
 
     Raises
     ------
-    InputError : a file cannot be read at all, or a plain file or folder does not exist; nothing was written
+    InputError : a file of the window cannot be read at all, or a plain file or folder does not exist; nothing was
+        written
+    TransientError : such a file was changed a moment ago; nothing was written
     WarehouseBusy : another process held the warehouse for too long; nothing was written
     """
+    intake = intake or Intake()
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
-    with _records(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=window) as staged:
-        arrived = flows_arrived(window, flows)
-        if not arrived:
-            logger.info("window %s: %s", window, NOT_ARRIVED)
-        _write(warehouse, window, staged, arrived=arrived)
+    stock = file_register.take_stock(warehouse, files, flows, window)
+    with _records(stock, length_ns=window.length_ns, within=window, intake=intake) as staged:
+        reasons = _unusual(window, flows, staged, intake)
+        _Landing(warehouse, staged, stock, intake, run=run).write(window, reasons)
         return asdict(staged.counts(window))
 
 
-def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_windows: int, lateness_ns: int) -> None:
+def start_over(warehouse: Warehouse, window: Window, run: Run) -> dict[str, int]:
+    """Begin a run of a window whose flows stay as they are: clear all that is derived from them.
+
+    Returns
+    -------
+    what `land` returned for them
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+
+    def begin(connection: duckdb.DuckDBPyConnection) -> None:
+        store.record(connection, window, status="landed")
+        minutes.begin_run(connection, window, run)
+
+    store.replace(warehouse, window, {}, clears=STALE, then=begin)
+    (row,) = store.read(warehouse, "windows", window).to_dicts()
+    return {name: row[f"rows_{name}"] for name in ("read", "landed", "quarantined", "duplicate")}
+
+
+def land_lookback(
+    warehouse: Warehouse,
+    window: Window,
+    flows: str,
+    *,
+    lookback_windows: int,
+    lateness_ns: int,
+    intake: Intake | None = None,
+) -> None:
     """Land the earlier windows that a window looks back on, if they are not in the warehouse yet.
 
     Windows that exist are never changed, whichever run landed them. Windows without a record are not written: there is
@@ -75,14 +130,17 @@ def land_lookback(warehouse: Warehouse, window: Window, flows: str, *, lookback_
     absent = [earlier for earlier in past if earlier.start_ns not in there]
     if not absent:
         return
+    intake = intake or Intake()
     within = Window(absent[0].start_ns, absent[-1].end_ns - absent[0].start_ns)
     files = sources.find(flows, length_ns=window.length_ns, within=within, lateness_ns=lateness_ns)
-    with _records(files, length_ns=window.length_ns, lateness_ns=lateness_ns, within=within) as staged:
+    stock = file_register.take_stock(warehouse, files, flows, within)
+    with _records(stock, length_ns=window.length_ns, within=within, intake=intake) as staged:
         placed = staged.placed()
+        writing = _Landing(warehouse, staged, stock, intake, frozenset(one.start_ns for one in absent))
         for earlier in absent:
             if earlier.start_ns in placed:
-                arrived = sources.arrived(earlier, flows) is not False
-                _write(warehouse, earlier, staged, arrived=arrived, unless_landed=True)
+                arrived = sources.files_of(earlier, flows) != []
+                writing.write(earlier, [] if arrived else [NOT_ARRIVED], unless_landed=True)
 
 
 def landed_before(warehouse: Warehouse, length_ns: int) -> pl.Series:
@@ -110,9 +168,11 @@ def land_all(
     flows: str,
     *,
     length_ns: int,
-    lateness_ns: int,
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
+    intake: Intake | None = None,
+    check: Callable[[Sequence[Window]], None] = lambda _: None,
+    run: Run | None = None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
 
@@ -120,18 +180,23 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
+    check : called with the windows before anything is written; may raise
+    run : the runs of all windows, which begin with their landing; None if nothing follows
 
     Returns
     -------
     the windows in order, as by `windows_in`; each as if it had been landed alone
     """
-    files = sources.find(flows, length_ns=length_ns)
-    with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
-        windows = _windows(staged, length_ns)
+    intake = intake or Intake()
+    stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
+    with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
+        windows = _windows(staged, stock, length_ns, intake)
+        check(windows)
+        writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
         for window in windows:
-            arrived = sources.arrived(window, flows)
-            arrived = window != windows[-1] if arrived is None else arrived
-            write = partial(_write, warehouse, window, staged, arrived=arrived)
+            named = sources.files_of(window, flows)
+            arrived = window != windows[-1] if named is None else bool(named)
+            write = partial(writing.write, window, [] if arrived else [NOT_ARRIVED])
             if isinstance(staged, columnar.Sound):
                 submit(write)
                 if held is not None:
@@ -141,78 +206,160 @@ def land_all(
     return windows
 
 
-def windows_in(_warehouse: Warehouse | None, flows: str, length_ns: int, *, lateness_ns: int = 0) -> list[Window]:
+def windows_in(flows: str, length_ns: int, *, intake: Intake | None = None) -> list[Window]:
     """Return every window of a source of flows, in order.
 
-    These are the windows with records, the windows named by a pattern's files, and all windows in between, because
-    silence is a finding. Only gaps of more than a day are left out.
+    These are the windows with records, the windows named by a pattern's files, and the windows in between, because
+    silence is a finding; `gaps.py` says which gaps are left out.
     """
-    files = sources.find(flows, length_ns=length_ns)
-    with _records(files, length_ns=length_ns, lateness_ns=lateness_ns) as staged:
-        return _windows(staged, length_ns)
+    intake = intake or Intake()
+    stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
+    with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
+        return _windows(staged, stock, length_ns, intake)
 
 
-def flows_arrived(window: Window, flows: str) -> bool:
+def flows_arrived(window: Window, flows: str, intake: Intake | None = None) -> bool:
     """Return whether a window's flows have all arrived, as far as files show it.
 
-    For a pattern, they have if the file named for the window exists; for a file, folder or glob, if a record starts at
-    or after the window's end.
+    For a pattern, they have if the file named for the window exists and is quiet and, if the next file is waited for,
+    that one, too. For a file, folder or glob, they have if a record starts at or after the window's end.
     """
-    arrived = sources.arrived(window, flows)
-    if arrived is not None:
-        return arrived
+    intake = intake or Intake()
+    own = sources.files_of(window, flows)
+    if own is not None:
+        following = sources.files_of(window.shifted(1), flows) or []
+        files = {file.path for file in (*own, *(following if intake.waits_for_next else []))}
+        there = bool(own) and (bool(following) or not intake.waits_for_next)
+        return there and all(intake.is_quiet(path) for path in files)
     if not any(sign in flows for sign in MAGIC) and not Path(flows).exists():
         return False
-    return starts_after(sources.find(flows, length_ns=window.length_ns), window.end_ns)
+    files_there = sources.find(flows, length_ns=window.length_ns)
+    try:
+        return starts_after(files_there, window.end_ns, intake.columns)
+    except InputError:  # landing will say so, or try again if the file is still being written
+        return True
+
+
+def _unusual(window: Window, flows: str, staged: Staging | columnar.Sound, intake: Intake) -> list[str]:
+    """Return what a window is landed in spite of: files that have not come, or are not finished."""
+    own, said = sources.files_of(window, flows), []
+    if own is None:
+        if not flows_arrived(window, flows, intake):
+            said.append(NOT_ARRIVED)
+    elif not own:
+        said.append(NOT_ARRIVED)
+    elif intake.waits_for_next and not sources.files_of(window.shifted(1), flows):
+        said.append(NO_NEXT_FILE)
+    holding = [path for path, windows in staged.parts.items() if window.start_ns in windows]
+    unfinished = sorted(
+        path
+        for path in {*holding, *(file.path for file in own or ())}
+        if not intake.is_quiet(path) or not _ends_in_a_line(path, intake)
+    )
+    if unfinished:
+        said.append(f"still being written when it was read: {', '.join(unfinished)}")
+    for reason in said:
+        logger.info("window %s: %s", window, reason)
+    return said
+
+
+def _ends_in_a_line(path: str, intake: Intake) -> bool:
+    """Return whether a young text is complete to its last line; nobody writes on in an old one."""
+    return not intake.is_young(path) or sources.ends_in_a_line(path)
 
 
 @contextmanager
-def _records(
-    files: Sequence[sources.FlowFile], *, length_ns: int, lateness_ns: int, within: Window = ALL_TIME
-) -> Iterator[Staging | columnar.Sound]:
+def _records(stock: Stock, *, length_ns: int, within: Window, intake: Intake) -> Iterator[Staging | columnar.Sound]:
     """Read files and provide their records: from `columnar` if no record is bad, else from `records.staging`."""
-    found = columnar.read(files, length_ns=length_ns, lateness_ns=lateness_ns, within=within)
+    found = columnar.read(stock.files, length_ns=length_ns, within=within, whole=stock.whole, intake=intake)
     if found is not None:
         warn_of(found.strangers)
         yield found
         return
-    with staging(files, length_ns=length_ns, lateness_ns=lateness_ns, within=within) as staged:
+    with staging(stock.files, length_ns=length_ns, within=within, whole=stock.whole, intake=intake) as staged:
         yield staged
 
 
-def _windows(staged: Staging | columnar.Sound, length_ns: int) -> list[Window]:
-    promised = {file.span.start_ns for file in staged.files if file.span and file.span.length_ns == length_ns}
+def _windows(staged: Staging | columnar.Sound, stock: Stock, length_ns: int, intake: Intake) -> list[Window]:
+    promised = {file.span.start_ns for file in stock.found if file.span and file.span.length_ns == length_ns}
     starts = sorted(staged.placed() | promised)
-    windows: list[Window] = []
-    for start_ns in starts:
-        gap_ns = start_ns - windows[-1].end_ns if windows else 0
-        between = range(windows[-1].end_ns, start_ns, length_ns) if windows and gap_ns <= LONGEST_GAP_NS else ()
-        windows += [Window(ns, length_ns) for ns in (*between, start_ns)]
-    return windows
+    return without_long_gaps(starts, length_ns, intake.most_empty_windows, staged.parts)
 
 
-def _write(
-    warehouse: Warehouse,
-    window: Window,
-    staged: Staging | columnar.Sound,
-    *,
-    arrived: bool,
-    unless_landed: bool = False,
-) -> None:
-    counts = staged.counts(window)
-    odd = EMPTY if counts.read == 0 else None
-    row = {
-        "window_start_ns": window.start_ns,
-        "window_end_ns": window.end_ns,
-        "status": "landed",
-        "reason": odd if arrived else NOT_ARRIVED,
-        "rows_read": counts.read,
-        "rows_landed": counts.landed,
-        "rows_quarantined": counts.quarantined,
-        "rows_duplicate": counts.duplicate,
-        "stage_ns": "{}",
-        "software_version": __version__,
-    }
-    frames = {"flows_quarantine": staged.quarantine(window), "windows": pl.DataFrame([row])}
-    streams = {"flows": staged.flows(window)}
-    store.replace(warehouse, window, frames, streams=streams, clears=STALE, unless_landed=unless_landed)
+@dataclass(frozen=True)
+class _Landing:
+    """The writing of windows of which the records have been read.
+
+    Attributes
+    ----------
+    landed_too : starts of all windows that are landed together
+    run : the runs of the windows, which begin with their landing; None if nothing follows
+    """
+
+    warehouse: Warehouse
+    staged: Staging | columnar.Sound
+    stock: Stock
+    intake: Intake
+    landed_too: frozenset[int] = field(default_factory=frozenset)
+    run: Run | None = None
+
+    def write(self, window: Window, reasons: Sequence[str], *, unless_landed: bool = False) -> None:
+        """Write a window's rows, and what is known of files, in one transaction.
+
+        Parameters
+        ----------
+        reasons : what is unusual about the window
+        """
+        counts = self.staged.counts(window)
+        said = [*reasons, *([EMPTY] if counts.read == 0 and not reasons else []), *self._flood(window)]
+        row = {
+            "window_start_ns": window.start_ns,
+            "window_end_ns": window.end_ns,
+            "status": "landed",
+            "reason": "; ".join(said) or None,
+            "rows_read": counts.read,
+            "rows_landed": counts.landed,
+            "rows_quarantined": counts.quarantined,
+            "rows_duplicate": counts.duplicate,
+            "stage_ns": "{}",
+            "software_version": __version__,
+        }
+
+        def keep_books(connection: duckdb.DuckDBPyConnection) -> None:
+            digest = minutes.flows_digest(connection, window)
+            store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
+            if self.run is not None:
+                minutes.begin_run(connection, window, self.run)
+            self._record_files(connection, window)
+
+        store.replace(
+            self.warehouse,
+            window,
+            {},
+            streams={"flows": self.staged.flows(window), "flows_quarantine": self.staged.quarantine(window)},
+            clears=("windows", *STALE),
+            unless_landed=unless_landed,
+            then=keep_books,
+        )
+
+    def _record_files(self, connection: duckdb.DuckDBPyConnection, window: Window) -> None:
+        due = file_register.record(
+            connection,
+            window,
+            self.stock,
+            self.staged.parts,
+            skipped=self.staged.skipped,
+            landed_too=self.landed_too,
+            now_ns=self.intake.now_ns,
+        )
+        for start_ns in due:
+            logger.info("window %s: records of window %s came in its files", window, Window(start_ns, window.length_ns))
+
+    def _flood(self, window: Window) -> list[str]:
+        addrs = self.staged.aside.get(window.start_ns)
+        if addrs is None:
+            return []
+        return [
+            f"a flood: more than {self.intake.most_unlisted:,} addresses that are not in the topology; the flows of "
+            f"the {addrs:,} that sent and received least were put aside"
+        ]

@@ -79,7 +79,7 @@ def test_where_a_job_has_no_step_there_are_no_lanes(captured: Warehouse, job: st
     for found in (
         reading.read_lanes(captured, job, 0, 1),
         reading.read_lanes(captured, "another", 0, ALL_TIME.end_ns),
-        lanes({name: empty(name) for name in ("jobs", "job_members", "steps", "timeline", "step_breakdown")}, 0, 1),
+        lanes({name: empty(name) for name in reading.TABLES}, 0, 1),
     ):
         assert found.slices.is_empty()
         assert found.nics.is_empty()

@@ -29,21 +29,21 @@ def described(streams: Sequence[Sequence[Burst]], size_class: int) -> pl.DataFra
     )
 
 
-def lined_up(streams: Sequence[Sequence[Burst]], *, size_class: int = 0) -> pl.DataFrame:
-    """Return the bursts of streams with the beats they make."""
+def lined_up(streams: Sequence[Sequence[Burst]], *, size_class: int = 0, data_from: int = -PERIOD) -> pl.DataFrame:
+    """Return the bursts of streams with the beats they make; the data begin at `data_from` ms."""
     rows = [
         (number, round(start * MS), round(end * MS), size)
         for number, stream in enumerate(streams)
         for _, start, end, size in stream
     ]
     bursts = pl.DataFrame(rows, schema=["stream", "start_ns", "end_ns", "bytes"], orient="row")
-    bursts = bursts.with_columns(window_start_ns=pl.lit(-1000 * MS))
+    bursts = bursts.with_columns(window_start_ns=pl.lit(data_from * MS))
     return line_up(bursts, described(streams, size_class), DEFAULT)
 
 
-def steps_of(streams: Sequence[Sequence[Burst]], *, size_class: int = 0) -> pl.DataFrame:
+def steps_of(streams: Sequence[Sequence[Burst]], *, size_class: int = 0, data_from: int = -PERIOD) -> pl.DataFrame:
     """Return the steps of the beats that the bursts of streams make."""
-    table = lined_up(streams, size_class=size_class)
+    table = lined_up(streams, size_class=size_class, data_from=data_from)
     return whole_steps(table, described(streams, size_class), DEFAULT)
 
 
@@ -103,6 +103,25 @@ def test_two_beats_are_parts_of_a_step_if_their_streams_have_part_of_what_is_usu
 def test_a_beat_of_too_few_streams_is_no_step(sizes: Sequence[int], steps: int) -> None:
     """The last one: of four streams two are whole, one is missing, and one has three sevenths of its bytes, or two."""
     assert len(in_steps({STEPS - 1: sizes})) == steps
+
+
+@pytest.mark.parametrize(
+    ("data_from", "first_end", "size", "steps"),
+    [
+        (0, 901, MB, STEPS),
+        (-1000, 901, MB, STEPS - 1),
+        (0, 701, MB, STEPS - 1),
+        (0, 901, MB // 2, STEPS - 1),
+    ],
+    ids=["cut off", "the data began a step before", "sooner than a period before the next", "half of the bytes"],
+)
+def test_the_end_of_a_step_that_began_before_the_data_is_a_step(
+    data_from: int, first_end: int, size: int, steps: int
+) -> None:
+    """Of four pairs, only one is seen in the first step."""
+    seen = [(0, first_end - 1, first_end, size), *once_a_step(0, 900)[1:]]
+    streams = [seen, *(once_a_step(pair, 900)[1:] for pair in (1, 2, 3))]
+    assert steps_of(streams, size_class=-1, data_from=data_from)["step"].n_unique() == steps
 
 
 def of_two_paces(paces: Sequence[float], early: float) -> list[list[Burst]]:

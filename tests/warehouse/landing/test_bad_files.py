@@ -127,7 +127,7 @@ def test_it_is_named_and_nothing_is_changed(
     make(folder / name)
     for land in (
         lambda: landing.land(warehouse, WINDOW, str(folder), lateness_ns=LATENESS_NS),
-        lambda: landing.land_all(warehouse, str(folder), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS),
+        lambda: landing.land_all(warehouse, str(folder), length_ns=MINUTE_NS),
     ):
         with pytest.raises(InputError) as caught:
             land()

@@ -10,17 +10,17 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from flowfiles import LATENESS_NS, MINUTE_NS, WINDOW, flow, write
+from flowfiles import MINUTE_NS, WINDOW, flow, write
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from llmprism_tasks.contract.frames import conform, plain
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import flow_order
 from llmprism_tasks.warehouse.landing import columnar
 from llmprism_tasks.warehouse.landing.records import ALL_TIME, staging
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import flow_order
 
 SECONDS = st.sampled_from([-70.0, -16.0, -15.0, -1.0, 0.0, 1.0, 59.0, 60.0, 74.0, 75.0])
 GOOD = st.builds(
@@ -55,8 +55,8 @@ def both(
 ) -> tuple[columnar.Sound | None, dict[int, pl.DataFrame], int]:
     """Read a file as sound and as staging does; return what is found, and staging's rows and number of refused ones."""
     files = [FlowFile(str(path), "parquet", span)]
-    found = columnar.read(files, length_ns=MINUTE_NS, lateness_ns=LATENESS_NS, within=within)
-    with staging(files, length_ns=MINUTE_NS, lateness_ns=LATENESS_NS, within=within) as staged:
+    found = columnar.read(files, length_ns=MINUTE_NS, within=within, whole=set())
+    with staging(files, length_ns=MINUTE_NS, within=within, whole=set()) as staged:
         windows = [Window(start_ns, MINUTE_NS) for start_ns in sorted(staged.placed())]
         refused = sum(staged.counts(window).quarantined for window in windows)
         if found is not None:
@@ -80,7 +80,7 @@ def test_it_is_what_staging_lands_where_nothing_is_refused(
         for start_ns, expected in rows.items():
             window = Window(start_ns, MINUTE_NS)
             assert plain(found.frame(window)).equals(flow_order.in_order(conform(expected, "flows")))
-            assert found.quarantine(window).is_empty()
+            assert found.quarantine(window)().is_empty()
     else:
         assert within != ALL_TIME  # an odd record may be of another window
 
@@ -115,7 +115,7 @@ def test_what_is_optional_may_be_absent(tmp_path: Path) -> None:
     assert found is not None
     assert plain(found.frame(WINDOW)).equals(conform(rows[WINDOW.start_ns], "flows"))
     pl.read_parquet(path).drop("bytes").write_parquet(path)
-    assert columnar.read([FlowFile(str(path), "parquet")], length_ns=1, lateness_ns=0, within=ALL_TIME) is None
+    assert columnar.read([FlowFile(str(path), "parquet")], length_ns=1, within=ALL_TIME) is None
 
 
 @pytest.mark.parametrize("path", [["a|b"], [""], ["a", None]])
@@ -176,8 +176,8 @@ def test_row_groups_that_start_elsewhere_are_not_read(tmp_path: Path, monkeypatc
 
 
 def test_text_and_no_file_are_not_for_it() -> None:
-    assert columnar.read([FlowFile("flows.csv", "csv")], length_ns=MINUTE_NS, lateness_ns=0, within=ALL_TIME) is None
-    assert columnar.read([], length_ns=MINUTE_NS, lateness_ns=0, within=ALL_TIME) is None
+    assert columnar.read([FlowFile("flows.csv", "csv")], length_ns=MINUTE_NS, within=ALL_TIME) is None
+    assert columnar.read([], length_ns=MINUTE_NS, within=ALL_TIME) is None
 
 
 @given(st.text("019afF.:%z_x\n٣", max_size=16))

@@ -191,7 +191,7 @@ def test_a_window_that_is_landed_again_starts_over(warehouse: Warehouse, tmp_pat
 
 
 def test_reasons_are_a_closed_list() -> None:
-    assert set(BAD) | {"malformed_record", "outside_window", "duplicate"} == set(REASONS)
+    assert set(BAD) | {"malformed_record", "outside_window", "unlisted_flood", "duplicate"} == set(REASONS)
 
 
 def test_all_at_once_is_the_same_as_window_by_window_in_any_order(tmp_path: Path) -> None:
@@ -203,10 +203,10 @@ def test_all_at_once_is_the_same_as_window_by_window_in_any_order(tmp_path: Path
     answers = []
     for order in ("all", "forwards", "backwards"):
         warehouse = empty_warehouse(tmp_path / f"{order}.duckdb")
-        windows = landing.windows_in(None, str(folder), MINUTE_NS)
+        windows = landing.windows_in(str(folder), MINUTE_NS)
         assert windows == [WINDOW.shifted(number) for number in range(6)]
         if order == "all":
-            assert landing.land_all(warehouse, str(folder), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS) == windows
+            assert landing.land_all(warehouse, str(folder), length_ns=MINUTE_NS) == windows
         else:
             for window in windows if order == "forwards" else reversed(windows):
                 land(warehouse, folder, window)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from empty_warehouse import empty_warehouse
-from flowfiles import LATENESS_NS, MINUTE_NS, NAMES, WINDOW, csv_text, flow, json_text, write
+from flowfiles import MINUTE_NS, NAMES, WINDOW, csv_text, flow, json_text, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ TYPED = st.builds(
 def landed(path: Path, folder: Path) -> tuple[list[dict[str, Any]], list[tuple[str, int, str]], list[tuple[int, ...]]]:
     """Land every window of a file; return its flows, quarantine and counts."""
     warehouse = empty_warehouse(folder / "warehouse.duckdb")
-    windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS)
     everything = Window(0, 2**63 - 1)
     found = store.read_each(warehouse, dict.fromkeys(("flows", "flows_quarantine", "windows"), everything))
     assert {window.start_ns for window in windows} == set(found["windows"]["window_start_ns"])

@@ -16,6 +16,7 @@ from llmprism_tasks.warehouse.landing import landing
 
 PATTERN = "{window:%Y%m%dT%H%M}*.csv"
 BEFORE, AFTER = WINDOW.shifted(-1), WINDOW.shifted(1)
+DAY_S = 86_400
 
 
 def land(warehouse: Warehouse, flows: object, window: Window = WINDOW) -> dict[str, int]:
@@ -33,49 +34,60 @@ def reasons(warehouse: Warehouse, window: Window) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def three_files(tmp_path: Path) -> str:
-    """Files of three windows, with records that stray over the edges by less and by more than the lateness."""
+    """Files of three windows, with records of neighbours, and with times that are no record's of their day."""
     write(tmp_path / "20251009T0859-a.csv", [flow(-50), flow(3), flow(20)])
     write(
         tmp_path / "20251009T0900-a.csv", [flow(-10), flow(10), flow(74.9), flow(75), flow(-15.1), flow(1, bytes="?")]
     )
     write(tmp_path / "20251009T0900-b.csv", [flow(30), flow(40, flow_start_ns="?"), flow(10)])
-    write(tmp_path / "20251009T0901.csv", [flow(50), flow(61), flow(44, bytes=0)])
+    write(tmp_path / "20251009T0901.csv", [flow(50), flow(61), flow(44, bytes=0), flow(DAY_S + 120)])
     return str(tmp_path / PATTERN)
 
 
 def test_a_record_lands_where_it_starts_though_its_file_is_a_neighbours(warehouse: Warehouse, three_files: str) -> None:
     for window in (AFTER, WINDOW, BEFORE):
         land(warehouse, three_files, window)
-    assert starts(warehouse, BEFORE) == [-50, -10]
-    assert starts(warehouse, WINDOW) == [3, 10, 30, 50]
-    assert starts(warehouse, AFTER) == [61, 74.9]
+    assert starts(warehouse, BEFORE) == [-50, -15.1, -10]
+    assert starts(warehouse, WINDOW) == [3, 10, 20, 30, 50]
+    assert starts(warehouse, AFTER) == [61, 74.9, 75]
 
 
-def test_strays_and_records_without_a_start_stay_with_their_file(warehouse: Warehouse, three_files: str) -> None:
+def test_a_wrong_clock_and_records_without_a_start_stay_with_their_file(warehouse: Warehouse, three_files: str) -> None:
     for window in (BEFORE, WINDOW, AFTER):
         land(warehouse, three_files, window)
-    assert reasons(warehouse, BEFORE) == [("outside_window", 3)]
+    assert reasons(warehouse, BEFORE) == []
     assert reasons(warehouse, WINDOW) == [
-        ("outside_window", 4),
-        ("outside_window", 5),
         ("not_a_number", 6),
         ("not_a_number", 2),
         ("duplicate", 3),
+        ("no_bytes", 3),
     ]
-    assert reasons(warehouse, AFTER) == [("no_bytes", 3)]  # it strays too: the first reason is told
+    assert reasons(warehouse, AFTER) == [("outside_window", 4)]  # a day is late, what is beyond is a wrong clock
     totals = store.query(warehouse, "SELECT sum(rows_read)::INT, sum(rows_landed + rows_quarantined)::INT FROM windows")
-    assert totals.rows() == [(15, 15)]
+    assert totals.rows() == [(16, 16)]
+
+
+@pytest.mark.parametrize(("late_s", "is_late"), [(DAY_S, True), (DAY_S + 1, False)])
+def test_a_record_is_late_for_a_day_and_after_that_its_clock_is_wrong(
+    warehouse: Warehouse, tmp_path: Path, late_s: int, *, is_late: bool
+) -> None:
+    write(tmp_path / "20251009T0900.csv", [flow(0), flow(-late_s)])
+    land(warehouse, tmp_path / PATTERN)
+    far = Window.containing(WINDOW.start_ns - late_s * 1_000_000_000, MINUTE_NS)
+    land(warehouse, tmp_path / PATTERN, far)
+    assert starts(warehouse, far) == ([-late_s] if is_late else [])
+    assert reasons(warehouse, WINDOW) == ([] if is_late else [("outside_window", 2)])
 
 
 def test_all_at_once_is_the_same_as_window_by_window(tmp_path: Path, three_files: str) -> None:
     write(tmp_path / "20251009T0904.csv", [])
     one, other = (open_warehouse(str(tmp_path / name), lock_wait_s=20) for name in ("one.duckdb", "other.duckdb"))
-    windows = landing.land_all(one, three_files, length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    windows = landing.land_all(one, three_files, length_ns=MINUTE_NS)
     assert windows == [WINDOW.shifted(number) for number in range(-1, 5)]
-    assert windows == landing.windows_in(other, three_files, MINUTE_NS, lateness_ns=LATENESS_NS)
+    assert windows == landing.windows_in(three_files, MINUTE_NS)
     for window in reversed(windows):
         land(other, three_files, window)
-    span = Window(BEFORE.start_ns, 10 * MINUTE_NS)
+    span = Window(windows[0].start_ns, windows[-1].end_ns - windows[0].start_ns)
     found, expected = (store.read_each(each, {table.name: span for table in TABLES}) for each in (other, one))
     for table in TABLES:
         assert found[table.name].equals(expected[table.name]), table.name
@@ -87,7 +99,7 @@ def test_a_window_without_a_record_says_why_nothing_is_found_in_it(
 ) -> None:
     path = write(tmp_path / f"a{ending}", [flow(0), flow(130)])
     whys = {WINDOW: None, AFTER: landing.EMPTY, WINDOW.shifted(2): landing.NOT_ARRIVED}
-    assert landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS) == list(whys)
+    assert landing.land_all(warehouse, str(path), length_ns=MINUTE_NS) == list(whys)
     assert {one: store.read(warehouse, "windows", one)["reason"].item() for one in whys} == whys
     write(path, [flow(0), flow(70), flow(130)])
     land(warehouse, path, AFTER)
@@ -99,10 +111,10 @@ def test_a_name_that_tells_the_hour_promises_the_hour(warehouse: Warehouse, tmp_
         tmp_path / "2025-10-09" / "09.csv", [flow(0), flow(59 * 60), flow(60 * 60 + 14), flow(-16), flow(0, bytes="?")]
     )
     pattern = str(tmp_path / "{window:%Y-%m-%d}" / "{window:%H}.csv")
-    windows = landing.land_all(warehouse, pattern, length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
-    assert (len(windows), windows[0]) == (61, WINDOW)
+    windows = landing.land_all(warehouse, pattern, length_ns=MINUTE_NS)
+    assert (len(windows), windows[0]) == (62, BEFORE)
     assert starts(warehouse, WINDOW.shifted(60)) == [3614]
-    assert reasons(warehouse, WINDOW) == [("outside_window", 4), ("not_a_number", 5)]
+    assert reasons(warehouse, WINDOW) == [("not_a_number", 5)]
     assert land(warehouse, pattern, WINDOW.shifted(59))["landed"] == 1
     assert landing.flows_arrived(WINDOW.shifted(30), pattern)
 
@@ -131,7 +143,7 @@ def test_without_a_promise_a_record_without_start_goes_where_its_file_begins(
 
 def test_records_without_any_start_are_not_lost(warehouse: Warehouse, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [flow(0, flow_start_ns="?")])
-    windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS)
     assert windows == [Window(0, MINUTE_NS)]
     assert reasons(warehouse, windows[0]) == [("not_a_number", 1)]
 
@@ -142,14 +154,14 @@ WRONG_YEAR_NS = 16_666_667 * MINUTE_NS  # 2001
 def test_times_in_another_unit_are_no_times(warehouse: Warehouse, tmp_path: Path) -> None:
     """Microseconds, taken for nanoseconds, lie in January 1970; nothing would be found there, and nobody told."""
     path = write(tmp_path / "a.csv", [flow(0), flow(1, flow_start_ns=WINDOW.start_ns // 1000)])
-    landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    landing.land_all(warehouse, str(path), length_ns=MINUTE_NS)
     assert store.query(warehouse, "SELECT reason FROM flows_quarantine")["reason"].to_list() == ["not_a_time"]
 
 
 def test_windows_of_two_lengths_are_not_mixed(warehouse: Warehouse, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [flow(0)])
     assert landing.landed_before(warehouse, MINUTE_NS // 2).is_empty()
-    landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    landing.land_all(warehouse, str(path), length_ns=MINUTE_NS)
     assert landing.landed_before(warehouse, MINUTE_NS).to_list() == [WINDOW.start_ns]
     with pytest.raises(SettingsError, match="length_s = 30, and windows of 60 s"):
         landing.landed_before(warehouse, MINUTE_NS // 2)
@@ -157,7 +169,7 @@ def test_windows_of_two_lengths_are_not_mixed(warehouse: Warehouse, tmp_path: Pa
 
 def test_a_wrong_year_makes_no_millions_of_windows(warehouse: Warehouse, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [flow(0), flow(180), flow(0, flow_start_ns=WRONG_YEAR_NS + 5)])
-    windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS, lateness_ns=LATENESS_NS)
+    windows = landing.land_all(warehouse, str(path), length_ns=MINUTE_NS)
     assert windows == [Window(WRONG_YEAR_NS, MINUTE_NS), *(WINDOW.shifted(number) for number in range(4))]
 
 

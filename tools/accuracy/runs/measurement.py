@@ -59,8 +59,8 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     settings = Settings(places=places, method=MethodSettings(name=method))
     began = time.process_time()
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
-    length_ns, lateness_ns = settings.window.length_ns, settings.window.allowed_lateness_ns
-    for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns, lateness_ns=lateness_ns):
+    length_ns = settings.window.length_ns
+    for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
         derive_tables(window, settings, warehouse=opened)
     cpu_s = time.process_time() - began
     found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism_tasks.contract import frames
-from llmprism_tasks.warehouse import flow_order
+from llmprism_tasks.warehouse.storage import flow_order
 
 NUMBER = st.one_of(st.none(), st.integers(0, 2))
 ROW = st.fixed_dictionaries(

@@ -20,6 +20,9 @@ from llmprism_tasks.warehouse.sql_files import statement
 
 Row = dict[str, Any]
 
+PIPELINE = "pipeline"
+"""Family of the messages that are about the pipeline itself; no incident is of it."""
+
 KEY = ("window_start_ns", "incident_id", "change", "told_ns")
 LONGEST_REASON = 500
 """Characters of a mute's reason: a sentence and a link, not a log."""
@@ -54,8 +57,7 @@ def claim(
         return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()
 
     def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
-        last = connection.execute("SELECT max(told_ns) FROM notifications").fetchone()
-        first_ns = max(now_ns, (last[0] or 0) + 1 if last else 0)  # ascending by claim, whatever the clock says
+        first_ns = _next_told_ns(connection, now_ns)
         names = ("incident_id", "change", "family", "place", "tenant")
         rows = [
             {name: one[name] for name in names}
@@ -73,6 +75,57 @@ def claim(
         if not due(connection):
             return []
     return warehouse.write(work)
+
+
+def claim_states(
+    warehouse: Warehouse,
+    window: Window,
+    holds: Mapping[str, bool | None],
+    *,
+    now_ns: int,
+    message: Callable[[str, str], str],
+) -> list[Row]:
+    """Claim the changes of the pipeline's own conditions for which no message was claimed before.
+
+    Parameters
+    ----------
+    window : the window to which the rows belong
+    holds : whether each condition holds; None where it is left as it was told
+    message : function from a condition and its change, opened or closed, to the message
+
+    Returns
+    -------
+    rows of `notifications`; no other caller gets the same changes
+    """
+
+    def changes(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+        told = dict(connection.execute(statement("pipeline_changes"), {"family": PIPELINE}).fetchall())
+        now = {name: "opened" if held else "closed" for name, held in holds.items() if held is not None}
+        return {name: change for name, change in now.items() if told.get(name, "closed") != change}
+
+    def work(connection: duckdb.DuckDBPyConnection) -> list[Row]:
+        first_ns = _next_told_ns(connection, now_ns)
+        rows = [
+            {"window_start_ns": window.start_ns, "incident_id": f"{PIPELINE}-{name}", "change": change}
+            | {"told_ns": first_ns + number, "family": PIPELINE, "place": name, "tenant": ""}
+            | {"seen_window_start_ns": window.start_ns, "outcome": "claimed", "detail": None}
+            | {"message": message(name, change)}
+            for number, (name, change) in enumerate(changes(connection).items())
+        ]
+        if rows:
+            store.insert(connection, "notifications", conform(pl.DataFrame(rows), "notifications"))
+        return rows
+
+    with warehouse.reading() as connection:
+        if not changes(connection):
+            return []
+    return warehouse.write(work)
+
+
+def _next_told_ns(connection: duckdb.DuckDBPyConnection, now_ns: int) -> int:
+    """Return a time for the next claim: times ascend by claim, whatever the clock says."""
+    last = connection.execute("SELECT max(told_ns) FROM notifications").fetchone()
+    return max(now_ns, (last[0] or 0) + 1 if last else 0)
 
 
 def settle(warehouse: Warehouse, row: Mapping[str, Any], *, outcome: str, detail: str | None) -> None:

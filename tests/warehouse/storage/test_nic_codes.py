@@ -11,8 +11,9 @@ import pytest
 from flowfiles import WINDOW, flow
 
 from llmprism_tasks.contract import frames
-from llmprism_tasks.warehouse import nic_codes, store
+from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.storage import nic_codes
 
 
 def flows(*records: dict[str, object]) -> pl.DataFrame:
@@ -113,7 +114,7 @@ def test_the_timeline_of_an_older_warehouse_keeps_its_rows_and_order(tmp_path: P
     warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
 
     def fill(connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute((Path(__file__).parent / "schema_version_1.sql").read_text(encoding="utf-8"))
+        connection.execute((Path(__file__).parents[1] / "schema_version_1.sql").read_text(encoding="utf-8"))
         connection.register("rows", ACTS.reverse().to_arrow())
         connection.execute("CREATE OR REPLACE TABLE timeline AS FROM rows")
 
@@ -130,7 +131,7 @@ def test_flows_of_an_older_warehouse_keep_their_rows_and_order(tmp_path: Path, k
     rows = flows(
         *(flow(second, src_addr=f"10.0.1.{second % 3}", switch_path=PATHS[second % 7]) for second in range(50))
     )
-    old = (Path(__file__).parent / "schema_version_0.sql").read_text(encoding="utf-8")
+    old = (Path(__file__).parents[1] / "schema_version_0.sql").read_text(encoding="utf-8")
 
     def fill(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(old)

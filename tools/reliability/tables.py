@@ -1,0 +1,29 @@
+"""Digests of a warehouse's tables, to compare a disturbed run with an undisturbed one."""
+
+from __future__ import annotations
+
+from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.sql_files import identifier
+
+LEFT_OUT = {"windows": ("stage_ns",), "notifications": ("told_ns",)}
+"""Columns that tell when and how long: they differ from run to run."""
+
+
+def digests(location: str) -> dict[str, str]:
+    """Return a digest of each table's rows, whatever their order."""
+    with Warehouse(location, lock_wait_s=60).reading() as connection:
+        return {
+            table.name: str(
+                connection.execute(
+                    "SELECT sha256(coalesce(string_agg(digest, '' ORDER BY digest), '')) FROM ("
+                    f"SELECT sha256(row({columns})::VARCHAR) AS digest FROM {identifier(table.name)})"
+                ).fetchall()[0][0]
+            )
+            for table in TABLES
+            if (columns := ", ".join(_compared(table.name, table.column_names)))
+        }
+
+
+def _compared(table: str, columns: tuple[str, ...]) -> list[str]:
+    return [identifier(column) for column in columns if column not in LEFT_OUT.get(table, ())]
