@@ -35,7 +35,7 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from llmprism_run import TRYING_AGAIN, send_metrics
-from llmprism_tasks.execution.notify.deadline import stock_not_taken
+from llmprism_tasks.execution.deadline import stock_not_taken
 from llmprism_tasks.settings.load import of_environment
 
 LONGEST = dt.timedelta(minutes=10)

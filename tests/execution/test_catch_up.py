@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from captured_minutes import MINUTE_NS, WINDOWS, drop, flows_file, rows, setting
 from empty_warehouse import empty_warehouse
 from receiver import receiving
 
-from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.errors import LlmprismError
 from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.execution.analyze import analyze, run_due, run_landed
 from llmprism_tasks.execution.catch_up import missing_minutes, take_stock
@@ -47,6 +48,7 @@ def test_a_late_half_makes_its_window_due_and_then_the_one_that_looks_back_at_it
     assert reasons(warehouse, settings) == []
 
     flows_file(capture, FIRST).write_bytes(whole)
+    os.utime(flows_file(capture, FIRST), ns=(FIRST.end_ns, FIRST.end_ns))  # it has been quiet since
     found = [FIRST.start_ns]
     warehouse.write(lambda connection: minutes.mark_due(connection, found, minutes.LATE_RECORDS, now_ns=1))
     assert reasons(warehouse, settings) == [(FIRST.start_ns, "late_records")]
@@ -54,13 +56,12 @@ def test_a_late_half_makes_its_window_due_and_then_the_one_that_looks_back_at_it
     run_landed(FIRST, settings)
     assert reasons(warehouse, settings) == [(SECOND.start_ns, "lookback_changed")]
 
-    flows_file(capture, SECOND).unlink()  # its flows are in the warehouse; the collector has deleted the file
+    elsewhere = flows_file(capture, SECOND).rename(capture / "kept.parquet")  # the collector has deleted it
     assert run_due(settings) == ([SECOND], [])
     assert reasons(warehouse, settings) == []
-    (capture / "again").mkdir()
-    drop(capture / "again")
-    analyze(settings_in(capture / "again"))
-    expected = rows(warehouse_in(capture / "again"))
+    elsewhere.rename(flows_file(capture, SECOND))
+    analyze(settings_in(capture, LLMPRISM_PLACES__WAREHOUSE=str(capture / "straight.duckdb")))
+    expected = rows(warehouse_in(capture, "straight.duckdb"))
     for table, there in rows(warehouse).items():
         assert there.equals(expected[table]), table
 
@@ -73,7 +74,7 @@ def test_a_window_whose_file_cannot_be_read_stays_due_and_holds_up_no_other(capt
     flows_file(capture, later).write_bytes(b"PAR1 this is no Parquet PAR1")
     done, failed = run_due(settings)
     assert done == [FIRST]
-    assert [type(error) for error in failed] == [InputError]
+    assert [isinstance(error, LlmprismError) for error in failed] == [True]
     assert reasons(warehouse, settings) == [(later.start_ns, "skipped")]
 
 
@@ -117,6 +118,7 @@ def test_stock_is_taken_each_minute_and_overload_is_told_when_it_begins_and_when
 ) -> None:
     place = str(empty_warehouse(tmp_path / "w.duckdb").location)
     asked = {"places.warehouse": place, "catch_up.backlog": "3", "catch_up.at_once": "2", "catch_up.lag_s": "86400"}
+    asked |= {"window.allowed_lateness_s": "15"}
     with receiving() as receiver:
         settings = load(overrides=asked | {"notify.webhook": receiver.address})
         take_stock(settings, now_ns=100 * MINUTE_NS)

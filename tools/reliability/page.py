@@ -42,7 +42,7 @@ def _growth() -> Iterator[str]:
         "`python -m reliability growth`: a minute's rows are written again and again, moved in time, and\n"
         "`llmprism expire` runs after each hour.\n"
     )
-    yield "| warehouse | flows a minute | kept (flows, timeline, results) | MB after each hour | commit, day |"
+    yield "| warehouse | flows a minute | flows, timeline, results kept | minutes in an hour: megabytes | commit, day |"
     yield "|---|---|---|---|---|"
     for name in growth.LOCATIONS:
         if found := kept(f"growth-{name}"):
