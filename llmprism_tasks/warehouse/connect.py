@@ -75,7 +75,8 @@ class Warehouse:
         with named_failures(self.location):
             connection = self._connected(read_only=True)
             try:
-                yield connection
+                with postgres.named_refusals(self.location):
+                    yield connection
             finally:
                 connection.interrupt()  # closing would otherwise wait for an abandoned query to end
                 connection.close()
@@ -114,7 +115,7 @@ class Warehouse:
         InputError : the file is no warehouse
         and the errors of `named_failures`
         """
-        with self._only_writer(), named_failures(self.location):
+        with self._only_writer(), named_failures(self.location), postgres.named_refusals(self.location):
             connection = self._connected(read_only=False)
             try:
                 yield connection

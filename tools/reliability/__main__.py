@@ -1,4 +1,4 @@
-"""`python -m reliability kills`, `growth` or `page`: disturb llmprism or let it grow, and write what was measured."""
+"""`python -m reliability kills`, `hosts`, `growth` or `page`: disturb llmprism, or let it grow, and tell what became."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from llmprism_tasks.settings import RetentionSettings
-from reliability import growth, kills, page
+from reliability import growth, hosts, kills, page
 from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,13 @@ def _growth(arguments: argparse.Namespace) -> bool:
     return not growth.is_level(found)
 
 
+def _hosts(arguments: argparse.Namespace) -> bool:
+    found = hosts.measure(arguments.kills, arguments.windows, seed=arguments.seed, say=console.print)
+    keep("hosts", found)
+    console.print(hosts.sentence(found))
+    return not hosts.is_sound(found)
+
+
 def _page(arguments: argparse.Namespace) -> bool:
     console.print(f"Written: {page.write(arguments.out)}")
     return False
@@ -70,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     growing.add_argument("--timeline-h", type=float, default=6)
     growing.add_argument("--results-h", type=float, default=0, help="0: for ever")
     growing.set_defaults(run=_growth)
+    killing_hosts = commands.add_parser("hosts", help="kill a worker of two in backfills, compare the tables")
+    killing_hosts.add_argument("--kills", type=int, default=50)
+    killing_hosts.add_argument("--windows", type=int, default=6)
+    killing_hosts.add_argument("--seed", type=int, default=0)
+    killing_hosts.set_defaults(run=_hosts)
     writing = commands.add_parser("page", help="write docs/reliability.md from what was measured")
     writing.add_argument("--out", type=Path, default=PROJECT / "docs" / "reliability.md")
     writing.set_defaults(run=_page)
