@@ -39,7 +39,8 @@ def sound(window: Window = WINDOW) -> dict[str, pl.DataFrame]:
         "flows_quarantine": [{"reason": "no_bytes", "source_file": "f.csv", "source_position": 7, "record": "{}"}],
         "flow_files": [
             {"source_file": "f.csv", "size_bytes": 99, "modified_ns": 1, "digest": "d", "records": 5},
-            {"source_file": "g.csv", "size_bytes": 99, "modified_ns": 1, "digest": "d", "records": 0, "copy_of": "f.csv"},
+            {"source_file": "g.csv", "size_bytes": 99, "modified_ns": 1, "digest": "d", "records": 0}
+            | {"copy_of": "f.csv"},
         ],
         "flow_file_windows": [{"source_file": "f.csv", "records": 5, "digest": "d", "landed": True}],
         "windows": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from reliability import growth, kills
+from reliability import fuzz, growth, kills
 from reliability.results import kept
 
 INTRODUCTION = """# Reliability
@@ -16,7 +16,7 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_growth()]), encoding="utf-8")
+    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_growth()]), encoding="utf-8")
     return out
 
 
@@ -33,6 +33,21 @@ def _kills() -> Iterator[str]:
         if found := kept(f"kills-{name}"):
             cells = (name, found["runs"], found["killed"], len(found["differ"]), len(found["left"]), found["failed"])
             yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    yield ""
+
+
+def _fuzz() -> Iterator[str]:
+    yield "## Damaged and hostile files\n"
+    yield (
+        "`python -m reliability fuzz`: files of every format with odd values, flipped, cut, doubled and foreign\n"
+        "bytes are landed. Each record is landed or quarantined, and counted as its file holds it; or the file is\n"
+        "refused in one sentence.\n"
+    )
+    yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
+    yield "|---|---|---|---|---|---|---|"
+    if found := kept("fuzz"):
+        cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
+        yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
     yield ""
 
 
