@@ -2,18 +2,25 @@
 # make demo      ten simulated minutes with faults through a real Airflow, then the report
 # make up        Airflow with a live feed of simulated flows; then: make report, make latency, make down;
 #                eval "$(make env)" sets the variables for airflow and llmprism commands of your own
-# make test      linter, type checker and every test
+# make test      linter, type checker and every test, but for:
+# make test-distributed   two Celery workers, PostgreSQL and Redis (both must be installed): WINDOWS=30 KILLS=50 for more
+# make test-hta  whether Meta's HTA reads our timelines, and divides steps as we do; in .hta, an environment of its own
+# make test-browser   the pages in Debian's Chromium, as a reader opens them; says what to install if it is not there
+# make pictures  the pictures of the README and docs, taken from the pages
 # make tables    compare all result tables with the reference (tests/data/tables.json)
 # make scores    accuracy on the captures of real training in tests/data/real
 # make accuracy  accuracy of both methods on simulated platforms and captures: writes docs/accuracy.md; resumes
 # make diagnosis which device is named for each fault, and false alarms: writes docs/diagnosis.md; resumes
+# make reference docs/tables.md and the Grafana dashboard, from the contract and sql/
 # make bench     time and memory by platform size: writes docs/performance.md; Airflow's share: python -m bench airflow
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 COMPILED := .venv/compiled
+DISTRIBUTED := .venv/distributed
 
-.PHONY: setup demo up down report latency env test checks tables scores accuracy diagnosis bench clean
+.PHONY: setup demo up down report latency env test test-distributed test-hta test-browser pictures checks tables scores accuracy
+.PHONY: diagnosis reference bench clean
 
 setup: $(INSTALLED) $(COMPILED)
 
@@ -51,10 +58,36 @@ test: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs 2 checks setup
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
+$(DISTRIBUTED): $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[distributed]'
+	@touch $@
+
+test-distributed: setup $(DISTRIBUTED)
+	$(BIN)/pytest -m distributed tests/distributed $(if $(WINDOWS),--windows $(WINDOWS)) $(if $(KILLS),--kills $(KILLS))
+
+test-hta: setup .hta/installed
+	@HTA_PYTHON=$(CURDIR)/.hta/bin/python $(BIN)/pytest tests/reports/timeline/hta_agreement.py
+
+# HTA asks for libraries that our constraints leave out.
+.hta/installed:
+	@$(PYTHON) -m venv .hta
+	@.hta/bin/pip install -qq --disable-pip-version-check HolisticTraceAnalysis==0.5.0
+	@touch $@
+
 checks: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test-browser: setup .venv/browser
+	$(BIN)/pytest tests/browser
+
+pictures: setup .venv/browser
+	@$(BIN)/python -m pictures
+
+.venv/browser: pyproject.toml constraints.txt $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@touch $@
 
 tables: setup
 	@$(BIN)/python -m accuracy tables --check
@@ -71,9 +104,12 @@ diagnosis: setup
 	-@$(BIN)/python -m accuracy prices
 	@$(BIN)/python -m accuracy diagnosis $(if $(FOLDERS),--folders $(FOLDERS))
 
+reference: setup
+	@$(BIN)/python -m reference
+
 bench: setup
 	@$(BIN)/python -m bench run $(if $(GPUS),--gpus $(GPUS))
 	@$(BIN)/python -m bench page
 
 clean:
-	rm -rf .venv .demo .accuracy .bench .reliability
+	rm -rf .venv .hta .demo .accuracy .bench .reliability

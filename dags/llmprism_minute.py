@@ -13,6 +13,10 @@ steps, `parallelism` their layout, `timeline` what each GPU did when; `diagnosis
 incidents that opened or closed: once for each change, however often windows are run. Each table is an asset: schedule
 your own DAG on `llmprism_windows` to follow finished windows; the event's `extra` holds `window_start_ns`.
 
+Where several machines share a window (`batches.spread` above 1), `divide` leaves the flows of each group of hosts where
+all machines find them (`places.handover`), and a task `partition` takes each group through all stages; the stages' own
+tasks then merge what these made and write it. On one machine `partition` is skipped.
+
 `recognition` reads the flows from the warehouse, divides the platform into groups of hosts that exchange no data, and
 leaves their flows in files for the other stages. Each stage leaves its tables there, too. Where the files are gone, or
 a setting, the topology or the landed flows have changed since, a stage's task reads the warehouse. What each stage took
@@ -42,6 +46,10 @@ wait for one another, and pay where there are more than two cores.
 
 **One window by hand.** Trigger the DAG with `window_start`, such as `2026-05-01T04:12Z`.
 
+**Windows that are due** (skipped, late, or stale because of a window before them) are runs of `llmprism_again`, which
+`llmprism_catch_up` starts: the same tasks but for `await_flows`, one run at a time, at a lower priority. There,
+`landing` keeps the flows of a window of which only the look-back has changed. Live minutes keep their own two runs.
+
 **Settings** come from `LLMPRISM_*` variables of the workers (`LLMPRISM_PLACES__FLOWS`, for one) and from the TOML file
 that `LLMPRISM_SETTINGS` names.
 """
@@ -62,11 +70,14 @@ from airflow.sdk import (
     task,
 )
 
-from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run
+from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run, send_metrics
 from llmprism_tasks.contract import plan, system_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+LIVE_FIRST = 10
+"""Weight of the live minutes' tasks where workers are short; all others have 1."""
 
 
 class AwaitFlows(BaseOperator):
@@ -89,7 +100,20 @@ class AwaitFlows(BaseOperator):
 def landing() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
-    return window.land_window(*current_run())
+    return landed(window.land_window(*current_run()))
+
+
+@task(task_id="landing", outlets=assets(*plan.LANDED))
+def landing_again() -> dict[str, int]:
+    from llmprism_tasks.execution import catch_up
+
+    return landed(catch_up.land_again(*current_run(), now_ns=time.time_ns()))
+
+
+def landed(counts: dict[str, int]) -> dict[str, int]:
+    """Send the metrics of a landing, and hand its counts on."""
+    send_metrics(counts={f"records_{name}": counts[name] for name in ("landed", "quarantined")})
+    return counts
 
 
 @task(outlets=assets("validation_results"))
@@ -100,10 +124,25 @@ def validation() -> dict[str, int]:
     return window.validate_landed(*current_run())
 
 
-def stage_task(stage: plan.Stage) -> Any:
-    """Make the task of a stage of the plan."""
+@task
+def divide() -> list[dict[str, str | int]]:
+    from llmprism_tasks.execution.spread import divide as divide_window
 
-    @task(task_id=stage.name, outlets=assets(*stage.writes))
+    return divide_window(*current_run())
+
+
+@task
+@system_errors.named()
+def partition(part: dict[str, str | int]) -> dict[str, int]:
+    from llmprism_tasks.execution.stage_task import run_partition
+
+    return run_partition(part, *current_run())
+
+
+def stage_task(stage: plan.Stage) -> Any:
+    """Make the task of a stage of the plan; the first one runs whether or not partitions have tasks of their own."""
+
+    @task(task_id=stage.name, outlets=assets(*stage.writes), trigger_rule="none_failed")
     @system_errors.named()
     def run() -> dict[str, int]:
         from llmprism_tasks.execution.stage_task import run_stage
@@ -129,29 +168,43 @@ def finish() -> dict[str, int]:
     return window.finish(*current_run())
 
 
+def of_window(landing: Any, *before: Any) -> None:
+    """Lay out the tasks of a window's run: what comes before its landing, the landing, and then what every run does."""
+    stages = [stage_task(stage) for stage in plan.STAGES]
+    chain(*before, landing, validation(), *stages, results_validation(), finish())
+    chain(landing, parts := divide(), partition.expand(part=parts), stages[0])
+
+
+WINDOW = {
+    "window_start": Param(
+        None,
+        type=["null", "string"],
+        title="Window",
+        description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
+    )
+}
+
 with DAG(
     "llmprism_minute",
     schedule=CronDataIntervalTimetable("* * * * *", timezone="UTC"),
     start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
     catchup=False,
     max_active_runs=2,
-    default_args=TRYING_AGAIN,
-    params={
-        "window_start": Param(
-            None,
-            type=["null", "string"],
-            title="Window",
-            description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
-        )
-    },
+    default_args=TRYING_AGAIN | {"priority_weight": LIVE_FIRST, "weight_rule": "absolute"},
+    params=WINDOW,
     tags=["llmprism"],
     doc_md=__doc__,
 ) as dag:
-    chain(
-        AwaitFlows(task_id="await_flows"),
-        landing(),
-        validation(),
-        *[stage_task(stage) for stage in plan.STAGES],
-        results_validation(),
-        finish(),
-    )
+    of_window(landing(), AwaitFlows(task_id="await_flows"))
+
+with DAG(
+    "llmprism_again",
+    schedule=None,
+    start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+    max_active_runs=1,  # so that live minutes have the machine: windows that are due can wait
+    default_args=TRYING_AGAIN | {"weight_rule": "absolute"},
+    params=WINDOW,
+    tags=["llmprism"],
+    doc_md=__doc__,
+) as again:
+    of_window(landing_again())

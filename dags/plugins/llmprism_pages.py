@@ -66,7 +66,13 @@ def warehouse() -> "Warehouse":
 
     file = os.environ.get("LLMPRISM_SETTINGS")
     settings = load(file=Path(file) if file else None, environment=os.environ)
-    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )
 
 
 def start_ns_of(dag_id: str, run_id: str) -> int:

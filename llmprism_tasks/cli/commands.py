@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
-from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
 from llmprism_tasks.contract.visible_text import shown
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
 
 
+NEWEST_FILES = 10
+"""Flow files whose delivery the doctor looks at: the last minutes."""
+
+
 def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
     """Read the settings at this edge, once: file, environment, --set, and the options that name places."""
     places = {
@@ -32,7 +36,8 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
         for name in ("flows", "topology", "warehouse")
         if (value := getattr(arguments, name, None)) is not None
     }
-    overrides = dict(arguments.set) | places
+    columns = {f"columns.{field}": column for field, column in getattr(arguments, "columns", {}).items()}
+    overrides = dict(arguments.set) | places | columns
     refuse_in_arguments(overrides, SECRETS)
     return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
 
@@ -91,6 +96,23 @@ def report(arguments: argparse.Namespace) -> None:
         picture.save_svg(terminal.render(found), arguments.picture)
 
 
+def timeline(arguments: argparse.Namespace) -> None:
+    """Write what a job's NICs did over some steps to a file."""
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.contract.windows import Window
+    from llmprism_tasks.reports.timeline import files
+
+    start_ns, end_ns = (
+        None if moment is None else Window.starting(moment, 1).start_ns for moment in (arguments.since, arguments.until)
+    )
+    lanes = files.lanes_to_show(warehouse, arguments.job, start_ns=start_ns, end_ns=end_ns, addrs=arguments.nics)
+    out = arguments.out or Path(arguments.job + files.ENDINGS[arguments.format])
+    files.write(lanes, arguments.format, out)
+    counts = f"{lanes.slices.height:,} slices of {lanes.nics.height:,} NICs in {lanes.steps['step'].n_unique():,} steps"
+    reader = {"perfetto": "https://ui.perfetto.dev", "kineto": "HTA", "csv": "a spreadsheet", "svg": "a browser"}
+    output.say(f"Written to {out}: {counts}. Open it with {reader[arguments.format]}.")
+
+
 def serve(arguments: argparse.Namespace) -> None:
     """Show the pages in a browser on this machine."""
     from llmprism_tasks.cli import pages
@@ -144,12 +166,9 @@ def due(arguments: argparse.Namespace) -> None:
 
 
 def _run_due(settings: Settings) -> None:
-    from llmprism_tasks.execution.partitions.pool import pool_for_files
+    from llmprism_tasks.execution.analyze import run_due
 
-    with pool_for_files(settings) as pool:
-        from llmprism_tasks.execution.analyze import run_due
-
-        done, failed = run_due(settings, pool=pool)
+    done, failed = run_due(settings)
     output.say(f"Windows done: {len(done)}.")
     if failed:
         raise ContractError(
@@ -216,6 +235,41 @@ def expire(arguments: argparse.Namespace) -> None:
     output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
 
 
+def doctor(arguments: argparse.Namespace) -> None:
+    """Print what all checks find, a line each, with what to do.
+
+    Raises
+    ------
+    PermanentError : there are problems, not only warnings
+    """
+    settings, _ = _load(arguments)
+    from llmprism_tasks.reports.doctor import examination, finding
+    from llmprism_tasks.sources import flows, topology
+
+    found: list[finding.Finding] = []
+    nics, delays_s = [], []
+    try:
+        nics = topology.read_topology(settings.places.topology)["addr"].to_list()
+    except InputError as error:
+        found.append(finding.judged("topology", error.found, problem=error.todo))
+    try:
+        newest = flows.find(settings.places.flows, length_ns=settings.window.length_ns)[-NEWEST_FILES:]
+        delays_s = [Path(file.path).stat().st_mtime - file.span.end_ns / 1e9 for file in newest if file.span]
+    except InputError as error:
+        found.append(finding.judged("flows", error.found, problem=error.todo))
+    found += examination.examine(settings, os.environ, nics=nics, delays_s=delays_s)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False) + "\n")
+    else:
+        for one in found:
+            output.say(f"{one.state:<8} {one.check}: {one.found}" + (f"\n{'':<8} {one.todo}" if one.todo else ""))
+    problems = sum(one.state == finding.PROBLEM for one in found)
+    if problems:
+        raise PermanentError(
+            found=f"{problems} problem{'s'[: problems > 1]}", expected="none", todo="What to do is said beside each."
+        )
+
+
 def settings(arguments: argparse.Namespace) -> None:
     """Print every setting with its value and origin, or only whether all are valid."""
     _, origins = _load(arguments)
@@ -268,4 +322,10 @@ def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     settings, _ = _load(arguments)
     from llmprism_tasks.warehouse.connect import existing_warehouse
 
-    return existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    one = settings.warehouse
+    return existing_warehouse(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )

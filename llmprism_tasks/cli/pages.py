@@ -35,6 +35,7 @@ def serve(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((LOOPBACK, arguments.port))
+            listening.listen()  # before the address is told, so that whoever reads it can use it
         except (OSError, OverflowError) as error:
             raise InputError(
                 found=f"port {arguments.port}, which cannot be used ({error})",

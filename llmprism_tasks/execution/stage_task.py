@@ -3,26 +3,34 @@
 The first task of a window divides the platform into partitions and leaves their flows as files (`handover`). Each task
 takes the partitions through its stage, on all processors if that pays, leaves its tables for the later tasks, and
 replaces the window's rows in the warehouse. Where files are missing it reads flows and tables from the warehouse.
+
+Where several machines share a window (`batches.spread`), each partition has a task of its own before these, on any
+machine, that takes it through all stages. The tasks of the stages find what they made, merge it and write it.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks import __version__
-from llmprism_tasks.contract.plan import Stage, stage_named, tables_after
+from llmprism_tasks.contract.plan import STAGES, Stage, stage_named, tables_after
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partitions.handover import (
+    FileNames,
     Handover,
     HandoverLostError,
+    WrittenResults,
+    handover_name,
     read_results,
+    results_left,
     run_stages_on_files,
+    tables_left,
     tables_read_by,
-    write_partition,
     write_tables,
 )
 from llmprism_tasks.execution.partitions.partition import Partition, tables_of
@@ -33,7 +41,6 @@ from llmprism_tasks.execution.partitions.partitioned import (
     log_partitions,
     merged,
     run_by_jobs,
-    run_in_pool,
     share_job_names,
     together,
     too_many,
@@ -72,6 +79,40 @@ def run_stage(name: str, window: Window, settings: Settings) -> dict[str, int]:
     return rows
 
 
+def divide(window: Window, settings: Settings) -> list[dict[str, str | int]]:
+    """Leave a landed window's flows for tasks of partitions, which any machine may do.
+
+    Returns
+    -------
+    what `run_partition` takes, for each partition; nothing where hosts cannot be separated
+    """
+    return _StageTask(STAGES[0], open_for_window(window, settings), window, settings).spread()
+
+
+def run_partition(part: Mapping[str, str | int], window: Window, settings: Settings) -> dict[str, int]:
+    """Take one partition through all stages; the stages' own tasks find, merge and write what is made here.
+
+    Parameters
+    ----------
+    part : one of those that `divide` returned
+
+    Returns
+    -------
+    rows per table; nothing if the flows are gone: then the stages' own tasks begin with the warehouse
+    """
+    handover, number = Handover(settings.places.handover, str(part["handover"])), int(part["partition"])
+    folder = handover.partition_folder(number)
+    try:
+        written = run_stages_on_files(folder, STAGES, window, settings, noted=True)
+        results = read_results(folder, written)
+    except HandoverLostError as error:
+        logger.warning("window %s, partition %d is left to the tasks of the stages: %s", window, number, error)
+        return {}
+    rows = {table: frame.height for table, frame in results.tables.items()}
+    logger.info("window %s, partition %d: %s", window, number, ", ".join(f"{rows[table]} {table}" for table in rows))
+    return rows
+
+
 class _StageTask:
     """One stage of one window, with the files that were handed over to it."""
 
@@ -81,8 +122,16 @@ class _StageTask:
         self._topology = read_topology(settings.places.topology)
         landed = store.landed_flows(warehouse, window.lookback(settings.window.lookback_windows))
         self._flows = landed.rows
-        made_of = repr((__version__, settings, self._topology.write_csv(), landed))
-        self._handover = Handover(settings.places.warehouse, window, made_of)
+        self._name = handover_name(settings.places.warehouse, window, settings, self._topology, landed)
+        self._handover = self._whole()
+        if self._handover.count is None:
+            self._handover = Handover(settings.places.handover, self._name)
+
+    def spread(self) -> list[dict[str, str | int]]:
+        """Leave the flows of partitions; return the place of each, nothing if the platform stays whole."""
+        count = self._handover.count or self._hand_over_flows(None)
+        parts = range(count if count > 1 else 0)
+        return [{"handover": self._handover.folder.name, "partition": number} for number in parts]
 
     def results(self) -> StageResults:
         """Return the tables that the stage writes, of the whole platform."""
@@ -98,15 +147,12 @@ class _StageTask:
         count = self._handover.count or self._hand_over_flows(pool)
         if count == 1 and self._stage.per_job and too_many(self._flows, self._settings):
             return self._results_by_jobs()
-        if not self._handover.has_tables_for(self._stage):
-            self._hand_over_tables(count)
-        self._handover.begin_stage(self._stage)
         log_partitions([self._stage], self._flows, count, self._window)
-        results = [one for _, one in each_result(count, self._runners(pool))]
+        results = [one for _, one in each_result(count, self._runners(count, pool))]
         if share_job_names(results):
+            self._handover = self._whole()
             self._hand_over_whole(self._read(["flows"])["flows"])
             return self._results(pool)
-        self._handover.end_stage(self._stage)
         if count == 1:
             return results[0]
         return merged(
@@ -120,18 +166,24 @@ class _StageTask:
             settings=self._settings,
         )
 
-    def _runners(self, pool: Pool | None) -> list[Runner]:
+    def _runners(self, count: int, pool: Pool | None) -> list[Runner]:
         """Return functions that run the stage on the partition of a number, in this process and in the workers."""
-        of_stage = ([self._stage], self._window, self._settings)
+        folders = [self._handover.partition_folder(number) for number in range(count)]
+        left = [tables_left(folder, self._stage) for folder in folders]
+        complete = [tables for tables in left if tables is not None]
+        noted = len(complete) == count
+        tables = complete if noted else self._hand_over_tables(folders)
 
-        def here(number: int) -> StageResults:
-            folder = self._handover.partition_folder(number)
-            return read_results(folder, run_stages_on_files(folder, *of_stage))
+        def run(call: Callable[..., WrittenResults], number: int) -> StageResults:
+            folder = folders[number]
+            written = results_left(folder, self._stage) if noted and self._settings.batches.spread > 1 else None
+            if written is None:
+                of_stage = ([self._stage], self._window, self._settings)
+                written = call(run_stages_on_files, folder, *of_stage, tables[number], noted=noted)
+            return read_results(folder, written)
 
-        def in_worker(pool: Pool, number: int) -> StageResults:
-            return run_in_pool(pool, self._handover.partition_folder(number), *of_stage)
-
-        return [here, *([] if pool is None else [functools.partial(in_worker, pool)] * pool.workers)]
+        workers = [] if pool is None else [functools.partial(run, pool.call)] * pool.workers
+        return [functools.partial(run, operator.call), *workers]
 
     def _results_by_jobs(self) -> StageResults:
         """Run the stage on some jobs at a time, for all hosts exchange data and their flows are too many at once."""
@@ -145,29 +197,30 @@ class _StageTask:
             "window %s, %s: no flows were handed over; reading them from the warehouse", self._window, self._stage.name
         )
         flows = self._read(["flows"])["flows"]
-        partitions = divided(flows, self._topology, self._settings, pool)
+        partitions = divided(flows, self._topology, self._settings, pool, tasks=self._settings.batches.spread)
         if partitions is None:
             return self._hand_over_whole(flows)
-        self._handover.begin(self._topology)
-        for number in range(partitions.n_partitions):
-            write_partition(self._handover.partition_folder(number), partitions.partition(number))
-        self._handover.complete(partitions.n_partitions, partitions.outside, partitions.nics)
-        return partitions.n_partitions
+        each = (partitions.partition(number) for number in range(partitions.n_partitions))
+        return self._handover.leave(self._topology, each, partitions.outside, partitions.nics)
 
     def _hand_over_whole(self, flows: pl.DataFrame) -> int:
         """Leave the flows of the whole platform as one partition; return 1."""
-        self._handover.begin(self._topology)
-        write_partition(self._handover.partition_folder(0), Partition(flows))
-        self._handover.complete(1, flows.clear(), self._topology.select("addr", partition=0))
-        return 1
+        nics = self._topology.select("addr", partition=0)
+        return self._handover.leave(self._topology, [Partition(flows)], flows.clear(), nics)
 
-    def _hand_over_tables(self, count: int) -> None:
-        """Leave the tables that the stage reads, as they are in the warehouse, in all partitions."""
+    def _whole(self) -> Handover:
+        """Return where the platform is left whole because jobs of two partitions had one name."""
+        return Handover(self._settings.places.handover, f"{self._name}-whole")
+
+    def _hand_over_tables(self, folders: Sequence[Path]) -> list[FileNames]:
+        """Leave the tables that the stage reads, as they are in the warehouse, in all partitions, for this task alone.
+
+        They may lack what the stages made: results of jobs that were set aside.
+        """
         tables = self._read(tables_read_by(self._stage))
         nics = self._handover.read("nics")
-        for number in range(count):
-            mine = tables if count == 1 else tables_of(nics, number, tables)
-            write_tables(self._handover.partition_folder(number), self._stage, mine)
+        each = (tables if len(folders) == 1 else tables_of(nics, number, tables) for number in range(len(folders)))
+        return [write_tables(folder, mine) for folder, mine in zip(folders, each, strict=True)]
 
 
 class _Collected:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +18,7 @@ from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import DERIVED, LANDED
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import incidents
+from llmprism_tasks.execution.notify.metrics_file import write_metrics
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
@@ -32,9 +33,15 @@ from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 logger = logging.getLogger(__name__)
 
 
-def open_configured(settings: Settings) -> Warehouse:
-    """Open the warehouse that the settings name."""
-    return open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+def open_configured(settings: Settings, opening: Callable[..., Warehouse] = open_warehouse) -> Warehouse:
+    """Open the warehouse that the settings name; `existing_warehouse` makes none."""
+    one = settings.warehouse
+    return opening(
+        settings.places.warehouse,
+        lock_wait_s=one.lock_wait_s,
+        data_path=one.data_path,
+        catalog_password=one.catalog_password,
+    )
 
 
 def intake(settings: Settings, *, now_ns: int) -> Intake:
@@ -59,16 +66,20 @@ def intake(settings: Settings, *, now_ns: int) -> Intake:
     )
 
 
-def open_for_window(window: Window, settings: Settings) -> Warehouse:
+def open_for_window(window: Window, settings: Settings, *, landing: bool = False) -> Warehouse:
     """Open the warehouse for a task of a window.
+
+    Parameters
+    ----------
+    landing : whether the task is the first of a run
 
     Raises
     ------
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
     InputError : there is no warehouse; it was removed since the window was landed
     """
-    warehouse = existing_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
-    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
+    warehouse = open_configured(settings, existing_warehouse)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
     return warehouse
 
 
@@ -147,7 +158,7 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
     open_for_landing(settings)
-    warehouse = open_for_window(window, settings)
+    warehouse = open_for_window(window, settings, landing=True)
     lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
@@ -176,7 +187,8 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows"))
+    tables = (*LANDED, "flow_files", "flow_file_windows", "windows", "minutes")
+    return _validate(warehouse or open_for_window(window, settings), window, settings, tables)
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
@@ -188,7 +200,7 @@ def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse
 
 
 def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
-    """Mark a window as done, delete what its tasks left for each other, and publish the read copy, if there is one.
+    """Mark a window as done, delete what its tasks left for each other, and publish the read copy and the metrics.
 
     Parameters
     ----------
@@ -200,8 +212,9 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     """
     warehouse = warehouse or open_configured(settings)
     diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
-    delete_handovers(settings.places.warehouse, window)
+    delete_handovers(settings.places.handover, settings.places.warehouse, window)
     publish_copy(warehouse, settings)
+    write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
     return {"diagnoses": diagnoses}
 
 
@@ -225,9 +238,8 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
     -------
     how many messages were `sent`, and how many were `not_sent`
     """
-    lock_wait_s = settings.warehouse.lock_wait_s
-    warehouse = Warehouse(settings.places.warehouse, lock_wait_s, was_there=True)  # up to date: a window was written
     try:
+        warehouse = open_configured(settings)
         return incidents.send_messages(warehouse, window, settings, now_ns=now_ns)
     except TransientError as error:
         logger.warning("window %s: the next one will send the messages of its incidents: %s", window, error)

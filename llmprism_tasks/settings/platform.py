@@ -73,11 +73,22 @@ class PlaceSettings:
         reason="a file, a folder, or a pattern with the window's start, such as flows/{window:%Y%m%dT%H%M}.parquet",
     )
     topology: str = text("topology.csv", reason="the NIC table, CSV or Parquet")
-    warehouse: str = text("llmprism.duckdb", reason="a DuckDB file, or a DuckLake as ducklake:…")
+    warehouse: str = text(
+        "llmprism.duckdb",
+        reason="a DuckDB file, a DuckLake as ducklake:FILE, or ducklake:postgres:dbname=… host=… for several machines",
+    )
+    metrics: str = text(
+        "",
+        reason="file for node-exporter's textfile collector, its name ending in .prom; empty: no metrics are written",
+    )
     read_copy: str = text(
         "",
         reason="DuckDB file to which results are copied after each window, for llmprism sql, report and other readers; "
         "empty: no copy, readers and runs take turns",
+    )
+    handover: str = text(
+        "",
+        reason="folder that all machines share, for what a window's tasks leave for each other; empty: TMPDIR, on one",
     )
 
 
@@ -108,7 +119,7 @@ class ColumnSettings:
 
 @dataclass(frozen=True)
 class WarehouseSettings:
-    """How long to wait for other processes, and the password of a DuckLake's catalog."""
+    """How long to wait for other processes, and what a DuckLake with its catalog in PostgreSQL needs."""
 
     lock_wait_s: float = number(
         60.0,
@@ -116,6 +127,9 @@ class WarehouseSettings:
         low=0,
         high=3600,
         reason="the largest write of a window takes seconds, and several writers may queue",
+    )
+    data_path: str = text(
+        "", reason="folder of a DuckLake's files, shared by all machines; empty: beside a catalog that is a file"
     )
     catalog_password: str = text(
         "", secret=True, reason="for a DuckLake whose catalog is in a database; one in places.warehouse is moved here"
@@ -131,10 +145,15 @@ class RetentionSettings:
         unit="h",
         low=0,
         high=87_600,
-        reason="flows and refused records, half of all bytes: proof of an incident for a shift; 0: for ever",
+        reason="flows and refused records, which prove an incident: for a shift; 0: for ever",
     )
     timeline_h: float = number(
-        24.0, unit="h", low=0, high=87_600, reason="the timeline, a fifth of all bytes: to look at a day; 0: for ever"
+        24.0,
+        unit="h",
+        low=0,
+        high=87_600,
+        reason="timeline and other rows of single NICs and steps, most of what is written: to look at a day; "
+        "0: for ever",
     )
     results_d: float = number(
         400.0, unit="d", low=0, high=3_650, reason="all else, to compare with the same month of last year; 0: for ever"
@@ -159,6 +178,11 @@ class NotifySettings:
         begins=("https://", "http://"),
         secret=True,
         reason="URL that receives each message as JSON; empty: no messages are sent",
+    )
+    format: str = text(
+        "json",
+        choices=("json", "slack", "alertmanager"),
+        reason="what the receiver is: a program, an incoming webhook of Slack, or Alertmanager (…/api/v2/alerts)",
     )
     kinds: str = text(
         "",
@@ -261,6 +285,13 @@ class BatchSettings:
         low=1,
         high=1_000_000_000,
         reason="flows per partition, look-back included; one million need about 0.6 GiB",
+    )
+    spread: int = number(
+        1,
+        unit="tasks",
+        low=1,
+        high=1024,
+        reason="partitions of a window that Airflow gives to its workers; 1 where one machine does a window alone",
     )
 
 

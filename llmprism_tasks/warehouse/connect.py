@@ -7,7 +7,6 @@ to read or write, and closed right after. A process that finds the file locked t
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
 import random
 import re
@@ -25,8 +24,9 @@ import duckdb
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.warehouse import schema
-from llmprism_tasks.warehouse.guards.failures import LAKE, file_of, gone, identity, named_failures
-from llmprism_tasks.warehouse.sql_files import quoted
+from llmprism_tasks.warehouse.guards.failures import file_of, gone, identity, named_failures
+from llmprism_tasks.warehouse.lake import postgres
+from llmprism_tasks.warehouse.lake.attach import LAKE, attached, check_data_path, in_postgres
 
 Result = TypeVar("Result")
 
@@ -38,6 +38,7 @@ WRITING: dict[str, str | bool | int | float | list[str]] = {
     "threads": WRITING_THREADS,
 }
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
+MOST_VALUES_TO_SKIP_BY = 20_000  # windows of two weeks; DuckDB's own 50 made it read a whole week for a few minutes
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
 
@@ -47,13 +48,18 @@ class Warehouse:
 
     Attributes
     ----------
-    location : path of a DuckDB file, or `ducklake:` and the path of a DuckLake's catalog
+    location : path of a DuckDB file; or `ducklake:` and the path of a DuckLake's catalog, or `ducklake:postgres:` and
+        the connection string of the database that holds it
     lock_wait_s : longest wait for other processes, seconds
+    data_path : folder of a DuckLake's files; empty: the one that its catalog names, or beside a new catalog
+    catalog_password : for PostgreSQL; empty: from where its clients find it, such as `PGPASSFILE`
     was_there : whether its tables have been seen: then nothing else is opened, or made, in its place
     """
 
     location: str
     lock_wait_s: float
+    data_path: str = ""
+    catalog_password: str = field(default="", repr=False)
     was_there: bool = field(default=False, compare=False)
 
     @contextmanager
@@ -69,7 +75,8 @@ class Warehouse:
         with named_failures(self.location):
             connection = self._connected(read_only=True)
             try:
-                yield connection
+                with postgres.named_refusals(self.location):
+                    yield connection
             finally:
                 connection.interrupt()  # closing would otherwise wait for an abandoned query to end
                 connection.close()
@@ -108,7 +115,7 @@ class Warehouse:
         InputError : the file is no warehouse
         and the errors of `named_failures`
         """
-        with self._only_writer(), named_failures(self.location):
+        with self._only_writer(), named_failures(self.location), postgres.named_refusals(self.location):
             connection = self._connected(read_only=False)
             try:
                 yield connection
@@ -148,7 +155,7 @@ class Warehouse:
         file = file_of(self.location)
         if self.was_there and file is not None and not file.exists():  # DuckDB would make a new one
             raise gone(self.location)
-        connection = _patiently(self, lambda: _connect(self.location, read_only=read_only))
+        connection = _patiently(self, lambda: _connect(self, read_only=read_only))
         if self.was_there and not schema.is_there(connection):
             connection.close()
             raise gone(self.location)
@@ -159,6 +166,10 @@ class Warehouse:
         """Keep other writers of a DuckLake out: a commit that deletes rows makes other commits to the table fail."""
         if not self.location.startswith(LAKE):
             yield
+            return
+        if in_postgres(self.location):
+            with postgres.only_writer(self.location, self.catalog_password, self.lock_wait_s):
+                yield
             return
         lock = Path(self.location.removeprefix(LAKE) + ".lock")
         with system_errors.named():
@@ -180,117 +191,114 @@ class _ReplacedError(Exception):
     """Between opening the file and locking it, a smaller copy took its place: what was written would be lost."""
 
 
-def open_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", catalog_password: str = "") -> Warehouse:
     """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
     Parameters
     ----------
-    location : path of a DuckDB file, or `ducklake:` and the path of a catalog file; a DuckLake's data are in a folder
-        of the same name with the ending `.files`
+    location : path of a DuckDB file; or `ducklake:` and the path of a catalog file, whose data are in a folder of the
+        same name with the ending `.files`; or `ducklake:postgres:` and PostgreSQL's connection string
     lock_wait_s : longest wait for other processes, seconds
+    data_path, catalog_password : as of `Warehouse`; a new catalog in PostgreSQL needs a data path
 
     Raises
     ------
     ContractError : the warehouse was written by a later llmprism
     InputError : the location cannot be opened
-    TransientError : the disk is full
+    TransientError : the disk is full, or PostgreSQL does not answer
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
-    warehouse, path = Warehouse(location, lock_wait_s), Path(location.removeprefix(LAKE))
-    with system_errors.named():
-        there = path.exists()
-    if there:
+    warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
+    if _exists(warehouse):
         with warehouse.reading() as connection:
             if schema.is_current(connection, location):
                 return replace(warehouse, was_there=True)
+    if in_postgres(location):
+        check_data_path(data_path)
+    path = Path(data_path if in_postgres(location) else location.removeprefix(LAKE))
     with system_errors.named():
         path.parent.mkdir(parents=True, exist_ok=True)
     warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
     return replace(warehouse, was_there=True)
 
 
-def existing_warehouse(location: str, *, lock_wait_s: float) -> Warehouse:
+def existing_warehouse(
+    location: str, *, lock_wait_s: float, data_path: str = "", catalog_password: str = ""
+) -> Warehouse:
     """Open a warehouse to look at: one that is not there is a mistyped name, not one to create.
 
     Raises
     ------
-    InputError : there is no such file
+    InputError : there is no such warehouse
     ContractError, WarehouseBusy : as `open_warehouse`
     """
-    file = file_of(location)
-    with system_errors.named():
-        there = file is None or file.exists()
-    if not there:
+    if not _exists(Warehouse(location, lock_wait_s, data_path, catalog_password)):
         raise InputError(
             found=f"no warehouse {location}",
             expected="the warehouse of an earlier `llmprism analyze`",
             todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
         )
-    return open_warehouse(location, lock_wait_s=lock_wait_s)
+    return open_warehouse(location, lock_wait_s=lock_wait_s, data_path=data_path, catalog_password=catalog_password)
 
 
-def _connect(location: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    if not location.startswith(LAKE):
-        before = identity(location)
-        connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
-        if before is not None and identity(location) != before:
-            connection.close()
-            raise _ReplacedError
-        return _quiet(connection)
-    connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
-    try:
-        connection.execute(f"LOAD {quoted(_ducklake_extension())}")
-        where = location.removeprefix(LAKE)
-        data = quoted(where + ".files/")
-        if read_only:
-            with _catalog_copy(Path(where)) as catalog:
-                connection.execute(f"ATTACH {quoted(LAKE + str(catalog))} AS lake (DATA_PATH {data}, READ_ONLY)")
-        else:
-            place = where if os.sep in where else f".{os.sep}{where}"  # a bare word would be the name of a secret
-            connection.execute(f"ATTACH {quoted(LAKE + place)} AS lake (DATA_PATH {data})")
-        connection.execute("USE lake")
-    except BaseException:
+def _exists(warehouse: Warehouse) -> bool:
+    """Tell whether there is a warehouse: only then it can be opened for reading."""
+    file = file_of(warehouse.location)
+    if file is None:
+        return postgres.has_lake(warehouse.location, warehouse.catalog_password)
+    with system_errors.named():
+        return file.exists()
+
+
+def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    location = warehouse.location
+    if in_postgres(location):
+        return _quiet(postgres.connect(location, warehouse.data_path, warehouse.catalog_password, read_only=read_only))
+    if location.startswith(LAKE):
+        catalog = location.removeprefix(LAKE)
+        data_path = warehouse.data_path or f"{catalog}.files/"
+        if not read_only:
+            place = catalog if os.sep in catalog else f".{os.sep}{catalog}"  # a bare word would be a secret's name
+            return _quiet(attached(f"{LAKE}{place}", data_path, "", read_only=False))
+        with _catalog_copy(Path(catalog)) as copy:
+            return _quiet(attached(f"{LAKE}{copy}", data_path, "", read_only=True))
+    before = identity(location)
+    connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
+    if before is not None and identity(location) != before:
         connection.close()
-        raise
+        raise _ReplacedError
     return _quiet(connection)
 
 
 @contextmanager
-def _catalog_copy(catalog: Path) -> Iterator[Path]:
+def _catalog_copy(catalog: Path) -> Iterator[str]:
     """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
 
-    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    The data that it names stay where they are. The copy has no name, so nothing is left of it when it is closed.
     """
-    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
-        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
-        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
-            if file is not None:
-                _lock(file.fileno(), lock, fcntl.LOCK_SH)
-            shutil.copyfile(catalog, copy)
-            if Path(f"{catalog}.wal").exists():  # of a process that was killed
-                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
-        yield copy
+    lock = Path(f"{catalog}.lock")
+    with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held, tempfile.TemporaryFile() as copy:
+        if held is not None:
+            _lock(held.fileno(), lock, fcntl.LOCK_SH)
+        if Path(f"{catalog}.wal").exists() or not catalog.exists():  # of a killed process, for the next writer to apply
+            yield str(catalog)
+            return
+        with catalog.open("rb") as file:
+            shutil.copyfileobj(file, copy)
+        copy.flush()
+        yield f"/dev/fd/{copy.fileno()}"
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Switch off DuckDB's progress bars, which would appear in the output of commands, and Python's names in queries.
+    """Switch off DuckDB's progress bars and Python's names in queries, and let joins skip windows.
 
-    An unknown table would otherwise be looked for among the variables of whoever asks.
+    Progress bars would appear in the output of commands. An unknown table would be looked for among the variables of
+    whoever asks. Where a join has few values on one side, DuckDB skips the row groups of the other side that hold none
+    of them.
     """
     connection.execute("SET enable_progress_bar = false; SET python_enable_replacements = false")
+    connection.execute(f"SET dynamic_or_filter_threshold = {MOST_VALUES_TO_SKIP_BY}")
     return connection
-
-
-def _ducklake_extension() -> Path:
-    """Return the path of the DuckLake extension in its installed wheel, so that nothing is downloaded."""
-    found = importlib.util.find_spec("duckdb_extension_ducklake")
-    if found is None or found.origin is None:
-        raise InputError(
-            found="no package duckdb_extension_ducklake",
-            expected="the DuckLake extension, to open a ducklake: warehouse",
-            todo="Install duckdb-extension-ducklake in the same version as duckdb, or use a DuckDB file.",
-        )
-    return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / "ducklake.duckdb_extension"
 
 
 def _lock(descriptor: int, lock: Path, kind: int = fcntl.LOCK_EX) -> None:

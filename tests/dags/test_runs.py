@@ -27,11 +27,17 @@ def states(run_of_dag: Any) -> dict[str, str]:
     return {task.task_id: task.state for task in run_of_dag.get_task_instances()}
 
 
+def went_well(run_of_dag: Any) -> bool:
+    """Tell whether every task ran, but for those of partitions, which one machine does without."""
+    found = states(run_of_dag)
+    return found.pop("partition") == "skipped" and set(found.values()) == {"success"}
+
+
 def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture: Path) -> None:
     for window in reversed(WINDOWS):
         done = run(minute, window)
         assert done.state == "success", states(done)
-        assert set(states(done).values()) == {"success"}
+        assert went_well(done)
         assert (done.data_interval_start, done.data_interval_end) == (window.start, window.start + MINUTE)
         (row,) = store.read(warehouse_in(capture), "windows", window).to_dicts()
         assert (row["status"], row["reason"]) == ("done", None)
@@ -67,7 +73,7 @@ def test_a_window_without_flows_in_the_past_does_not_wait_and_says_so(minute: An
     done = run(minute, WINDOWS[1])
 
     assert done.state == "success", states(done)
-    assert set(states(done).values()) == {"success"}
+    assert went_well(done)
     (row,) = store.read(warehouse_in(capture), "windows", WINDOWS[1]).to_dicts()
     assert (row["status"], row["rows_read"]) == ("done", 0)
     assert "not all have arrived" in row["reason"]
@@ -86,7 +92,7 @@ def test_a_run_by_hand_of_a_window_with_neither_flows_nor_jobs_is_a_success(minu
 
     assert done.state == "success", states(done)
     assert store.read(warehouse_in(capture), "windows", empty)["status"].to_list() == ["done"]
-    assert set(states(done).values()) == {"success"}
+    assert went_well(done)
     assert store.read(warehouse_in(capture), "diagnoses", empty).is_empty()
 
 

@@ -28,11 +28,12 @@ from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
 from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution import spread
 from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
 from llmprism_tasks.execution.partitions import partitioned, pool, stage_runner
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.execution.partitions.pool import process_pool
-from llmprism_tasks.execution.stage_task import run_stage
+from llmprism_tasks.execution.stage_task import run_partition, run_stage
 from llmprism_tasks.execution.window import finish, land_window, validate_landed, validate_results
 from llmprism_tasks.execution.writer import Work, Writer, background_writer
 from llmprism_tasks.settings import Settings
@@ -170,7 +171,7 @@ def test_analyze_again_changes_nothing(copy: Settings, windows: list[Window], un
     assert differing(tables(copy), undisturbed) == []
 
 
-def part(whole: Tables, window: Window) -> Tables:
+def of_window(whole: Tables, window: Window) -> Tables:
     return {name: frame.filter(pl.col("window_start_ns") == window.start_ns) for name, frame in whole.items()}
 
 
@@ -213,13 +214,56 @@ def test_stages_one_by_one_end_like_all_in_one_process_whatever_becomes_of_the_f
     for stage in STAGES:
         run_stage(stage.name, window, settings)
         if files == "are deleted":
-            delete_handovers(settings.places.warehouse, window)
+            delete_handovers(settings.places.handover, settings.places.warehouse, window)
         elif files == "get damaged":
             next(temporary.glob("*/*/0/flows.arrow")).write_bytes(b"")
     validate_results(window, settings)
     finish(window, settings)
-    assert differing(tables(settings, window), part(undisturbed, window)) == []
+    assert differing(tables(settings, window), of_window(undisturbed, window)) == []
     assert list(temporary.glob("*/*")) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_partitions_taken_through_all_stages_on_machines_of_their_own_end_like_all_in_one_process(
+    settings: Settings,
+    windows: list[Window],
+    undisturbed: Tables,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    lost: bool,
+) -> None:
+    window, shared = windows[1], tmp_path / "shared"
+    batches = dataclasses.replace(settings.batches, spread=8)
+    places = dataclasses.replace(settings.places, handover=str(shared))
+    settings = dataclasses.replace(settings, batches=batches, places=places)
+    land_window(window, settings)
+    validate_landed(window, settings)
+    parts = spread.divide(window, settings)
+    assert [part["partition"] for part in parts] == [0, 1]
+    for part in reversed(parts):
+        host = tmp_path / f"host {part['partition']}"
+        host.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(host))
+        assert run_partition(part, window, settings)["job_members"] == (8, 4)[int(part["partition"])]
+    if lost:
+        delete_handovers(settings.places.handover, settings.places.warehouse, window)
+        assert run_partition(parts[0], window, settings) == {}
+        assert "partition 0 is left to the tasks of the stages" in caplog.text
+    for stage in STAGES:
+        run_stage(stage.name, window, settings)
+    # What partitions made is merged, not made again.
+    assert len(list(shared.glob("*/*/*/*.recognition.jobs.arrow"))) == len(parts)
+    validate_results(window, settings)
+    finish(window, settings)
+    assert differing(tables(settings, window), of_window(undisturbed, window)) == []
+    assert list(shared.glob("*/*")) == []
+
+
+def test_one_machine_divides_nothing(settings: Settings, windows: list[Window]) -> None:
+    assert spread.divide(windows[1], settings) == []
+    assert not Path(settings.places.warehouse).exists()
 
 
 @pytest.mark.parametrize(
@@ -539,7 +583,7 @@ def test_killed_anywhere_a_rerun_ends_like_an_undisturbed_run(
     settings: Settings, windows: list[Window], undisturbed: Tables, module: str, function: str, calls: int
 ) -> None:
     killed_then_again(settings, windows[1], (module, function, calls))
-    assert differing(tables(settings, windows[1]), part(undisturbed, windows[1])) == []
+    assert differing(tables(settings, windows[1]), of_window(undisturbed, windows[1])) == []
 
 
 @pytest.mark.parametrize("location", ["w.duckdb", "ducklake:w.ducklake"])
@@ -558,11 +602,11 @@ def test_killed_inside_a_stage_s_write_nothing_of_it_is_there(
     def after_the_kill() -> None:
         found = tables(settings, window)
         assert found["jobs"].is_empty()  # they were inserted, and that was undone
-        assert found["flows"].equals(part(undisturbed, window)["flows"])
+        assert found["flows"].equals(of_window(undisturbed, window)["flows"])
 
     # The landing inserts into three tables and its validation into one; the sixth would be recognition's members.
     killed_then_again(settings, window, ("warehouse.store", "insert", 6), after_the_kill)
-    assert differing(tables(settings, window), part(undisturbed, window)) == []
+    assert differing(tables(settings, window), of_window(undisturbed, window)) == []
 
 
 def killed_then_again(
@@ -698,8 +742,8 @@ def test_what_is_no_job_s_stops_the_window_as_ever_until_it_is_mended(
         validate_results(windows[1], copy)
     assert bookkeeping(copy, windows[1])["status"] == "stopped"
     left = tables(copy, windows[1])
-    assert differing(part(without(undisturbed, []), windows[1]), without(left, [])) == ["step_breakdown"]
-    assert left["step_breakdown"].height == part(undisturbed, windows[1])["step_breakdown"].height
+    assert differing(of_window(without(undisturbed, []), windows[1]), without(left, [])) == ["step_breakdown"]
+    assert left["step_breakdown"].height == of_window(undisturbed, windows[1])["step_breakdown"].height
 
     monkeypatch.setattr(validation, "suite", sound_suite)
     validate_results(windows[1], copy)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from llmprism_tasks.execution.notify.formats import body
 from llmprism_tasks.execution.notify.webhook import Outcome, post
 from llmprism_tasks.settings import NotifySettings
 from llmprism_tasks.warehouse import notifications
@@ -30,7 +31,7 @@ def deliver(warehouse: Warehouse, claimed: Sequence[dict[str, Any]], settings: N
     for row in claimed:
         outcome = Outcome("refused", "the receiver could not be reached before")
         if reachable:
-            outcome = post(settings.webhook, row["message"], timeout_s=settings.timeout_s)
+            outcome = post(settings.webhook, body(row, settings.format), timeout_s=settings.timeout_s)
             reachable = outcome.answered
         notifications.settle(warehouse, row, outcome=outcome.state, detail=outcome.detail)
         counts["sent" if outcome.state == "sent" else "not_sent"] += 1

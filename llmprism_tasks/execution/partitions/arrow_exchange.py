@@ -1,4 +1,4 @@
-"""Frames as Arrow files in a private temporary folder: how processes hand tables to each other.
+"""Frames as Arrow files in a folder of this user's own: how processes hand tables to each other.
 
 The files are memory-mapped: a reader shares the pages that the writer wrote, and copies nothing.
 """
@@ -11,6 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,22 +37,48 @@ def private_folder() -> Path:
     ------
     InputError : something else has that name
     """
-    folder = Path(tempfile.gettempdir()) / f"llmprism-{os.getuid()}"
-    with suppress(FileExistsError):
+    return _own(Path(tempfile.gettempdir()) / f"llmprism-{os.getuid()}", "TMPDIR")
+
+
+def handover_folder(place: str) -> Path:
+    """Return the folder in which tasks leave files for each other.
+
+    Parameters
+    ----------
+    place : a folder that all machines share; empty: the private folder of this machine
+
+    Raises
+    ------
+    InputError : something else has its name, or it cannot be made
+    """
+    if not place:
+        return private_folder()
+    with writing_to(Path(place)):
+        Path(place).mkdir(parents=True, exist_ok=True)
+    return _own(Path(place) / f"llmprism-handover-{os.getuid()}", "places.handover")
+
+
+def _own(folder: Path, setting: str) -> Path:
+    with writing_to(folder), suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise InputError(
             found=f"{folder}, which is not a folder that belongs to this user",
             expected="a private folder for temporary files",
-            todo="Have it removed, or set TMPDIR to another folder.",
+            todo=f"Have it removed, or set {setting} to another folder.",
         )
     return folder
 
 
-def delete_old_folders() -> None:
-    """Delete what killed processes left in the private folder more than `KEPT_S` ago."""
-    for folder in private_folder().iterdir():
+def unfinished(path: Path) -> Path:
+    """Return the name under which something is made that is to be at `path`; no other process of any machine has it."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+
+
+def delete_old_folders(place: Path) -> None:
+    """Delete what killed processes left in a folder of this user's own more than `KEPT_S` ago."""
+    for folder in place.iterdir():
         with suppress(OSError):  # another process deletes it as well
             if folder.stat().st_mtime < time.time() - KEPT_S:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -60,8 +87,9 @@ def delete_old_folders() -> None:
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Make a folder in the private folder; it is deleted at the block's end. Frames read from it stay valid."""
-    delete_old_folders()
-    with tempfile.TemporaryDirectory(dir=private_folder(), ignore_cleanup_errors=True) as folder:
+    place = private_folder()
+    delete_old_folders(place)
+    with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
@@ -79,7 +107,7 @@ def writing_to(folder: Path) -> Iterator[None]:
         raise TransientError(
             found=f"{folder}, where files that pass between processes cannot be written ({error})",
             expected="room for some 60 bytes for each flow record, look-back included",
-            todo="Make room there, or set TMPDIR to another folder; then run it again.",
+            todo="Make room there, or set TMPDIR, or places.handover, to another folder; then run it again.",
         ) from error
 
 
@@ -128,11 +156,12 @@ def _texts(columns: pl.DataFrame) -> pl.DataFrame:
 def _write(frame: pl.DataFrame, folder: Path, name: str, categories: list[str]) -> None:
     rows = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
     rows = rows.replace_schema_metadata({CATEGORIES: json.dumps(categories)})
-    unfinished = folder / f"{name}.{os.getpid()}"
+    path = folder / f"{name}.arrow"
+    made = unfinished(path)
     with writing_to(folder):
-        with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        with pa.OSFile(str(made), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_table(rows)
-        unfinished.replace(folder / f"{name}.arrow")
+        made.replace(path)
 
 
 def _read(folder: Path, name: str) -> tuple[pl.DataFrame, list[str]]:

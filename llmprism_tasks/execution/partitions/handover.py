@@ -1,33 +1,39 @@
 """A window's partitions as files: what one Airflow task leaves for the next, and what workers of a pool are given.
 
 A window's folder holds `topology`, `outside` and `nics`, and a folder for each partition with `flows`, `other_starts`
-and the tables of each stage that was run, `<stage>.<table>`. All are Arrow files (`arrow_exchange`).
+and the tables of each stage that was run. All are Arrow files (`arrow_exchange`).
 
-The folder of a hand-over is named after a digest of everything that the stages depend on. So it cannot be stale:
-after a corrected landing, another setting or a new version of the software, its name is another. Nothing depends on
-the files either: a task that does not find them reads flows and tables from the warehouse.
+The folder is named after a digest of everything that the stages depend on: landed flows, topology, settings, version.
+So it cannot be stale, and tasks on several machines may share it: it is made under another name and gets its own when
+it is complete; tables are written under a name that only their run has, and a note says which run's are complete.
+Nothing depends on the files either: a task that does not find them reads flows and tables from the warehouse.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
 
+from llmprism_tasks import __version__
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import STAGES, Stage, stage_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partitions.arrow_exchange import (
     delete_old_folders,
-    private_folder,
+    handover_folder,
     read_frame,
+    unfinished,
     write_frame,
     writing_to,
 )
@@ -36,7 +42,13 @@ from llmprism_tasks.execution.partitions.stage_runner import StageResults, run_s
 from llmprism_tasks.settings import Settings
 
 COUNT = "partitions.json"
-"""Holds how many partitions there are; written when the flows of all of them are."""
+"""Holds how many partitions there are."""
+
+NOT_DERIVING = ("places", "warehouse", "validation", "notify")
+"""Sections of the settings on which no stage depends; they may differ between machines."""
+
+FileNames = Mapping[str, str]
+"""By table, the name of the file that holds it in a partition's folder."""
 
 
 class HandoverLostError(TransientError):
@@ -44,20 +56,22 @@ class HandoverLostError(TransientError):
 
 
 class WrittenResults(NamedTuple):
-    """What a worker says of the tables that it wrote to a partition's folder.
+    """What is said of the tables that were written to a partition's folder.
 
     Attributes
     ----------
+    run : begins the names of the files; no other run has it
     stages : names of the stages whose tables are there
     stage_ns : nanoseconds that each stage took
     """
 
+    run: str
     stages: tuple[str, ...]
     stage_ns: dict[str, int]
 
 
 def write_partition(folder: Path, partition: Partition) -> None:
-    """Write a partition's flows to its folder, and its tables as those of the stages that write them last.
+    """Write a partition's flows to its folder.
 
     Raises
     ------
@@ -70,14 +84,16 @@ def write_partition(folder: Path, partition: Partition) -> None:
         write_frame(partition.other_starts, folder, "other_starts")
 
 
-def write_tables(folder: Path, stage: Stage, tables: Mapping[str, pl.DataFrame]) -> None:
-    """Write tables that a stage is to read to a partition's folder, as the stages before it would have."""
+def write_tables(folder: Path, tables: Mapping[str, pl.DataFrame]) -> FileNames:
+    """Write tables that a stage is to read to a partition's folder; no later task takes them for those of a stage."""
+    run = uuid.uuid4().hex
     for table, rows in tables.items():
-        write_frame(rows, folder, f"{writer_before(stage, table).name}.{table}")
+        write_frame(rows, folder, f"{run}.{table}")
+    return {table: f"{run}.{table}" for table in tables}
 
 
-def read_partition(folder: Path, stage: Stage) -> Partition:
-    """Return a partition with the tables that a stage reads.
+def read_partition(folder: Path, tables: FileNames = MappingProxyType({})) -> Partition:
+    """Return a partition with some tables.
 
     Raises
     ------
@@ -85,14 +101,26 @@ def read_partition(folder: Path, stage: Stage) -> Partition:
     """
     with _lost(folder):
         others = read_frame(folder, "other_starts") if (folder / "other_starts.arrow").exists() else None
-        tables = {
-            table: read_frame(folder, f"{writer_before(stage, table).name}.{table}") for table in tables_read_by(stage)
-        }
-        return Partition(read_frame(folder, "flows"), others, tables)
+        return Partition(
+            read_frame(folder, "flows"), others, {table: read_frame(folder, name) for table, name in tables.items()}
+        )
 
 
-def run_stages_on_files(folder: Path, stages: Sequence[Stage], window: Window, settings: Settings) -> WrittenResults:
+def run_stages_on_files(
+    folder: Path,
+    stages: Sequence[Stage],
+    window: Window,
+    settings: Settings,
+    tables: FileNames = MappingProxyType({}),
+    *,
+    noted: bool = False,
+) -> WrittenResults:
     """Run neighbouring stages on the partition in a folder, and write their tables there: a worker's job.
+
+    Parameters
+    ----------
+    tables : those that the first stage reads
+    noted : whether tasks that come later are to find the results
 
     Raises
     ------
@@ -100,14 +128,17 @@ def run_stages_on_files(folder: Path, stages: Sequence[Stage], window: Window, s
     TransientError : there is no room
     whatever a stage raises
     """
-    partition = read_partition(folder, stages[0])
+    partition = read_partition(folder, tables)
     with _lost(folder):
         topology = read_frame(folder.parent, "topology")
     results = run_stages(stages, partition, topology, window, settings)
-    for stage, tables in results.by_stage.items():
-        for table, rows in tables.items():
-            write_frame(rows, folder, f"{stage}.{table}")
-    return WrittenResults(tuple(results.by_stage), results.stage_ns)
+    written = WrittenResults(uuid.uuid4().hex, tuple(results.by_stage), results.stage_ns)
+    for stage, made in results.by_stage.items():
+        for table, rows in made.items():
+            write_frame(rows, folder, f"{written.run}.{stage}.{table}")
+    for stage in written.stages if noted else ():
+        _note(folder, f"{stage}.json", {"run": written.run, "ns": written.stage_ns[stage]})
+    return written
 
 
 def read_results(folder: Path, written: WrittenResults) -> StageResults:
@@ -119,10 +150,28 @@ def read_results(folder: Path, written: WrittenResults) -> StageResults:
     """
     with _lost(folder):
         by_stage = {
-            stage: {table: read_frame(folder, f"{stage}.{table}") for table in stage_named(stage).writes}
+            stage: {table: read_frame(folder, f"{written.run}.{stage}.{table}") for table in stage_named(stage).writes}
             for stage in written.stages
         }
     return StageResults(by_stage, written.stage_ns)
+
+
+def results_left(folder: Path, stage: Stage) -> WrittenResults | None:
+    """Return what an earlier task noted of a stage's tables in a partition's folder; None if there are none."""
+    note = _noted(folder, f"{stage.name}.json")
+    return WrittenResults(note["run"], (stage.name,), {stage.name: note["ns"]}) if isinstance(note, dict) else None
+
+
+def tables_left(folder: Path, stage: Stage) -> FileNames | None:
+    """Return the files of the tables that a stage reads in a partition's folder; None if some are not there."""
+    found: dict[str, str] = {}
+    for table in tables_read_by(stage):
+        writer = writer_before(stage, table)
+        left = results_left(folder, writer)
+        if left is None:
+            return None
+        found[table] = f"{left.run}.{writer.name}.{table}"
+    return found
 
 
 def tables_read_by(stage: Stage) -> list[str]:
@@ -136,41 +185,55 @@ def writer_before(stage: Stage, table: str) -> Stage:
 
 
 class Handover:
-    """The files of one window, on this machine.
+    """The files of one window, where tasks leave them for each other.
 
     Parameters
     ----------
-    warehouse : its location; two warehouses may have the same window
-    made_of : everything that the stages depend on, as text
+    place : the setting `places.handover`
+    name : of the window's folder, see `handover_name`
     """
 
-    def __init__(self, warehouse: str, window: Window, made_of: str) -> None:
-        digest = hashlib.sha256(made_of.encode()).hexdigest()[:24]
-        self.folder = private_folder() / f"{_prefix(warehouse, window)}{digest}"
+    def __init__(self, place: str, name: str) -> None:
+        self._place = handover_folder(place)
+        self.folder = self._place / name
 
-    def begin(self, topology: pl.DataFrame) -> None:
-        """Make the folder, empty but for the topology."""
-        delete_old_folders()
-        self.delete()
-        with writing_to(self.folder):
-            self.folder.mkdir(exist_ok=True)
-        write_frame(topology, self.folder, "topology")
-
-    def complete(self, count: int, outside: pl.DataFrame, nics: pl.DataFrame) -> None:
-        """Let later tasks find the flows, now that all partitions are written.
+    def leave(
+        self, topology: pl.DataFrame, partitions: Iterable[Partition], outside: pl.DataFrame, nics: pl.DataFrame
+    ) -> int:
+        """Leave the flows of all partitions, unless another task was faster; return how many partitions there are.
 
         Parameters
         ----------
         outside, nics : as `partition.Partitions` has them
+
+        Raises
+        ------
+        TransientError : there is no room, or another task has deleted them already
         """
-        write_frame(outside, self.folder, "outside")
-        write_frame(nics, self.folder, "nics")
-        self._note(COUNT, count)
+        delete_old_folders(self._place)
+        if self.count is None:
+            self.delete()  # what is damaged
+        made = unfinished(self.folder)
+        try:
+            with writing_to(made):
+                made.mkdir()
+            count = 0
+            for count, partition in enumerate(partitions, 1):
+                write_partition(made / str(count - 1), partition)
+            for name, rows in (("topology", topology), ("outside", outside), ("nics", nics)):
+                write_frame(rows, made, name)
+            _note(made, COUNT, count)
+            with suppress(OSError):  # the same is there already
+                made.rename(self.folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+        with _lost(self.folder):
+            return int(json.loads((self.folder / COUNT).read_text(encoding="utf-8")))
 
     @property
     def count(self) -> int | None:
-        """How many partitions there are; None if their flows are not all there."""
-        found = self._noted(COUNT)
+        """How many partitions there are; None if their flows are not there."""
+        found = _noted(self.folder, COUNT)
         return found if isinstance(found, int) else None
 
     def partition_folder(self, number: int) -> Path:
@@ -187,43 +250,61 @@ class Handover:
         with _lost(self.folder):
             return read_frame(self.folder, name)
 
-    def has_tables_for(self, stage: Stage) -> bool:
-        """Tell whether all partitions have the tables that a stage reads."""
-        writers = {writer_before(stage, table).name for table in tables_read_by(stage)}
-        return all((self.folder / f"{name}.json").exists() for name in writers)
-
-    def begin_stage(self, stage: Stage) -> None:
-        """Forget that a stage and those after it were run: it is about to be run again."""
-        for one in STAGES[STAGES.index(stage) :]:
-            (self.folder / f"{one.name}.json").unlink(missing_ok=True)
-
-    def end_stage(self, stage: Stage) -> None:
-        """Note that the tables of a stage are there for all partitions."""
-        self._note(f"{stage.name}.json", True)
-
     def delete(self) -> None:
         """Delete all files."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _note(self, name: str, value: int) -> None:
-        with writing_to(self.folder):
-            (self.folder / name).write_text(json.dumps(value), encoding="utf-8")
-
-    def _noted(self, name: str) -> object:
-        try:
-            return json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
+        _delete(self.folder)
 
 
-def delete_handovers(warehouse: str, window: Window) -> None:
+def handover_name(
+    warehouse: str, window: Window, settings: Settings, topology: pl.DataFrame, landed: tuple[object, ...]
+) -> str:
+    """Return the name of a window's folder: all that the stages depend on is in its digest.
+
+    Parameters
+    ----------
+    warehouse : its location; two warehouses may have the same window
+    landed : of `store.landed_flows`, look-back included
+    """
+    deriving = {
+        section.name: getattr(settings, section.name)
+        for section in dataclasses.fields(settings)
+        if section.name not in NOT_DERIVING
+    }
+    made_of = repr((__version__, deriving, topology.write_csv(), landed))
+    return f"{_prefix(warehouse, window)}{hashlib.sha256(made_of.encode()).hexdigest()[:24]}"
+
+
+def delete_handovers(place: str, warehouse: str, window: Window) -> None:
     """Delete all that was handed over for a window, whatever it was made of: the window is done."""
-    for folder in private_folder().glob(f"{_prefix(warehouse, window)}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for name in (f"{_prefix(warehouse, window)}*", f".{_prefix(warehouse, window)}*"):
+        for folder in handover_folder(place).glob(name):
+            _delete(folder)
 
 
 def _prefix(warehouse: str, window: Window) -> str:
     return f"{hashlib.sha256(warehouse.encode()).hexdigest()[:12]}-{window.start_ns}-"
+
+
+def _delete(folder: Path) -> None:
+    """Take a folder's name away before its files, so that nobody finds half of them."""
+    gone = unfinished(folder)
+    with suppress(OSError):  # it is gone
+        folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _note(folder: Path, name: str, value: object) -> None:
+    made = unfinished(folder / name)
+    with writing_to(folder):
+        made.write_text(json.dumps(value), encoding="utf-8")
+        made.replace(folder / name)
+
+
+def _noted(folder: Path, name: str) -> Any:
+    try:
+        return json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 @contextmanager

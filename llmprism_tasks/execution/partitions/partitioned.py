@@ -146,13 +146,19 @@ def run_whole(
     return _run(stages, inputs, window, settings)
 
 
-def divided(flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings, pool: Pool | None) -> Partitions | None:
+def divided(
+    flows: pl.DataFrame, topology: pl.DataFrame, settings: Settings, pool: Pool | None, *, tasks: int = 1
+) -> Partitions | None:
     """Divide a platform, so that all processes have a partition and none has too many flows; None if it stays whole.
 
     The published method is never divided: it asks what happens in the whole platform.
+
+    Parameters
+    ----------
+    tasks : partitions that machines are to share
     """
     processes = 1 if pool is None else 1 + pool.workers
-    most = max(_pieces(flows.height, settings), processes)
+    most = max(_pieces(flows.height, settings), processes, tasks)
     if most < 2 or settings.method.name != "joint":
         return None
     partitions = divide_platform(flows, topology, settings.traffic, most=most)
@@ -195,8 +201,7 @@ def each_result(count: int, runners: Sequence[Runner]) -> Generator[tuple[int, S
 
 def run_in_pool(pool: Pool, folder: Path, stages: Sequence[Stage], window: Window, settings: Settings) -> StageResults:
     """Run stages on the partition in a folder, in a worker; their tables are written to the folder."""
-    written = pool.call(run_stages_on_files, folder, stages, window, settings)
-    return read_results(folder, written)
+    return read_results(folder, pool.call(run_stages_on_files, folder, stages, window, settings))
 
 
 def merged(

@@ -25,6 +25,9 @@ LANES, MOST_LANES = 64, 256
 """NICs that are drawn at once, unless more are asked for; of more, lanes are thinner than a letter."""
 
 MOST_SLICES, MOST_MEMBERS, MOST_FLOWS = 120_000, 8_192, 200
+LONGEST_NUMBER = 19
+"""Digits of a number in a query: a BIGINT has no more."""
+
 BORDER_NS = 1_000_000
 """Computing is inferred from the gap between flows; flows that end or begin within 1 ms of the gap are its borders."""
 
@@ -109,7 +112,8 @@ def whole(query: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+    readable = digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_NUMBER
+    if not readable or not -(2**63) <= int(text) < 2**63:
         raise InputError(found=f"{name}={shown(text, 40)}", expected="a whole number", todo="Follow a link instead.")
     return int(text)
 

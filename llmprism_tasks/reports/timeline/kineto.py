@@ -56,7 +56,7 @@ def write_each(lanes: Lanes, folder: Path) -> None:
 
 def _write(path: Path, head: Event, events: list[Event]) -> None:
     """Write an event a line; HTA reads lines until it knows the rank."""
-    with gzip.GzipFile(path, "wb", mtime=0, compresslevel=6) as file:
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as file:  # the same lanes give the same file
         for line in _lines(head, events):
             file.write(line.encode())
 

@@ -71,3 +71,11 @@ def read_lanes(
         found = {table: rows(connection, table, span, jobs=[job_id]) for table in ("jobs", "job_members", "diagnoses")}
         found["step_breakdown"] = read("breakdown_of_windows", first_ns=first, last_ns=last)
     return lanes(found | {"steps": steps, "timeline": timeline}, start_ns, end_ns)
+
+
+def last_steps(warehouse: Warehouse, job_id: str, until_ns: int, steps: int) -> int:
+    """Return when the last `steps` steps of a job that began before a time began; that time if there are none."""
+    values = {"job_id": job_id, "until_ns": until_ns, "steps": steps}
+    with warehouse.reading() as connection:
+        found = connection.execute(statement("last_steps"), values).fetchone()
+    return until_ns if found is None or found[0] is None else int(found[0])

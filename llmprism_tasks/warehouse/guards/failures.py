@@ -13,8 +13,8 @@ import duckdb
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import ContractError, InputError, LlmprismError, WarehouseGone
 from llmprism_tasks.settings.secrets import WITH_SERVER
+from llmprism_tasks.warehouse.lake.attach import LAKE
 
-LAKE = "ducklake:"
 DAMAGED = (duckdb.FatalException, duckdb.InternalException, duckdb.SerializationException)
 CHANGED = (duckdb.CatalogException, duckdb.BinderException)
 

@@ -16,6 +16,7 @@ from llmprism_tasks.warehouse.sql_files import statement
 
 logger = logging.getLogger(__name__)
 
+MEMORY_LIMIT = "300MB"  # for the sorting out of a flood; above it DuckDB spills to a temporary folder
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "iso": "ISO 8601 text"}
 
 
@@ -81,6 +82,11 @@ def put_aside(connection: duckdb.DuckDBPyConnection, listed: pl.Series, most: in
     -------
     by window, how many addresses had their flows put aside
     """
+    about = connection.execute(statement("most_addrs")).fetchone() or (0,)
+    if about[0] < most / 2:  # far beyond the error of an estimate
+        return {}
+    connection.execute("SET threads = 1")  # each has buffers of its own, and a flood is no time to spend memory
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     connection.register("listed_addrs", listed.alias("addr").to_frame().to_arrow())
     try:
         connection.execute(statement("unlisted_addrs"), {"most": most})

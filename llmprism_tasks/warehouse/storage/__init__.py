@@ -1,0 +1,1 @@
+"""Storage: how rows lie in the tables. Addresses and other texts are stored as numbers, flows in one order."""

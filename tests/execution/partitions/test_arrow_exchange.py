@@ -59,7 +59,7 @@ def test_a_frame_written_again_leaves_the_one_in_use_as_it_is(tmp_path: Path) ->
 
 
 def test_where_there_is_no_room_it_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(TransientError, match="set TMPDIR to another folder"):
+    with pytest.raises(TransientError, match=r"set TMPDIR, or places\.handover, to another"):
         write_frame(ROWS, tmp_path / "nowhere", "rows")
 
 
@@ -68,7 +68,7 @@ def test_what_was_left_behind_is_swept_up_after_a_while(older_s: int, left: int)
     (private_folder() / "of yesterday" / "inner").mkdir(parents=True)
     then = time.time() - KEPT_S - older_s
     os.utime(private_folder() / "of yesterday", (then, then))
-    delete_old_folders()
+    delete_old_folders(private_folder())
     assert len(list(private_folder().iterdir())) == left
 
 

@@ -53,8 +53,7 @@
     drawLanes();
     drawSteps();
     drawLabels();
-    canvas.dataset.from = String(Math.round(from));
-    canvas.dataset.to = String(Math.round(to));
+    Object.assign(canvas.dataset, { from: Math.round(from), to: Math.round(to), gutter: GUTTER, axis: AXIS, lane: laneHeight });
   }
 
   function drawLanes() {

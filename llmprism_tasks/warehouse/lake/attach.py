@@ -1,0 +1,87 @@
+"""Attach a DuckLake to a DuckDB of this process: extensions come from installed wheels, nothing is downloaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import duckdb
+
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.warehouse.sql_files import quoted
+
+LAKE = "ducklake:"
+IN_POSTGRES = "ducklake:postgres:"
+STORE = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+"""How the address of an object store begins, such as `s3://`."""
+
+
+def in_postgres(location: str) -> bool:
+    """Tell whether a warehouse is a DuckLake whose catalog is in PostgreSQL."""
+    return location.startswith(IN_POSTGRES)
+
+
+def attached(location: str, data_path: str, password: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB in memory with the DuckLake attached as `lake`, and chosen.
+
+    Parameters
+    ----------
+    location : `ducklake:` and the path of a catalog file, or `ducklake:postgres:` and PostgreSQL's connection string
+    data_path : folder of the Parquet files; empty: the one that the catalog names
+    password : of PostgreSQL; empty: from `PGPASSWORD` or the file that `PGPASSFILE` names, as all of its clients do
+
+    Raises
+    ------
+    InputError : an extension is not installed
+    duckdb.Error : the catalog cannot be opened
+    """
+    connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
+    try:
+        connection.execute(f"LOAD {quoted(_extension('ducklake', 'duckdb-extension-ducklake'))}")
+        if in_postgres(location):
+            connection.execute(f"LOAD {quoted(_extension('postgres_scanner', 'llmprism[distributed]'))}")
+        if password:  # not as part of the location, which errors repeat
+            connection.execute(f"CREATE SECRET (TYPE postgres, PASSWORD {quoted(password)})")
+        options = [f"DATA_PATH {quoted(data_path)}"] if data_path else []
+        options += ["READ_ONLY"] if read_only else []
+        connection.execute(f"ATTACH {quoted(location)} AS lake" + (f" ({', '.join(options)})" if options else ""))
+        connection.execute("USE lake")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_data_path(data_path: str) -> None:
+    """Refuse what cannot hold the files of a DuckLake that several machines share.
+
+    Raises
+    ------
+    InputError : there is no data path, or it is not an absolute folder
+    """
+    if STORE.match(data_path):
+        raise InputError(
+            found=f"warehouse.data_path = {data_path}, an object store",
+            expected="a folder: the store needs DuckDB's extension httpfs and keys of its own, which llmprism does not "
+            "pass on yet",
+            todo="Use a folder that all machines share, for example by NFS, or mount the store as one.",
+        )
+    if not data_path or not Path(data_path).is_absolute():
+        raise InputError(
+            found=f"warehouse.data_path = {data_path!r} for a warehouse whose catalog is in PostgreSQL",
+            expected="the absolute path of a folder, the same on all machines that write or read the warehouse",
+            todo="Set LLMPRISM_WAREHOUSE__DATA_PATH to it.",
+        )
+
+
+def _extension(name: str, package: str) -> Path:
+    """Return the path of an extension in its installed wheel."""
+    found = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if found is None or found.origin is None:
+        raise InputError(
+            found=f"no package duckdb_extension_{name}",
+            expected="DuckDB's extension of that name, to open the warehouse",
+            todo=f"Install {package}, with the extension in the same version as duckdb, or use a DuckDB file.",
+        )
+    return Path(found.origin).parent / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"

@@ -1,0 +1,275 @@
+"""The pages' numbers are the tables'; the culprit comes first; what went wrong with windows is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from empty_warehouse import empty_warehouse
+from paged_windows import SLOW_NS, STEP_NS, STEPS, WINDOWS, Names, rows, write_windows
+from small_windows import SECOND, bookkept, frame
+
+from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.reports.pages import incident, job, now, timeline, window
+from llmprism_tasks.reports.pages.ranges import Range, asked_range
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.store import asking, query, replace
+
+NOW_NS = WINDOWS[1].end_ns + 20 * SECOND
+
+
+def the_incident(warehouse: Warehouse) -> str:
+    return str(query(warehouse, "SELECT incident_id FROM incidents WHERE kind = 'slow_compute'").item())
+
+
+def text_of(page: str) -> str:
+    """What a reader sees of a page: no elements, spaces as one."""
+    without = re.sub(r"(?s)<(script|style|title)\b.*?</\1>|<[^>]+>", " ", page)
+    return re.sub(r"\s+", " ", without)
+
+
+def payload_of(page: str) -> dict[str, object]:
+    found = re.search(r'(?s)<script type="application/json" id="lanes">(.*?)</script>', page)
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def figure_of(page: str, name: str) -> dict[str, list[dict[str, list[object]]]]:
+    found = re.search(rf'(?s)id="chart-{name}".*?<script type="application/json">(.*?)</script>', page)
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_the_first_page_names_the_culprit_its_cost_and_what_to_do(filled: Warehouse) -> None:
+    text = text_of(now.show(filled, {}, now_ns=NOW_NS))
+    assert "1 incident open" in text
+    assert "Host node-1 computes slowly" in text
+    assert "120 GPU-seconds" in text
+    assert "check the GPU&#39;s clocks" in text
+    assert "ended 20 s ago" in text
+    assert "1 address not in the topology trains with it" in text
+
+
+def test_the_first_page_of_an_empty_warehouse_says_so(tmp_path: Path) -> None:
+    page = now.show(empty_warehouse(tmp_path / "w.duckdb"), {}, now_ns=NOW_NS)
+    assert "The warehouse is empty" in text_of(page)
+
+
+def health(warehouse: Warehouse, *, after_s: float = 20) -> dict[str, object]:
+    with asking(warehouse, longest_s=5) as ask:
+        asked = asked_range(ask, {})
+        frames = {
+            "health": ask("health", **asked.values, slice_ns=asked.slice_ns(), most=100),
+            "troubled": ask("troubled_windows", **asked.values, most=10),
+            "quarantine": ask("quarantine", **asked.values, most=10),
+        }
+    return now.health(frames, asked, (asked.newest_ns or 0) + int(after_s * SECOND))
+
+
+def test_missing_and_stopped_windows_are_counted_and_marked(own_copy: Warehouse) -> None:
+    later = WINDOWS[1].shifted(2)
+    stopped = bookkept(later, status="stopped", reason="pairs.kind broke")
+    replace(own_copy, later, {"windows": frame("windows", later, [stopped])})
+    found = health(own_copy)
+    assert {name: found[name] for name in ("windows", "done", "stopped", "missing", "rows_quarantined")} == {
+        "windows": 3, "done": 2, "stopped": 1, "missing": 1, "rows_quarantined": 4,
+    }  # fmt: skip
+    assert [one["state"] for one in found["slices"]] == ["done", "done", "missing", "stopped"]
+    assert found["troubled"][0]["reason"] == "pairs.kind broke"
+
+
+@pytest.mark.parametrize(("after_s", "late"), [(now.LATE_S, False), (now.LATE_S + 1, True)])
+def test_a_newest_window_is_late_after_a_while(filled: Warehouse, after_s: float, late: bool) -> None:
+    assert health(filled, after_s=after_s)["late"] is late
+
+
+def test_the_step_of_a_job_on_the_first_page_is_the_tables(filled: Warehouse) -> None:
+    expected = query(filled, "SELECT median(end_ns - start_ns) / 1e9 FROM steps WHERE addr IS NULL").item()
+    assert f"{expected:.2f} s" in text_of(now.show(filled, {}, now_ns=NOW_NS))
+
+
+def test_the_numbers_of_a_jobs_page_are_the_tables(filled: Warehouse) -> None:
+    page = job.show(filled, {"id": "gpt"}, now_ns=NOW_NS)
+    parts = ("compute", "communication", "bubble", "waiting", "unexplained")
+    shares = ", ".join(f"sum({part}_ns) / sum(step_ns) AS {part}" for part in parts)
+    (expected,) = query(filled, f"SELECT {shares} FROM step_breakdown").to_dicts()
+    for part in parts:
+        assert f'id="part-{part}">{100 * expected[part]:.1f} %<' in page
+    steps = query(filled, "SELECT (end_ns - start_ns) / 1e9 AS s FROM steps WHERE addr IS NULL ORDER BY end_ns")["s"]
+    assert figure_of(page, "steps")["data"][0]["y"] == steps.to_list()
+    assert f'id="steps">{len(steps)}<' in page
+    bits = query(filled, "SELECT sum(bytes) * 8 / 60 / 1e9 AS g FROM pairs GROUP BY window_start_ns ORDER BY ALL")["g"]
+    assert figure_of(page, "pairs")["data"][0]["y"] == pytest.approx(bits.to_list())
+
+
+def test_the_incident_is_shaded_in_the_steps_and_the_suspect_marked_in_the_heat_map(filled: Warehouse) -> None:
+    page = job.show(filled, {"id": "gpt"}, now_ns=NOW_NS)
+    (shade,) = figure_of(page, "steps")["layout"]["shapes"]  # type: ignore[call-overload]
+    assert shade["x0"].startswith("2026-01-01T00:01:00")
+    heat = figure_of(page, "heat")["data"][0]
+    marked = [row for name, row in zip(heat["y"], heat["z"], strict=True) if str(name).startswith("▶")]
+    assert len(marked) == 2
+    assert marked[0][-1] == 50  # 9 s against 6 s
+    assert text_of(page).count("framed") == 1
+
+
+def test_computing_is_compared_within_a_stage() -> None:
+    times = {"window_start_ns": 0, "step_index": 0, "end_ns": 1, "host": "h"}
+    splits = pl.DataFrame(
+        [
+            times | {"addr": str(n), "pp_stage": n // 3, "compute_ns": ns}
+            for n, ns in enumerate((10, 10, 15, 40, 40, 20))
+        ]
+    )
+    assert job.longer(splits)["longer"].to_list() == [0, 0, 50, 0, 0, -50]
+
+
+def test_over_a_long_range_typical_steps_are_drawn() -> None:
+    short = Range(0, now.EACH_STEP_S * SECOND, "", 60 * SECOND, None, None)
+    assert now.paces_of(short) == "job_paces"
+    assert now.paces_of(Range(0, short.to_ns + 1, "", 60 * SECOND, None, None)) == "job_periods"
+
+
+def test_a_job_that_is_not_there_is_told(filled: Warehouse) -> None:
+    with pytest.raises(InputError, match="no job nobody in this range"):
+        job.show(filled, {"id": "nobody"}, now_ns=NOW_NS)
+
+
+def test_the_lanes_are_the_tables_and_the_suspect_is_marked(filled: Warehouse) -> None:
+    told = payload_of(timeline.show(filled, {"job": "gpt", "steps": "2"}, now_ns=NOW_NS))
+    lanes, slices = told["lanes"], pl.DataFrame(told["slices"])
+    assert [lane["suspect"] for lane in lanes] == [lane["host"] == "node-1" for lane in lanes]
+    computing = slices.filter(pl.col("phase") == told["phases"].index("compute"))
+    for number, lane in enumerate(lanes):
+        drawn = computing.filter(pl.col("lane") == number).select((pl.col("end") - pl.col("start")).sum()).item()
+        shown = ", ".join(str(step["index"]) for step in told["steps"])
+        expected = query(
+            filled,
+            f"SELECT sum(compute_ns)::BIGINT FROM step_breakdown WHERE window_start_ns = {WINDOWS[1].start_ns} "
+            f"AND addr = '{lane['addr']}' AND step_index IN ({shown})",
+        ).item()
+        assert drawn == expected
+    assert told["span_ns"] == 2 * STEP_NS
+    assert slices["bytes"].sum() == 2 * 12 * 1_000_000
+
+
+def test_who_computes_longest_comes_first_in_the_ranking(filled: Warehouse) -> None:
+    page = timeline.show(filled, {"job": "gpt"}, now_ns=NOW_NS)
+    ranking = page[page.index('id="ranking"') :]
+    assert ranking.index("10.0.1.0") < ranking.index("10.0.1.1") < ranking.index("10.0.0.0")
+    assert "+50.0 %" in ranking
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps", "lanes"),
+    [
+        ({}, [1, 2, 3], 12),
+        ({"step": "4", "steps": "1"}, [4], 12),
+        ({"steps": "99"}, [0, 1, 2, 3, 4], 12),
+        ({"host": "node-1"}, [1, 2, 3], 2),
+        ({"stage": "0"}, [1, 2, 3], 6),
+        ({"nics": "2"}, [1, 2, 3], 2),
+        ({"nics": "5", "block": "2"}, [1, 2, 3], 2),
+    ],
+)
+def test_a_reader_chooses_steps_and_nics(
+    filled: Warehouse, asked: dict[str, str], steps: list[int], lanes: int
+) -> None:
+    told = payload_of(timeline.show(filled, {"job": "gpt"} | asked, now_ns=NOW_NS))
+    assert [step["index"] for step in told["steps"]] == steps
+    assert len(told["lanes"]) == lanes
+
+
+def test_of_many_nics_the_block_with_the_suspect_is_drawn(filled: Warehouse) -> None:
+    told = payload_of(timeline.show(filled, {"job": "gpt", "nics": "2"}, now_ns=NOW_NS))
+    assert {lane["host"] for lane in told["lanes"]} == {"node-1"}
+
+
+@pytest.mark.parametrize("text", ["x", "1e3", "１", "9" * 19, "1" * 20, "--1"])  # noqa: RUF001 - a digit, but no ASCII
+def test_a_number_that_cannot_be_read_is_told(filled: Warehouse, text: str) -> None:
+    with pytest.raises(InputError, match="expected a whole number"):
+        timeline.show(filled, {"job": "gpt", "step": text}, now_ns=NOW_NS)
+
+
+def test_a_slice_leads_to_its_flows(filled: Warehouse) -> None:
+    start = WINDOWS[1].start_ns + 6 * SECOND + SLOW_NS
+    asked = {"addr": "10.0.1.0", "peer": "10.0.3.0", "start": str(start), "end": str(WINDOWS[1].start_ns + STEP_NS)}
+    found = timeline.flows(filled, asked)
+    assert [(row[2], row[3], row[5], row[6]) for row in found["rows"]] == [
+        ("10.0.1.0", "10.0.3.0", 1_000_000, "node-1")
+    ]
+    gap = {"addr": "10.0.1.0", "start": str(WINDOWS[1].start_ns), "end": str(start)}
+    borders = timeline.flows(filled, gap)["rows"]
+    assert {row[2] for row in borders} >= {"10.0.1.0"}  # the flow that ends the gap begins as it ends
+    with pytest.raises(InputError, match="without addr, start or end"):
+        timeline.flows(filled, {"addr": "10.0.1.0"})
+
+
+def test_an_incidents_page_has_the_evidence_the_peers_and_the_flows(filled: Warehouse) -> None:
+    page = incident.show(filled, {"id": the_incident(filled)}, now_ns=NOW_NS)
+    text = text_of(page)
+    assert "Host node-1 computes slowly" in text
+    assert "What to check next:" in text
+    assert "Compared with 10.0.1.0, 10.0.3.0." in text
+    assert text.count("10.0.1.0") > STEPS  # in the flows
+    lines = {line["name"]: line["y"] for line in figure_of(page, "peers")["data"]}
+    assert lines["node-1"] == [6.0] * STEPS + [9.0] * STEPS
+    assert lines["its peers: median"] == [6.0] * 2 * STEPS
+
+
+def test_an_incident_that_is_not_there_is_told(filled: Warehouse) -> None:
+    with pytest.raises(InputError, match="no incident incident-0"):
+        incident.show(filled, {"id": "incident-0"}, now_ns=NOW_NS)
+
+
+def test_a_stored_query_that_writes_is_not_run(own_copy: Warehouse) -> None:
+    names = Names()
+    told = rows(WINDOWS[1], names, slow=True)["diagnoses"][0] | {"evidence_sql": "DROP TABLE steps"}
+    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])})
+    with pytest.raises(InputError, match="a stored query of the kinds DROP"):
+        incident.show(own_copy, {"id": the_incident(own_copy)}, now_ns=NOW_NS)
+
+
+def test_a_windows_page_has_its_findings_checks_with_rows_and_stages(filled: Warehouse) -> None:
+    text = text_of(window.show(filled, {"start_ns": str(WINDOWS[1].start_ns)}, now_ns=NOW_NS))
+    assert "node-1" in text
+    assert "0 of 1 expectation held" in text
+    assert "1 row breaks it" in text
+    assert "recognition 1.00 s" in text
+    assert "2 no_bytes" in text
+
+
+def test_a_window_that_is_not_there_is_told(filled: Warehouse) -> None:
+    with pytest.raises(InputError, match="no window that starts at 1970"):
+        window.show(filled, {"start_ns": "0"}, now_ns=NOW_NS)
+
+
+def test_a_page_is_one_file_when_asked(filled: Warehouse) -> None:
+    page = job.show(filled, {"id": "gpt"}, now_ns=NOW_NS, alone=True)
+    assert "Plotly" in page
+    assert not re.search(r"<script[^>]+src=|<link|<a href=\"(?!#)", re.sub(r"(?s)<script>.*?</script>", "", page))
+
+
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}\x00\x1b[31m\u202e" + "x" * 10_000
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    warehouse = empty_warehouse(tmp_path / "w.duckdb")
+    names = write_windows(warehouse, Names(job=f"j{HOSTILE}", host=f"h{HOSTILE}", addr=f"a{HOSTILE}", words=HOSTILE))
+    pages = [
+        now.show(warehouse, {}, now_ns=NOW_NS),
+        job.show(warehouse, {"id": names.job}, now_ns=NOW_NS),
+        timeline.show(warehouse, {"job": names.job, "host": names.host}, now_ns=NOW_NS),
+        incident.show(warehouse, {"id": the_incident(warehouse)}, now_ns=NOW_NS),
+        window.show(warehouse, {}, now_ns=NOW_NS),
+    ]
+    for page in pages:
+        assert "<script>alert" not in page
+        assert "<img" not in page
+        assert "49" not in re.findall(r"\{\{7\*7\}\}|\b49\b", page)
+        seen = re.sub(r'(?s) value="[^"]*"', "", page)  # what forms send back is not shown
+        assert not set("\x00\x1b\u202e") & set(seen)
+    assert "&lt;script&gt;" in pages[0]
