@@ -181,7 +181,8 @@ def _run_due(settings: Settings) -> None:
 def evaluate(arguments: argparse.Namespace) -> None:
     """Compare a warehouse with the truth about its run, and print the scores."""
     warehouse = _existing_warehouse(arguments)
-    from llmprism_tasks.reports import evaluation, scores
+    from llmprism_tasks.reports import evaluation
+    from llmprism_tasks.reports.evaluation import score_tables
     from llmprism_tasks.sources.truth import read_truth
     from llmprism_tasks.warehouse import store
 
@@ -192,8 +193,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
         output.say(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         console = output.terminal()
-        console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
-        console.print(scores.render(found))
+        console.width = max(console.width, score_tables.WIDTH)  # a narrower table would lose the names
+        console.print(score_tables.render(found))
 
 
 def sql(arguments: argparse.Namespace) -> None:

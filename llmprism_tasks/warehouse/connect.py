@@ -24,9 +24,9 @@ import duckdb
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.warehouse import schema
-from llmprism_tasks.warehouse.guards.failures import file_of, gone, identity, named_failures
 from llmprism_tasks.warehouse.lake import postgres
 from llmprism_tasks.warehouse.lake.attach import LAKE, attached, check_data_path, in_postgres
+from llmprism_tasks.warehouse.storage.failures import file_of, gone, identity, named_failures
 
 Result = TypeVar("Result")
 

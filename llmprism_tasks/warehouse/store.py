@@ -20,9 +20,8 @@ from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
-from llmprism_tasks.warehouse.guards import allowed_queries, failures
 from llmprism_tasks.warehouse.sql_files import identifier, statement, texts
-from llmprism_tasks.warehouse.storage import flow_order, nic_codes
+from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, nic_codes
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"

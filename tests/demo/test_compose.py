@@ -98,6 +98,21 @@ def test_a_dead_worker_is_noticed_within_a_minute(project: Path) -> None:
     assert int(variables[timeout]) + int(variables[f"{timeout}_DETECTION_INTERVAL"]) < 60
 
 
+def test_every_container_has_least_privileges_and_a_limit(project: Path) -> None:
+    services = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    for name, service in services.items():
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["mem_limit"], name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+
+
+def test_no_container_serves_logs_to_the_others(project: Path) -> None:
+    services = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    for name in ("scheduler", "triggerer"):
+        assert services[name]["command"] == f"{name} --skip-serve-logs"
+
+
 def test_the_example_names_every_secret_and_gives_none_away(project: Path) -> None:
     lines = (project / ".env.example").read_text(encoding="utf-8").splitlines()
     assert {f"{name}=" for name in SECRETS} <= set(lines)

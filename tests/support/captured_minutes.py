@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import polars as pl
@@ -19,13 +20,14 @@ WINDOWS = [Window(minute * MINUTE_NS, MINUTE_NS) for minute in (29919505, 299195
 
 
 def drop(folder: Path) -> None:
-    """Write the capture's topology and flows into a folder."""
+    """Write the capture's topology and flows into a folder; the files have been quiet since their minutes ended."""
     (folder / "topology.csv").write_bytes((SOURCE / "topology.csv").read_bytes())
     (folder / "flows").mkdir()
     flows = pl.read_parquet(SOURCE / "flows.parquet")
     for window in WINDOWS:
         inside = pl.col("flow_start_ns").is_between(window.start_ns, window.end_ns, closed="left")
         flows.filter(inside).write_parquet(flows_file(folder, window))
+        os.utime(flows_file(folder, window), ns=(window.end_ns, window.end_ns))
 
 
 def flows_file(folder: Path, window: Window) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from reliability import growth, kills
+from reliability import fuzz, growth, kills
 from reliability.results import kept
 
 INTRODUCTION = """# Reliability
@@ -16,7 +16,7 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_hosts(), *_growth()]), encoding="utf-8")
+    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_growth()]), encoding="utf-8")
     return out
 
 
@@ -52,6 +52,21 @@ def _hosts() -> Iterator[str]:
             f"| {noticed['median']:.0f}, at most {noticed['longest']:.0f} "
             f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
         )
+    yield ""
+
+
+def _fuzz() -> Iterator[str]:
+    yield "## Damaged and hostile files\n"
+    yield (
+        "`python -m reliability fuzz`: files of every format with odd values, flipped, cut, doubled and foreign\n"
+        "bytes are landed. Each record is landed or quarantined, and counted as its file holds it; or the file is\n"
+        "refused in one sentence.\n"
+    )
+    yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
+    yield "|---|---|---|---|---|---|---|"
+    if found := kept("fuzz"):
+        cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
+        yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
     yield ""
 
 

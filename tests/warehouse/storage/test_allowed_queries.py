@@ -10,7 +10,7 @@ import pytest
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.guards import allowed_queries
+from llmprism_tasks.warehouse.storage import allowed_queries
 
 LET_THROUGH = [
     "SELECT 1 AS one;",
