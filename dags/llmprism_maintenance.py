@@ -2,8 +2,8 @@
 
 Every hour `expire` deletes flows, timelines and results that are older than `retention.flows_h`, `retention.timeline_h`
 and `retention.results_d`, as `llmprism expire` does, and gives their space back. Ages are counted back from the newest
-window in the warehouse. What a window needs that is not finished is kept. The task's log says how many rows and bytes
-went.
+window in the warehouse. Flows that a window waits for which is still to be run are kept up to four times as long. The
+task's log says how many rows and bytes went.
 
 A window whose flows have expired is not run again: its task fails and says so, and its results stand. Before you
 backfill windows that are older than `retention.flows_h`, pause this DAG or raise the setting.
@@ -19,14 +19,15 @@ import datetime as dt
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from llmprism_run import TRYING_AGAIN, current_settings
+from llmprism_run import TRYING_AGAIN
+from llmprism_tasks.settings.load import of_environment
 
 
 @task
 def expire() -> dict[str, int]:
     from llmprism_tasks.execution import upkeep
 
-    return upkeep.expire_and_log(current_settings())
+    return upkeep.expire_and_log(of_environment())
 
 
 with DAG(

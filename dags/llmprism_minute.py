@@ -29,8 +29,12 @@ is in `windows.stage_ns`.
   `stopped`. The log lists rows that break it and names the folder of Great Expectations' Data Docs, which list more.
   See also `llmprism sql "SELECT * FROM validation_results WHERE NOT success"`; after mending, clear the run.
 - *A setting is wrong* (`SettingsError`): `llmprism settings` lists each with its range and where its value came from.
-- *The warehouse is busy* (`WarehouseBusy`) and system errors are tried five more times, at growing intervals. If that
-  is not enough, see who holds the file (the message says), or run fewer windows at a time.
+- *The warehouse is busy* (`WarehouseBusy`), the disk is full or does not answer (`TransientError`): it is tried five
+  more times, at growing intervals. If that is not enough, see who holds the file or where room is needed (the message
+  says), or run fewer windows at a time; then clear the task.
+- *The warehouse was removed or replaced* (`WarehouseGone`): put it back and clear the task, or clear `landing`, which
+  makes a new one.
+- *A path or its permissions* (`InputError`): the message names it. Correct it, then clear the task.
 
 Clearing a whole run, or a task and all after it (Downstream), is always safe: a run replaces exactly its own window's
 rows. A task cleared without those after it leaves the window `running`, without what they would write.
@@ -41,6 +45,10 @@ rows. A task cleared without those after it leaves the window `running`, without
 wait for one another, and pay where there are more than two cores.
 
 **One window by hand.** Trigger the DAG with `window_start`, such as `2026-05-01T04:12Z`.
+
+**Windows that are due** (skipped, late, or stale because of a window before them) are runs of `llmprism_again`, which
+`llmprism_catch_up` starts: the same tasks but for `await_flows`, one run at a time, at a lower priority. There,
+`landing` keeps the flows of a window of which only the look-back has changed. Live minutes keep their own two runs.
 
 **Settings** come from `LLMPRISM_*` variables of the workers (`LLMPRISM_PLACES__FLOWS`, for one) and from the TOML file
 that `LLMPRISM_SETTINGS` names.
@@ -62,16 +70,20 @@ from airflow.sdk import (
     task,
 )
 
-from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run
-from llmprism_tasks.contract import plan
+from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run, send_metrics
+from llmprism_tasks.contract import plan, system_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+LIVE_FIRST = 10
+"""Weight of the live minutes' tasks where workers are short; all others have 1."""
 
 
 class AwaitFlows(BaseOperator):
     """Ask now and then whether the window can start, asleep in the triggerer between."""
 
+    @system_errors.named()
     def execute(self, context: Context, event: Any = None) -> dict[str, float]:
         from llmprism_tasks.execution.window import seconds_to_wait
 
@@ -84,13 +96,28 @@ class AwaitFlows(BaseOperator):
 
 
 @task(outlets=assets(*plan.LANDED))
+@system_errors.named()
 def landing() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
-    return window.land_window(*current_run())
+    return landed(window.land_window(*current_run()))
+
+
+@task(task_id="landing", outlets=assets(*plan.LANDED))
+def landing_again() -> dict[str, int]:
+    from llmprism_tasks.execution import catch_up
+
+    return landed(catch_up.land_again(*current_run(), now_ns=time.time_ns()))
+
+
+def landed(counts: dict[str, int]) -> dict[str, int]:
+    """Send the metrics of a landing, and hand its counts on."""
+    send_metrics(counts={f"records_{name}": counts[name] for name in ("landed", "quarantined")})
+    return counts
 
 
 @task(outlets=assets("validation_results"))
+@system_errors.named()
 def validation() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
@@ -105,6 +132,7 @@ def divide() -> list[dict[str, str | int]]:
 
 
 @task
+@system_errors.named()
 def partition(part: dict[str, str | int]) -> dict[str, int]:
     from llmprism_tasks.execution.stage_task import run_partition
 
@@ -115,6 +143,7 @@ def stage_task(stage: plan.Stage) -> Any:
     """Make the task of a stage of the plan; the first one runs whether or not partitions have tasks of their own."""
 
     @task(task_id=stage.name, outlets=assets(*stage.writes), trigger_rule="none_failed")
+    @system_errors.named()
     def run() -> dict[str, int]:
         from llmprism_tasks.execution.stage_task import run_stage
 
@@ -124,6 +153,7 @@ def stage_task(stage: plan.Stage) -> Any:
 
 
 @task(outlets=assets("validation_results"))
+@system_errors.named()
 def results_validation() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
@@ -131,11 +161,28 @@ def results_validation() -> dict[str, int]:
 
 
 @task(outlets=assets("windows"), on_success_callback=[IncidentMessages()])
+@system_errors.named()
 def finish() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
     return window.finish(*current_run())
 
+
+def of_window(landing: Any, *before: Any) -> None:
+    """Lay out the tasks of a window's run: what comes before its landing, the landing, and then what every run does."""
+    stages = [stage_task(stage) for stage in plan.STAGES]
+    chain(*before, landing, validation(), *stages, results_validation(), finish())
+    chain(landing, parts := divide(), partition.expand(part=parts), stages[0])
+
+
+WINDOW = {
+    "window_start": Param(
+        None,
+        type=["null", "string"],
+        title="Window",
+        description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
+    )
+}
 
 with DAG(
     "llmprism_minute",
@@ -143,19 +190,21 @@ with DAG(
     start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
     catchup=False,
     max_active_runs=2,
-    default_args=TRYING_AGAIN,
-    params={
-        "window_start": Param(
-            None,
-            type=["null", "string"],
-            title="Window",
-            description="A time in the window to run, such as 2026-05-01T04:12Z; empty: the run's data interval.",
-        )
-    },
+    default_args=TRYING_AGAIN | {"priority_weight": LIVE_FIRST, "weight_rule": "absolute"},
+    params=WINDOW,
     tags=["llmprism"],
     doc_md=__doc__,
 ) as dag:
-    landed = landing()
-    stages = [stage_task(stage) for stage in plan.STAGES]
-    chain(AwaitFlows(task_id="await_flows"), landed, validation(), *stages, results_validation(), finish())
-    chain(landed, parts := divide(), partition.expand(part=parts), stages[0])
+    of_window(landing(), AwaitFlows(task_id="await_flows"))
+
+with DAG(
+    "llmprism_again",
+    schedule=None,
+    start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+    max_active_runs=1,  # so that live minutes have the machine: windows that are due can wait
+    default_args=TRYING_AGAIN | {"weight_rule": "absolute"},
+    params=WINDOW,
+    tags=["llmprism"],
+    doc_md=__doc__,
+) as again:
+    of_window(landing_again())

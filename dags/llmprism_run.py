@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import time
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseNotifier, ExceptionRetryPolicy, RetryAction, RetryRule, get_current_context
+from airflow.sdk.observability.stats import Stats
 
 from llmprism_tasks.contract.errors import PermanentError, SettingsError, TransientError
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.settings.load import load
+from llmprism_tasks.settings.load import of_environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -38,12 +38,6 @@ def assets(*tables: str) -> list[Asset]:
     return [Asset(name=f"llmprism_{table}", uri=f"llmprism://warehouse/{table}") for table in tables]
 
 
-def current_settings() -> Settings:
-    """Return the settings from `LLMPRISM_*` variables and from the TOML file that `LLMPRISM_SETTINGS` names."""
-    file = os.environ.get("LLMPRISM_SETTINGS")
-    return load(file=Path(file) if file else None, environment=os.environ)
-
-
 def current_run() -> tuple[Window, Settings]:
     """Return the running task's window and settings, and write the window on the assets it is about to announce.
 
@@ -51,11 +45,20 @@ def current_run() -> tuple[Window, Settings]:
     ------
     SettingsError : the run has no window, or one that `window.length_s` disagrees with
     """
-    context, settings = get_current_context(), current_settings()
+    context, settings = get_current_context(), of_environment()
     window = window_in(context, settings)
     for asset in context["task"].outlets:
         context["outlet_events"][asset].extra = {"window_start_ns": window.start_ns}
     return window, settings
+
+
+def send_metrics(*, gauges: Mapping[str, float | None] | None = None, counts: Mapping[str, int] | None = None) -> None:
+    """Send metrics the way that Airflow is set to; a gauge that is None is not known and not sent."""
+    for name, value in (gauges or {}).items():
+        if value is not None:
+            Stats.gauge(f"llmprism.{name}", value)
+    for name, count in (counts or {}).items():
+        Stats.incr(f"llmprism.{name}", count)
 
 
 class IncidentMessages(BaseNotifier):
@@ -64,7 +67,7 @@ class IncidentMessages(BaseNotifier):
     def notify(self, context: Context) -> None:
         from llmprism_tasks.execution.window import send_messages
 
-        settings = current_settings()
+        settings = of_environment()
         send_messages(window_in(context, settings), settings, now_ns=time.time_ns())
 
 

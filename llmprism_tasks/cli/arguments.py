@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
         _add_evaluate,
         _add_sql,
         _add_expire,
+        _add_doctor,
         _add_settings,
         _add_simulate,
     ):
@@ -64,6 +65,13 @@ def _add_analyze(subparsers: Subparsers, common: argparse.ArgumentParser) -> Non
     analyze = subparsers.add_parser("analyze", parents=[common], help="run every window found in a set of flows")
     analyze.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
     analyze.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    analyze.add_argument(
+        "--columns",
+        metavar="FIELD=COLUMN,…",
+        type=_columns,
+        default={},
+        help="what your files call the fields, as in flow_start_ns=first_seen:ms,bytes=octets; units: ns, us, ms, s",
+    )
     analyze.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
     analyze.set_defaults(command=commands.analyze)
 
@@ -167,6 +175,17 @@ def _add_expire(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     expire.set_defaults(command=commands.expire)
 
 
+def _add_doctor(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    doctor = subparsers.add_parser(
+        "doctor", parents=[common], help="check this machine, the settings and the warehouse"
+    )
+    doctor.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
+    doctor.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    doctor.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    doctor.add_argument("--format", choices=("text", "json"), default="text")
+    doctor.set_defaults(command=commands.doctor)
+
+
 def _add_settings(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     settings = subparsers.add_parser("settings", parents=[common], help="show what would run, and where it comes from")
     settings.add_argument("--check", action="store_true", help="say only whether they are right")
@@ -215,6 +234,13 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals or "." not in name:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form section.name=value")
     return name, value
+
+
+def _columns(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if wrong := [field for field, equals, column in pairs if not field or not equals or not column]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not of the form field=column")
+    return {field.strip(): column.strip() for field, _, column in pairs}
 
 
 def _names(text: str) -> list[str]:

@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
-from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
+from llmprism_tasks.contract.visible_text import shown
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
 
 if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
+
+
+NEWEST_FILES = 10
+"""Flow files whose delivery the doctor looks at: the last minutes."""
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
@@ -31,7 +36,8 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
         for name in ("flows", "topology", "warehouse")
         if (value := getattr(arguments, name, None)) is not None
     }
-    overrides = dict(arguments.set) | places
+    columns = {f"columns.{field}": column for field, column in getattr(arguments, "columns", {}).items()}
+    overrides = dict(arguments.set) | places | columns
     refuse_in_arguments(overrides, SECRETS)
     return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
 
@@ -74,9 +80,9 @@ def report(arguments: argparse.Namespace) -> None:
         return
     from llmprism_tasks.reports import summary, terminal
 
-    found = summary.summarise(warehouse, settings)
+    found = shown(summary.summarise(warehouse, settings))  # an older warehouse may have names with control characters
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False, default=str))
     else:
         console = output.terminal()
         if not console.is_terminal:
@@ -160,12 +166,9 @@ def due(arguments: argparse.Namespace) -> None:
 
 
 def _run_due(settings: Settings) -> None:
-    from llmprism_tasks.execution.partitions.pool import pool_for_files
+    from llmprism_tasks.execution.analyze import run_due
 
-    with pool_for_files(settings) as pool:
-        from llmprism_tasks.execution.analyze import run_due
-
-        done, failed = run_due(settings, pool=pool)
+    done, failed = run_due(settings)
     output.say(f"Windows done: {len(done)}.")
     if failed:
         raise ContractError(
@@ -186,7 +189,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
     found = evaluation.all_figures(evaluation.evaluate(tables, truth))
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         console = output.terminal()
         console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
@@ -209,7 +212,7 @@ def sql(arguments: argparse.Namespace) -> None:
             todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
         ) from error
     if arguments.format == "json":
-        sys.stdout.write(rows.write_json() + "\n")
+        output.say(rows.write_json())
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
@@ -232,13 +235,48 @@ def expire(arguments: argparse.Namespace) -> None:
     output.say(upkeep.sentence(found, dry_run=arguments.dry_run))
 
 
+def doctor(arguments: argparse.Namespace) -> None:
+    """Print what all checks find, a line each, with what to do.
+
+    Raises
+    ------
+    PermanentError : there are problems, not only warnings
+    """
+    settings, _ = _load(arguments)
+    from llmprism_tasks.reports.doctor import examination, finding
+    from llmprism_tasks.sources import flows, topology
+
+    found: list[finding.Finding] = []
+    nics, delays_s = [], []
+    try:
+        nics = topology.read_topology(settings.places.topology)["addr"].to_list()
+    except InputError as error:
+        found.append(finding.judged("topology", error.found, problem=error.todo))
+    try:
+        newest = flows.find(settings.places.flows, length_ns=settings.window.length_ns)[-NEWEST_FILES:]
+        delays_s = [Path(file.path).stat().st_mtime - file.span.end_ns / 1e9 for file in newest if file.span]
+    except InputError as error:
+        found.append(finding.judged("flows", error.found, problem=error.todo))
+    found += examination.examine(settings, os.environ, nics=nics, delays_s=delays_s)
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False) + "\n")
+    else:
+        for one in found:
+            output.say(f"{one.state:<8} {one.check}: {one.found}" + (f"\n{'':<8} {one.todo}" if one.todo else ""))
+    problems = sum(one.state == finding.PROBLEM for one in found)
+    if problems:
+        raise PermanentError(
+            found=f"{problems} problem{'s'[: problems > 1]}", expected="none", todo="What to do is said beside each."
+        )
+
+
 def settings(arguments: argparse.Namespace) -> None:
     """Print every setting with its value and origin, or only whether all are valid."""
     _, origins = _load(arguments)
     if arguments.check:
         output.say(f"All {len(origins)} settings are right.")
     elif arguments.format == "json":
-        sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False))
     else:
         output.print_rows(
             ("setting", "value", "unit", "source", "reason"),

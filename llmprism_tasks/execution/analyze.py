@@ -19,7 +19,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.catch_up import land_again
 from llmprism_tasks.execution.partitions import stage_runner
 from llmprism_tasks.execution.partitions.partitioned import run_by_jobs, run_in_memory, tables_read_first
-from llmprism_tasks.execution.partitions.pool import Pool
+from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
 from llmprism_tasks.execution.window import (
     finish,
     intake,
@@ -159,7 +159,7 @@ def _run_what_looks_back(warehouse: Warehouse, settings: Settings, pool: Pool | 
     return stopped
 
 
-def run_due(settings: Settings, *, pool: Pool | None = None) -> tuple[list[Window], list[LlmprismError]]:
+def run_due(settings: Settings) -> tuple[list[Window], list[LlmprismError]]:
     """Run all windows that are due, newest first, until none is that has not failed; also those that were given up.
 
     Returns
@@ -177,7 +177,10 @@ def run_due(settings: Settings, *, pool: Pool | None = None) -> tuple[list[Windo
         window = Window(starts[0], settings.window.length_ns)
         try:
             land_again(window, settings, now_ns=time.time_ns())
-            run_landed(window, settings, warehouse=warehouse, pool=pool)
+            span = window.lookback(settings.window.lookback_windows)
+            flows = int(store.read(warehouse, "windows", span, columns=["rows_landed"])["rows_landed"].sum())
+            with pool_for_flows(flows, settings) as pool:
+                run_landed(window, settings, warehouse=warehouse, pool=pool)
             done.append(window)
         except LlmprismError as error:
             logger.error("%s", error)

@@ -40,6 +40,19 @@ class Stock(NamedTuple):
     open_incidents: int
     taken_up: list[Window]
 
+    @property
+    def gauges(self) -> dict[str, float | None]:
+        """Return the metrics by name; None for one that is not known."""
+        of = self.coverage
+        return {
+            "lag_s": of.lag_s,
+            "silent_s": of.silent_s,
+            "coverage": of.ratio,
+            "windows_due": of.due_count,
+            "windows_given_up": of.given_up,
+            "open_incidents": self.open_incidents,
+        }
+
 
 def take_stock(settings: Settings, *, now_ns: int) -> Stock:
     """Expect every minute that has ended, take up windows that are due, and tell of overload and silence.

@@ -14,7 +14,6 @@ from llmprism_tasks.execution.partitions.arrow_exchange import delete_old_folder
 from llmprism_tasks.execution.window import open_configured, publish_copy
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.validation import data_docs
-from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.upkeep import expiry, space
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class Expired:
     rows : by table, how many rows it had, and how many of them were due
     table_bytes : by table, about how many bytes the rows that were due took
     windows : how many windows lost their flows, their timeline or everything, and of how many the flows are old and
-        were `held` for windows that are not finished
+        were `held` for windows that wait to be run
     before, after : bytes of the warehouse's files; the same for a dry run
     """
 
@@ -42,12 +41,13 @@ class Expired:
     after: int
 
 
-def expire(settings: Settings, *, dry_run: bool = False) -> Expired:
+def expire(settings: Settings, *, dry_run: bool = False, old_s: float = space.OLD_S) -> Expired:
     """Delete what was kept long enough, and give its space back.
 
     Parameters
     ----------
     dry_run : delete nothing
+    old_s : seconds for which a DuckLake keeps files that were replaced, for queries that began before
 
     Raises
     ------
@@ -57,16 +57,22 @@ def expire(settings: Settings, *, dry_run: bool = False) -> Expired:
     kept, lookback = _kept(settings), settings.window.lookback_windows
     warehouse = open_configured(settings)
     found = expiry.find_due(warehouse, kept, lookback_windows=lookback)
-    before, rows = space.warehouse_bytes(warehouse.location), expiry.count_rows(warehouse, found)
+    before, rows = space.warehouse_bytes(warehouse), expiry.count_rows(warehouse, found)
     sizes = space.table_bytes(warehouse)
     if not dry_run:
-        _expire(warehouse, found, kept, settings)
+        expiry.delete(warehouse, found, kept, lookback_windows=lookback)
+        expiry.sweep(warehouse)
+        space.give_back(warehouse, old_s=old_s)
+        for start_ns in found.everything:
+            data_docs.delete(settings, Window(start_ns, settings.window.length_ns))
+        delete_old_folders(handover_folder(settings.places.handover))
+        publish_copy(warehouse, settings)
     return Expired(
         rows,
         {table: sizes[table] * due // all_rows if all_rows else 0 for table, (all_rows, due) in rows.items()},
         {name: len(starts) for name, starts in found._asdict().items()},
         before,
-        space.warehouse_bytes(warehouse.location),
+        space.warehouse_bytes(warehouse),
     )
 
 
@@ -86,23 +92,13 @@ def sentence(found: Expired, *, dry_run: bool = False) -> str:
     )
     size = f"The warehouse had {found.before:,} bytes and has {found.after:,}."
     held = (
-        f" The flows of {windows['held']:,} more windows are old, and kept for windows that are not finished."
+        f" The flows of {windows['held']:,} more windows are old, and kept for windows that wait to be run."
         if windows["held"]
         else ""
     )
     if dry_run:
         return f"Nothing was deleted. Without --dry-run {what}. The warehouse has {found.before:,} bytes.{held}"
     return f"Done: {what}. {size}{held}"
-
-
-def _expire(warehouse: Warehouse, found: expiry.Due, kept: expiry.Kept, settings: Settings) -> None:
-    expiry.delete(warehouse, found, kept, lookback_windows=settings.window.lookback_windows)
-    expiry.sweep(warehouse)
-    space.give_back(warehouse)
-    publish_copy(warehouse, settings)
-    for start_ns in found.everything:
-        data_docs.delete(settings, Window(start_ns, settings.window.length_ns))
-    delete_old_folders(handover_folder(settings.places.handover))
 
 
 def _kept(settings: Settings) -> expiry.Kept:

@@ -56,21 +56,23 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
       `catch_up.unfinished_after_s`
     - `done`; due if a window that it looks back at has other flows now than its run saw
     - `stopped` (due) by a critical expectation
-    - `expired` if its rows are gone; never due
+    - `expired` if it is not done, and cannot be any more, for flows that it reads were kept long enough and deleted
 
-    and due whatever it is once it is marked, such as for late records. Nothing is due before its lateness is over.
+    and due whatever it is once it is marked, such as for late records. Nothing is due before its lateness is over, nor
+    once flows that it reads have expired.
     """
     rules, window = settings.catch_up, settings.window
     ready_ns = pl.col("window_start_ns") + window.length_ns + window.allowed_lateness_ns
     skipped_ns = rules.skipped_after_s * NANOSECONDS_PER_SECOND
     unfinished_ns = rules.unfinished_after_s * NANOSECONDS_PER_SECOND
-    begun, status = pl.col("begun_ns").is_not_null(), pl.col("status")
-    gone = begun & status.is_null() | (status == EXPIRED).fill_null(value=False)
+    begun, status, gone = pl.col("begun_ns").is_not_null(), pl.col("status"), pl.col("gone").fill_null(value=False)
     state = (
-        pl.when(gone)
+        pl.when(begun & (status == DONE))
+        .then(pl.lit(DONE))
+        .when(gone)
         .then(pl.lit(EXPIRED))
-        .when(begun & status.is_in([DONE, STOPPED]))
-        .then(status)
+        .when(begun & (status == STOPPED))
+        .then(pl.lit(STOPPED))
         .when(begun)
         .then(pl.lit(RUNNING))
         .when(now_ns < ready_ns)
@@ -81,7 +83,7 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
     )
     dead = (pl.col("state") == RUNNING) & (now_ns >= pl.col("begun_ns") + unfinished_ns)
     reason = (
-        pl.when((now_ns < ready_ns) | (pl.col("state") == EXPIRED))
+        pl.when((now_ns < ready_ns) | gone)
         .then(None)
         .when(pl.col("due_reason").is_not_null())
         .then(pl.col("due_reason"))
@@ -101,6 +103,7 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
     return (
         minutes.join(windows.select("window_start_ns", "status"), on="window_start_ns", how="left")
         .join(_changed(minutes, windows, window.length_ns), on="window_start_ns", how="left")
+        .join(_gone(windows, settings), on="window_start_ns", how="left")
         .with_columns(state=state)
         .with_columns(reason=reason)
         .select(
@@ -132,6 +135,18 @@ def _changed(minutes: pl.DataFrame, windows: pl.DataFrame, length_ns: int) -> pl
     )
 
 
+def _gone(windows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Return the windows that cannot be run again, for rows of theirs or flows that they look back at have expired."""
+    own = windows.filter(pl.col("expired").list.len() > 0).select("window_start_ns")
+    ahead = pl.int_ranges(1, settings.window.lookback_windows + 1).first()
+    later = (
+        windows.filter(pl.col("expired").list.contains("flows"))
+        .select(pl.col("window_start_ns") + ahead * settings.window.length_ns)
+        .explode("window_start_ns", empty_as_null=False)
+    )
+    return pl.concat([own, later]).unique().with_columns(gone=True)
+
+
 def due(found: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `states` that are due, newest first."""
     return found.drop_nulls("reason")
@@ -159,10 +174,11 @@ class Coverage:
 
     Attributes
     ----------
-    expected : windows that were expected, whose allowed lateness is over, and which have not expired since
+    expected : windows that were expected and whose allowed lateness is over
     done : of these, finished and not due
     due : of these, due to be run (again), by reason
     given_up : of the due ones, those that were tried as often as they are by themselves
+    expired : of those that are not done, those that cannot be run any more
     lag_s : seconds from the end of the newest finished window until now; None if no window is, or each minute is not
         expected by the schedule
     silent_s : seconds since a run was last finished; None as for `lag_s`
@@ -172,6 +188,7 @@ class Coverage:
     done: int
     due: dict[str, int]
     given_up: int
+    expired: int
     lag_s: float | None
     silent_s: float | None
 
@@ -187,15 +204,16 @@ class Coverage:
 
 def coverage(found: pl.DataFrame, settings: Settings, *, now_ns: int) -> Coverage:
     """Count rows of `states`."""
-    kept = found.filter(~pl.col("state").is_in([EXPECTED, EXPIRED]))
-    done, waiting = kept.filter(pl.col("state") == DONE), due(kept)
+    over = found.filter(pl.col("state") != EXPECTED)
+    done, waiting = over.filter(pl.col("state") == DONE), due(over)
     live = (found["expected_by"] == SCHEDULE).any()
     newest_ns, last_run_ns = done["window_start_ns"].max(), found["last_run_ns"].max()
     return Coverage(
-        expected=kept.height,
+        expected=over.height,
         done=done.filter(pl.col("reason").is_null()).height,
         due=dict(waiting.group_by("reason").len().sort("reason").iter_rows()),
         given_up=waiting.filter(pl.col("tries") >= settings.catch_up.tries).height,
+        expired=over.filter(pl.col("state") == EXPIRED).height,
         lag_s=_seconds(now_ns - newest_ns - settings.window.length_ns) if live and isinstance(newest_ns, int) else None,
         silent_s=_seconds(now_ns - last_run_ns) if live and isinstance(last_run_ns, int) else None,
     )
@@ -208,9 +226,10 @@ def _seconds(duration_ns: int) -> float:
 def sentence(counted: Coverage) -> str:
     """Say how many minutes were expected and what became of them."""
     reasons = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in counted.due.items())
-    rest = counted.expected - counted.done - counted.due_count
+    rest = counted.expected - counted.done - counted.due_count - counted.expired
     parts = [f"{counted.done:,} done"]
     parts += [f"{counted.due_count:,} due ({reasons})"] if reasons else []
+    parts += [f"{counted.expired:,} expired"] if counted.expired else []
     parts += [f"{rest:,} under way"] if rest else []
     lag = "" if counted.lag_s is None else f" The newest finished minute ended {counted.lag_s:,.0f} s ago."
     return f"{counted.expected:,} minutes expected: {', '.join(parts)}.{lag}"

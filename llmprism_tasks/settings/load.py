@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -61,6 +62,17 @@ def load(
     """
     settings, _ = load_with_origins(file=file, environment=environment, overrides=overrides)
     return settings
+
+
+def of_environment() -> Settings:
+    """Return the settings from `LLMPRISM_*` variables and from the TOML file that `LLMPRISM_SETTINGS` names.
+
+    Raises
+    ------
+    SettingsError : as for `load`
+    """
+    file = os.environ.get("LLMPRISM_SETTINGS")
+    return load(file=Path(file) if file else None, environment=os.environ)
 
 
 def load_with_origins(

@@ -145,10 +145,15 @@ class RetentionSettings:
         unit="h",
         low=0,
         high=87_600,
-        reason="flows and refused records, half of all bytes: proof of an incident for a shift; 0: for ever",
+        reason="flows and refused records, which prove an incident: for a shift; 0: for ever",
     )
     timeline_h: float = number(
-        24.0, unit="h", low=0, high=87_600, reason="the timeline, a fifth of all bytes: to look at a day; 0: for ever"
+        24.0,
+        unit="h",
+        low=0,
+        high=87_600,
+        reason="timeline and other rows of single NICs and steps, most of what is written: to look at a day; "
+        "0: for ever",
     )
     results_d: float = number(
         400.0, unit="d", low=0, high=3_650, reason="all else, to compare with the same month of last year; 0: for ever"

@@ -15,14 +15,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
 
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.warehouse import schema
+from llmprism_tasks.warehouse.guards.failures import file_of, gone, identity, named_failures
 from llmprism_tasks.warehouse.lake import postgres
 from llmprism_tasks.warehouse.lake.attach import LAKE, attached, check_data_path, in_postgres
 
@@ -50,29 +52,36 @@ class Warehouse:
     lock_wait_s : longest wait for other processes, seconds
     data_path : folder of a DuckLake's files; empty: the one that its catalog names, or beside a new catalog
     catalog_password : for PostgreSQL; empty: from where its clients find it, such as `PGPASSFILE`
+    was_there : whether its tables have been seen: then nothing else is opened, or made, in its place
     """
 
     location: str
     lock_wait_s: float
     data_path: str = ""
     catalog_password: str = field(default="", repr=False)
+    was_there: bool = field(default=False, compare=False)
 
     @contextmanager
-    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def reading(self, *, shared: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """Provide a read-only connection; keep it only as long as the query takes.
+
+        Parameters
+        ----------
+        shared : whether others of this process may have the same DuckDB; not if its configuration is to be changed
 
         Raises
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : there is no warehouse, or the file is no DuckDB file
+        and the errors of `named_failures`
         """
-        connection = _patiently(self, lambda: _connect(self, read_only=True))
-        try:
-            with postgres.named_refusals(self.location):
+        with named_failures(self.location), postgres.named_refusals(self.location):
+            connection = self._connected(read_only=True, shared=shared)
+            try:
                 yield connection
-        finally:
-            connection.interrupt()  # closing would otherwise wait for an abandoned query to end
-            connection.close()
+            finally:
+                connection.interrupt()  # closing would otherwise wait for an abandoned query to end
+                connection.close()
 
     @contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -82,8 +91,11 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
+        WarehouseGone : the warehouse was removed or replaced meanwhile; what was written may be lost with it
+        and the errors of `named_failures`
         """
         with self.alone() as connection:
+            before = identity(self.location)
             connection.begin()
             try:
                 yield connection
@@ -92,6 +104,8 @@ class Warehouse:
                 with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
                     connection.rollback()
                 raise
+            if before not in (None, identity(self.location)):
+                raise gone(self.location)
 
     @contextmanager
     def alone(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -101,24 +115,53 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
+        and the errors of `named_failures`
         """
-        with self._only_writer(), postgres.named_refusals(self.location):
-            connection = _patiently(self, lambda: _connect(self, read_only=False))
+        with self._only_writer(), named_failures(self.location), postgres.named_refusals(self.location):
+            connection = self._connected(read_only=False)
             try:
                 yield connection
             finally:
                 connection.close()
 
     def write(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result:
-        """Run `work` within one transaction; run it again if another writer's commit came in between."""
-        for attempt in range(CONFLICT_RETRIES):
+        """Run `work` within one transaction; run it again if another writer's commit came in between.
+
+        Raises
+        ------
+        WarehouseBusy : commits of others came in between each time
+        and the errors of `writing`
+        """
+        tries = 0
+        while True:
             try:
                 with self.writing() as connection:
                     return work(connection)
-            except duckdb.TransactionException:
-                time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4**attempt)
-        with self.writing() as connection:
-            return work(connection)
+            except duckdb.TransactionException as error:
+                tries += 1
+                if tries > CONFLICT_RETRIES:
+                    raise WarehouseBusy(
+                        found=f"other processes wrote to the warehouse {self.location} in each of {tries} tries",
+                        expected="a commit that no other comes before",
+                        todo="Try again later, or let fewer processes write at a time.",
+                    ) from error
+            time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4 ** (tries - 1))
+
+    def _connected(self, *, read_only: bool, shared: bool = True) -> duckdb.DuckDBPyConnection:
+        """Connect to the warehouse, and to no other in its place.
+
+        Raises
+        ------
+        WarehouseGone : it was there, and is not, or what is there has no tables of llmprism
+        """
+        file = file_of(self.location)
+        if self.was_there and file is not None and not file.exists():  # DuckDB would make a new one
+            raise gone(self.location)
+        connection = _patiently(self, lambda: _connect(self, read_only=read_only, shared=shared))
+        if self.was_there and not schema.is_there(connection):
+            connection.close()
+            raise gone(self.location)
+        return connection
 
     @contextmanager
     def _only_writer(self) -> Iterator[None]:
@@ -131,8 +174,10 @@ class Warehouse:
                 yield
             return
         lock = Path(self.location.removeprefix(LAKE) + ".lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("a+", encoding="utf-8") as file:
+        with system_errors.named():
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("a+", encoding="utf-8")
+        with file:
             _patiently(self, lambda: _lock(file.fileno(), lock))
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -162,20 +207,21 @@ def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", ca
     ------
     ContractError : the warehouse was written by a later llmprism
     InputError : the location cannot be opened
-    TransientError : PostgreSQL does not answer
+    TransientError : the disk is full, or PostgreSQL does not answer
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
     if _exists(warehouse):
         with warehouse.reading() as connection:
             if schema.is_current(connection, location):
-                return warehouse
+                return replace(warehouse, was_there=True)
     if in_postgres(location):
         check_data_path(data_path)
     path = Path(data_path if in_postgres(location) else location.removeprefix(LAKE))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with system_errors.named():
+        path.parent.mkdir(parents=True, exist_ok=True)
     warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
-    return warehouse
+    return replace(warehouse, was_there=True)
 
 
 def existing_warehouse(
@@ -188,70 +234,70 @@ def existing_warehouse(
     InputError : there is no such warehouse
     ContractError, WarehouseBusy : as `open_warehouse`
     """
-    warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
-    if not _exists(warehouse):
+    if not _exists(Warehouse(location, lock_wait_s, data_path, catalog_password)):
         raise InputError(
             found=f"no warehouse {location}",
             expected="the warehouse of an earlier `llmprism analyze`",
-            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+            todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
         )
     return open_warehouse(location, lock_wait_s=lock_wait_s, data_path=data_path, catalog_password=catalog_password)
 
 
 def _exists(warehouse: Warehouse) -> bool:
     """Tell whether there is a warehouse: only then it can be opened for reading."""
-    if not in_postgres(warehouse.location):
-        return Path(warehouse.location.removeprefix(LAKE)).exists()
-    return postgres.has_lake(warehouse.location, warehouse.catalog_password)
+    file = file_of(warehouse.location)
+    if file is None:
+        return postgres.has_lake(warehouse.location, warehouse.catalog_password)
+    with system_errors.named():
+        return file.exists()
 
 
-def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _connect(warehouse: Warehouse, *, read_only: bool, shared: bool) -> duckdb.DuckDBPyConnection:
     location = warehouse.location
     if in_postgres(location):
-        return _quiet(postgres.connect(location, warehouse.data_path, warehouse.catalog_password, read_only=read_only))
+        connect = postgres.connect if shared else attached
+        return _quiet(connect(location, warehouse.data_path, warehouse.catalog_password, read_only=read_only))
     if location.startswith(LAKE):
         catalog = location.removeprefix(LAKE)
         data_path = warehouse.data_path or f"{catalog}.files/"
         if not read_only:
-            return _quiet(attached(location, data_path, "", read_only=False))
+            place = catalog if os.sep in catalog else f".{os.sep}{catalog}"  # a bare word would be a secret's name
+            return _quiet(attached(f"{LAKE}{place}", data_path, "", read_only=False))
         with _catalog_copy(Path(catalog)) as copy:
             return _quiet(attached(f"{LAKE}{copy}", data_path, "", read_only=True))
-    before = _inode(location)
+    before = identity(location)
     connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
-    if before is not None and _inode(location) != before:
+    if before is not None and identity(location) != before:
         connection.close()
         raise _ReplacedError
     return _quiet(connection)
 
 
 @contextmanager
-def _catalog_copy(catalog: Path) -> Iterator[Path]:
+def _catalog_copy(catalog: Path) -> Iterator[str]:
     """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
 
-    The data that it names stay where they are. The copy lives on in the process that opens it, and goes with it.
+    The data that it names stay where they are. The copy has no name, so nothing is left of it when it is closed.
     """
-    with tempfile.TemporaryDirectory(prefix="llmprism-catalog-") as folder:
-        copy, lock = Path(folder) / catalog.name, Path(f"{catalog}.lock")
-        with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as file:
-            if file is not None:
-                _lock(file.fileno(), lock, fcntl.LOCK_SH)
-            shutil.copyfile(catalog, copy)
-            if Path(f"{catalog}.wal").exists():  # of a process that was killed
-                shutil.copyfile(f"{catalog}.wal", f"{copy}.wal")
-        yield copy
-
-
-def _inode(location: str) -> int | None:
-    """Return the number of the file itself, whatever its name; None if there is none."""
-    try:
-        return Path(location).stat().st_ino
-    except FileNotFoundError:
-        return None
+    lock = Path(f"{catalog}.lock")
+    with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held, tempfile.TemporaryFile() as copy:
+        if held is not None:
+            _lock(held.fileno(), lock, fcntl.LOCK_SH)
+        if Path(f"{catalog}.wal").exists() or not catalog.exists():  # of a killed process, for the next writer to apply
+            yield str(catalog)
+            return
+        with catalog.open("rb") as file:
+            shutil.copyfileobj(file, copy)
+        copy.flush()
+        yield f"/dev/fd/{copy.fileno()}"
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Switch DuckDB's progress bars off, which would appear in the output of commands."""
-    connection.execute("SET enable_progress_bar = false")
+    """Switch off DuckDB's progress bars, which would appear in the output of commands, and Python's names in queries.
+
+    An unknown table would otherwise be looked for among the variables of whoever asks.
+    """
+    connection.execute("SET enable_progress_bar = false; SET python_enable_replacements = false")
     return connection
 
 
@@ -273,7 +319,9 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
             continue
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
-                raise _unreadable(warehouse, error) from error
+                raise system_errors.typed(error, f"warehouse {warehouse.location}") or _unreadable(
+                    warehouse, error
+                ) from error
             waited = time.monotonic() - began
             if waited >= warehouse.lock_wait_s:
                 raise _busy(warehouse, waited, error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -13,15 +14,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from empty_warehouse import empty_warehouse
+from kept_windows import put
 
 from llmprism_tasks import __version__, cli
+from llmprism_tasks.contract.errors import WarehouseBusy
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse import minutes
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.upkeep import read_copy
 
 REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
 ANALYZE = ["analyze", "--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
@@ -101,6 +108,40 @@ def test_analyze_says_how_many_windows_were_done_and_what_is_next(capsys: pytest
     out, err = capsys.readouterr()
     assert out == "Windows done: 2. Next: llmprism report --warehouse w.duckdb\n"
     assert err == ""
+
+
+def test_nothing_due_is_said_in_one_line(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["due", "--warehouse", analyzed]) == 0
+    assert capsys.readouterr().out == "Nothing is due. 4 minutes expected: 4 done.\n"
+    assert cli.main(["due", "--run", "--warehouse", analyzed]) == 0
+    assert capsys.readouterr().out.startswith("Windows done: 0.\n")
+
+
+def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:
+    def expect(connection: Any) -> None:
+        minutes.expect(connection, [0, 60 * 10**9], 0)
+        minutes.mark_due(connection, [0], minutes.LATE_RECORDS, now_ns=3600 * 10**9)
+
+    open_warehouse("w.duckdb", lock_wait_s=1).write(expect)
+    assert cli.main(["due", "--warehouse", "w.duckdb"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"1970-01-01 00:01:00Z +no run landed it +1970-01-01 00:03:30Z +0 *\n", out)
+    assert re.search(r"1970-01-01 00:00:00Z +records of it came after its run +1970-01-01 01:00:00Z +0 *\n", out)
+    assert out.endswith("2 minutes expected: 0 done, 2 due (1 late records, 1 skipped).\n")
+    assert cli.main(["due", "--warehouse", "w.duckdb", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["expected"], found["due"], found["lag_s"]) == (2, {"late_records": 1, "skipped": 1}, None)
+    assert [one["window"] for one in found["windows"]] == ["1970-01-01 00:01:00Z", "1970-01-01 00:00:00Z"]
+
+
+def test_due_windows_that_fail_are_an_error_that_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    open_warehouse("w.duckdb", lock_wait_s=1).write(lambda connection: minutes.expect(connection, [0], 0))
+    (Path.cwd() / "bad.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
+    places = ["--flows", "bad.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    assert cli.main(["due", "--run", *places]) == 1
+    out, err = capsys.readouterr()
+    assert out == "Windows done: 0.\n"
+    assert "1 due windows failed, the first with: bad.parquet" in err
 
 
 def test_flows_without_a_record_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,14 +254,23 @@ def test_rows_that_are_too_wide_for_the_screen_have_a_line_for_each_value(
     assert ("1 of 1" in shown) == (columns == 20)
 
 
-@pytest.mark.parametrize("query", ["SELEC 1", "SELECT * FROM weather", "DELETE FROM flows", "CREATE TABLE t (a INT)"])
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELEC 1", "DuckDB refuses"),
+        ("SELECT * FROM weather", "DuckDB refuses"),
+        ("DELETE FROM flows", "llmprism does not run (DELETE)"),
+        ("FROM read_text('/etc/hostname')", "llmprism does not run (rows of the function read_text)"),
+        (";", "llmprism does not run (0 statements)"),
+    ],
+)
 def test_sql_refuses_what_is_wrong_or_would_write(
-    analyzed: str, query: str, capsys: pytest.CaptureFixture[str]
+    analyzed: str, query: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["sql", "--warehouse", analyzed, query]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("llmprism: a query that DuckDB refuses")
+    assert err.startswith(f"llmprism: a query that {said}")
     assert "Traceback" not in err
 
 
@@ -327,15 +377,19 @@ def test_an_interrupt_is_130_without_a_traceback(analyzed: str) -> None:
     assert "Traceback" not in err
 
 
+def wait_until_held(warehouse: str) -> None:
+    with contextlib.suppress(WarehouseBusy):
+        for _ in range(3000):
+            open_warehouse(warehouse, lock_wait_s=0).write(lambda _: time.sleep(0.01))
+        pytest.fail("nobody opened the warehouse")
+
+
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_query_is_given_up_when_it_is_asked_to(analyzed: str, asked: signal.Signals, code: int) -> None:
     """DuckDB makes an error of its own of what comes while it works."""
-    os.mkfifo("rows.csv")
-    endless = "SELECT n FROM read_csv('rows.csv') UNION ALL SELECT n + 1 FROM numbers"
-    query = f"WITH RECURSIVE numbers AS ({endless}) SELECT count(*) FROM numbers"
+    query = "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers"
     with subprocess.Popen(command("sql", "--warehouse", analyzed, query), stderr=subprocess.PIPE, text=True) as ran:
-        with Path("rows.csv").open("w", encoding="utf-8") as rows:  # it is opened as soon as the query reads it
-            rows.write("n\n1\n")
+        wait_until_held(analyzed)
         ran.send_signal(asked)
         try:
             _, err = ran.communicate(timeout=20)
@@ -411,3 +465,65 @@ assert not [finder for finder in sys.meta_path if finder not in finders and "llm
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Warehouse:
+    """Twelve windows."""
+    warehouse = empty_warehouse(tmp_path / "kept.duckdb")
+    put(warehouse, range(12))
+    return warehouse
+
+
+def test_expire_says_what_goes_and_a_dry_run_keeps_it(kept: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["expire", "--warehouse", kept.location, "--set", "retention.flows_h=0.1"]
+    assert cli.main([*asked, "--dry-run"]) == 0
+    dry = capsys.readouterr().out
+    assert re.search(r"^flows +120 +240 +[\d,]+ *$", dry, re.MULTILINE)
+    assert "Nothing was deleted. Without --dry-run 6 windows lose their flows" in dry
+    assert cli.main(asked) == 0
+    assert "Done: 6 windows lose their flows, 0 their timeline, 0 all rows." in capsys.readouterr().out
+    assert cli.main(["report", "--warehouse", kept.location]) == 0
+    assert "Expired: flows and refused records of 6 windows" in " ".join(capsys.readouterr().out.split())
+    assert cli.main(["report", "--warehouse", kept.location, "--evidence"]) == 0
+    assert "-- The flows behind this incident have expired (retention.flows_h); the query" in capsys.readouterr().out
+
+
+def test_expire_makes_no_warehouse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["expire", "--warehouse", "none.duckdb"]) == 1
+    assert not Path("none.duckdb").exists()
+    assert "no warehouse none.duckdb" in capsys.readouterr().err
+
+
+def test_the_read_copy_is_read_unless_something_else_is_asked_for(
+    kept: Warehouse, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LLMPRISM_PLACES__WAREHOUSE", kept.location)
+    monkeypatch.setenv("LLMPRISM_PLACES__READ_COPY", "copy.duckdb")
+    assert cli.main(["report"]) == 1
+    assert "no read copy, copy.duckdb" in capsys.readouterr().err
+    read_copy.publish(kept, Path("copy.duckdb"))
+    put(kept, [12])
+    count = "SELECT count(*) FROM windows"
+    for arguments, windows in (([], 12), (["--live"], 13), (["--warehouse", kept.location], 13)):
+        assert cli.main(["sql", "--format", "csv", count, *arguments]) == 0
+        assert capsys.readouterr().out.split()[-1] == str(windows)
+    assert cli.main(["sql", "FROM flows"]) == 1
+    assert "Flows and timeline are only in the warehouse itself: add --live." in capsys.readouterr().err
+
+
+def test_the_doctor_says_what_to_do_and_ends_with_1_only_for_problems(
+    kept: Warehouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    Path("flows").mkdir()
+    Path("topology.csv").write_text("addr,host\n10.0.0.2,h\n", encoding="utf-8")
+    asked = ["doctor", "--warehouse", kept.location, "--flows", "flows", "--topology", "topology.csv"]
+    assert cli.main(asked) == 0
+    out = capsys.readouterr().out
+    assert "ok       warehouse: schema version" in out
+    assert "warning  airflow's database: sqlite\n         It is for trying out" in out
+    assert cli.main([*asked[:-1], "none.csv", "--format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert {"check": "topology", "state": "problem"}.items() <= json.loads(out)[0].items()
+    assert "llmprism: 1 problem; expected none. What to do is said beside each." in err

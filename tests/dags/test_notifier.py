@@ -11,9 +11,9 @@ import pytest
 from captured_minutes import MINUTE_NS, flows_file, places_in, warehouse_in
 from receiver import receiving
 
-from llmprism_run import current_settings
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.window import send_messages
+from llmprism_tasks.settings.load import of_environment
 from llmprism_tasks.stages.timeline import phase
 from llmprism_tasks.warehouse.store import query
 
@@ -61,7 +61,7 @@ def test_the_incident_that_a_window_opens_is_told_once(
         monkeypatch.setenv("LLMPRISM_NOTIFY__WEBHOOK", receiver.address)
         run = minute.test(logical_date=WINDOW.start + dt.timedelta(minutes=1))
         assert run.state == "success"
-        again = send_messages(WINDOW, current_settings(), now_ns=WINDOW.end_ns)
+        again = send_messages(WINDOW, of_environment(), now_ns=WINDOW.end_ns)
     assert again == {"sent": 0, "not_sent": 0}
     (body,) = receiver.bodies
     assert body["change"] == "opened"

@@ -14,15 +14,16 @@ import pytest
 from llmprism_tasks.contract import plan
 from llmprism_tasks.contract.errors import InputError, SettingsError, WarehouseBusy
 
+DAGS = ("llmprism_minute", "llmprism_catch_up", "llmprism_maintenance", "llmprism_demo_feed")
 HEAVY = ("duckdb", "great_expectations", "numba", "numpy", "pandas", "polars", "pyarrow")
 
 
 def test_every_dag_imports_and_nothing_else_is_taken_for_one(bag: Any) -> None:
     assert not bag.import_errors
-    assert set(bag.dags) == {"llmprism_minute", "llmprism_demo_feed"}
+    assert set(bag.dags) == {*DAGS, "llmprism_again"}
 
 
-@pytest.mark.parametrize("module", ["llmprism_minute", "llmprism_demo_feed"])
+@pytest.mark.parametrize("module", DAGS)
 def test_parsing_loads_no_heavy_library(project: Path, module: str) -> None:
     script = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run(
@@ -39,7 +40,7 @@ def test_parsing_takes_less_than_half_a_second(bag: Any) -> None:
     assert time.process_time() - began < 0.5
 
 
-@pytest.mark.parametrize("dag_id", ["llmprism_minute", "llmprism_demo_feed"])
+@pytest.mark.parametrize("dag_id", [*DAGS, "llmprism_again"])
 def test_each_has_a_page_that_says_what_to_do(bag: Any, dag_id: str) -> None:
     page = bag.dags[dag_id].doc_md
     assert "fails" in page
@@ -94,3 +95,10 @@ def test_runs_are_true_minutes_and_the_past_waits_for_a_backfill(minute: Any) ->
     assert not minute.catchup
     assert minute.max_active_runs == 2
     assert all(task.pool == "default_pool" for task in minute.tasks)  # a pool that is not there would stop every run
+
+
+def test_upkeep_runs_by_itself_one_at_a_time(bag: Any) -> None:
+    dag = bag.dags["llmprism_maintenance"]
+    assert dag.max_active_runs == 1
+    assert not dag.catchup
+    assert dag.task_ids == ["expire"]

@@ -13,7 +13,7 @@ from small_windows import FIRST, SECOND, Minute, diagnosis, frame, refused, trai
 from llmprism_tasks.reports.picture import save_svg
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.reports.terminal import proofs, render
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import minutes, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import replace
 
@@ -43,6 +43,20 @@ def test_a_healthy_warehouse_says_that_nothing_is_wrong(warehouse: Warehouse, mi
     assert "Nothing is wrong: no fault was found in 2 windows." in text
     assert "gpt 32 4 tp8 pp2 dp2 58 2.00 s 2.00 s 97% gpt-[00-03]" in text
     assert "2 windows (2 done) in 1.50 s each; 2,000 records: 2,000 landed, 0 quarantined." in text
+
+
+def test_minutes_that_are_missing_are_told_and_that_prices_are_of_the_others(
+    warehouse: Warehouse, minute: Minute
+) -> None:
+    """Before, an incident seen in one of three minutes had a third of its price, and the report did not say so."""
+    seen = minute(0, [diagnosis(0)])
+    starts = [seen.shifted(number).start_ns for number in range(3)]
+    warehouse.write(lambda connection: minutes.expect(connection, starts, 0, by=minutes.RUN))
+    warehouse.write(lambda connection: minutes.begin_run(connection, seen, minutes.Run(0, 0)))
+    assert (
+        "Not complete: 3 minutes expected: 1 done, 2 due (2 skipped). Costs are of the 1 of 3 expected minutes that "
+        "are done. llmprism due lists them."
+    ) in words(shown(warehouse))
 
 
 @pytest.mark.parametrize("width", [80, 100])

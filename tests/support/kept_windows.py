@@ -15,7 +15,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 
-TABLES = ("flows", "flows_quarantine", "windows", "jobs", "timeline", "diagnoses")
+TABLES = ("flows", "flows_quarantine", "windows", "jobs", "steps", "timeline", "diagnoses")
 
 
 def window(number: int) -> Window:
@@ -56,6 +56,10 @@ def put(
                     "step_index": at,
                 }
                 for at in range(flows)
+            ],
+            "steps": [
+                {"job_id": "gpt", "addr": nic, "step_index": 0, "start_ns": one.start_ns, "end_ns": one.start_ns + 1}
+                for nic in (None, addr.format(number=number))
             ],
             "diagnoses": [diagnosis(one, evidence_sql="SELECT 1")],
         }

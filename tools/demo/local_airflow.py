@@ -79,7 +79,11 @@ class LocalAirflow:
             "LLMPRISM_PLACES__FLOWS": str(self.folder / FLOWS_PATTERN),
             "LLMPRISM_PLACES__TOPOLOGY": str(self.folder / "topology.csv"),
             "LLMPRISM_PLACES__WAREHOUSE": str(self.folder / "llmprism.duckdb"),
+            "LLMPRISM_PLACES__READ_COPY": str(self.folder / "results.duckdb"),
             "LLMPRISM_DEMO_FOLDER": str(self.folder),
+            # The feed drops whole files, each with the flows that start in its minute
+            "LLMPRISM_WINDOW__WAITS_FOR_NEXT_FILE": "no",
+            "LLMPRISM_WINDOW__QUIET_S": "0",
             "GX_ANALYTICS_ENABLED": "false",
         }
 

@@ -1,4 +1,4 @@
-"""`python -m reliability kills`, `hosts` or `page`: disturb llmprism and compare tables; or write what was measured."""
+"""`python -m reliability kills`, `hosts`, `growth` or `page`: disturb llmprism, and write what was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reliability import hosts, kills, page
+from llmprism_tasks.settings import RetentionSettings
+from reliability import growth, hosts, kills, page
 from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -37,6 +38,23 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     return not hosts.is_sound(found)
 
 
+def _growth(arguments: argparse.Namespace) -> bool:
+    retention = RetentionSettings(
+        flows_h=arguments.flows_h, timeline_h=arguments.timeline_h, results_d=arguments.results_h / 24
+    )
+    found = growth.measure(
+        arguments.warehouse,
+        scenario=arguments.scenario,
+        hours=arguments.hours,
+        retention=retention,
+        say=console.print,
+        minutes_an_hour=arguments.minutes_an_hour,
+    )
+    keep(f"growth-{arguments.warehouse}", found)
+    console.print(growth.sentence(found))
+    return not growth.is_level(found)
+
+
 def _page(arguments: argparse.Namespace) -> bool:
     console.print(f"Written: {page.write(arguments.out)}")
     return False
@@ -55,6 +73,15 @@ def _parser() -> argparse.ArgumentParser:
     killing_hosts.add_argument("--windows", type=int, default=6)
     killing_hosts.add_argument("--seed", type=int, default=0)
     killing_hosts.set_defaults(run=_hosts)
+    growing = commands.add_parser("growth", help="write hours of minutes, expire each hour, and tell the size")
+    growing.add_argument("--warehouse", choices=tuple(growth.LOCATIONS), default="file")
+    growing.add_argument("--scenario", default="demo")
+    growing.add_argument("--hours", type=int, default=24)
+    growing.add_argument("--minutes-an-hour", type=int, default=60, help="fewer, to measure a short day")
+    growing.add_argument("--flows-h", type=float, default=6)
+    growing.add_argument("--timeline-h", type=float, default=6)
+    growing.add_argument("--results-h", type=float, default=0, help="0: for ever")
+    growing.set_defaults(run=_growth)
     writing = commands.add_parser("page", help="write docs/reliability.md from what was measured")
     writing.add_argument("--out", type=Path, default=PROJECT / "docs" / "reliability.md")
     writing.set_defaults(run=_page)

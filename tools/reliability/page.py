@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from reliability import kills
+from reliability import growth, kills
 from reliability.results import kept
 
 INTRODUCTION = """# Reliability
@@ -16,7 +16,7 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_hosts()]), encoding="utf-8")
+    out.write_text("\n".join([INTRODUCTION, *_kills(), *_hosts(), *_growth()]), encoding="utf-8")
     return out
 
 
@@ -52,4 +52,26 @@ def _hosts() -> Iterator[str]:
             f"| {noticed['median']:.0f}, at most {noticed['longest']:.0f} "
             f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
         )
+    yield ""
+
+
+def _growth() -> Iterator[str]:
+    yield "## Growth\n"
+    yield (
+        "`python -m reliability growth`: a minute's rows are written again and again, moved in time, and\n"
+        "`llmprism expire` runs after each hour.\n"
+    )
+    yield "| warehouse | flows a minute | flows, timeline, results kept | minutes in an hour: megabytes | commit, day |"
+    yield "|---|---|---|---|---|"
+    for name in growth.LOCATIONS:
+        if found := kept(f"growth-{name}"):
+            limits = found["retention"]
+            results = f"{24 * limits['results_d']:g} h" if limits["results_d"] else "for ever"
+            cells = (
+                name,
+                f"{found['flows_per_window']:,}",
+                f"{limits['flows_h']:g} h, {limits['timeline_h']:g} h, {results}",
+                f"{found['minutes_an_hour']}: " + ", ".join(f"{size / 1e6:.0f}" for size in found["bytes"]),
+            )
+            yield f"| {' | '.join(cells)} | {found['commit']}, {found['day']} |"
     yield ""

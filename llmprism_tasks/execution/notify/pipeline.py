@@ -89,11 +89,12 @@ def message(condition: str, change: str, counted: Coverage, settings: Settings) 
     Returns
     -------
     `change`, `text` (one line for people) and `pipeline`: the `condition`, `lag_s`, `silent_s`, windows `expected`,
-    `done`, `due` by reason and `given_up`, and `next` (what to do)
+    `done`, `due` by reason, `given_up` and `expired`, and `next` (what to do)
     """
     over = change == "closed"
     text = f"Over: {condition.replace('_', ' ')}." if over else sentence(condition, counted, settings)
-    numbers = {name: getattr(counted, name) for name in ("lag_s", "silent_s", "expected", "done", "due", "given_up")}
+    names = ("lag_s", "silent_s", "expected", "done", "due", "given_up", "expired")
+    numbers = {name: getattr(counted, name) for name in names}
     return {
         "change": change,
         "text": text,

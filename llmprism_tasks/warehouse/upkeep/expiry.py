@@ -1,8 +1,7 @@
 """Expiry: which windows' rows have been kept long enough, and their deletion, a few windows per transaction.
 
 Ages are counted back from the end of the newest window in the warehouse, not from the clock: old files that are
-analysed today, or a platform that stood still, lose nothing. What an unfinished window still reads is kept however old
-it is.
+analysed today, or a platform that stood still, lose nothing. Flows that a window still waits for are kept longer.
 """
 
 from __future__ import annotations
@@ -18,17 +17,20 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.sql_files import identifier
+from llmprism_tasks.warehouse.sql_files import identifier, statement
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
-UNFINISHED = ("landed", "running")
-"""States of windows that still read flows, if only in a later run."""
+HELD_TIMES = 4
+"""How many times as long flows are kept for windows that wait to be run: a day, as long as outages are caught up."""
 
 WINDOWS_AT_A_TIME = 10
 """Deleted in one transaction: writers wait for tenths of a second, and a DuckLake gets few snapshots."""
 
 FOR_EVER_NS = 2**63 - 1
-FLOWS, TIMELINE = ("flows", "flows_quarantine"), ("timeline",)
+FLOWS = ("flows", "flows_quarantine")
+TIMELINE = ("timeline", "pair_steps", "steps", "step_breakdown")
+"""What single NICs did in single steps; of `steps`, the rows of jobs stay with the results."""
+
 EVERYTHING = tuple(table.name for table in TABLES if "window_start_ns" in table.column_names)
 OF_STARTS = "window_start_ns BETWEEN $first AND $last AND window_start_ns IN (SELECT unnest($starts::BIGINT[]))"
 
@@ -48,7 +50,7 @@ class Kept(NamedTuple):
 class Due(NamedTuple):
     """Windows by their starts, ns, of which rows are to be deleted: of flows, of timeline, or everything.
 
-    `held` are windows whose flows are old enough, and are kept because an unfinished window needs them.
+    `held` are windows whose flows are old enough, and are kept because a window that waits to be run needs them.
     """
 
     flows: tuple[int, ...] = ()
@@ -68,19 +70,19 @@ class Rows(NamedTuple):
     due: int
 
 
-def due(windows: pl.DataFrame, kept: Kept, *, lookback_windows: int) -> Due:
+def due(windows: pl.DataFrame, waiting: Collection[int], kept: Kept, *, lookback_windows: int) -> Due:
     """Return which windows' rows have been kept long enough.
 
     Parameters
     ----------
-    windows : `window_start_ns`, `window_end_ns`, `status` and `expired` of all windows
+    windows : `window_start_ns`, `window_end_ns` and `expired` of all windows, which have one length
+    waiting : starts of the windows that are to be run, or are run
     lookback_windows : how many windows before it a window reads
     """
     if windows.is_empty():
         return Due()
-    start, length = pl.col("window_start_ns"), pl.col("window_end_ns") - pl.col("window_start_ns")
-    unfinished = windows.filter(pl.col("status").is_in(UNFINISHED)).select(start, length.alias("length"))
-    needed = {one - back * ns for one, ns in unfinished.iter_rows() for back in range(lookback_windows + 1)}
+    length = windows["window_end_ns"][0] - windows["window_start_ns"][0]
+    needed = {one - back * length for one in waiting for back in range(lookback_windows + 1)}
     age = windows.select(pl.col("window_end_ns").max() - pl.col("window_end_ns")).to_series()
     gone = windows["expired"].fill_null([])
 
@@ -92,7 +94,8 @@ def due(windows: pl.DataFrame, kept: Kept, *, lookback_windows: int) -> Due:
 
     young = ~old(kept.results_ns)
     flows = young & old(kept.flows_ns) & ~gone.list.contains(FLOWS[0])
-    held = flows & windows["window_start_ns"].is_in(list(needed))
+    longest = None if kept.flows_ns is None else HELD_TIMES * kept.flows_ns
+    held = flows & windows["window_start_ns"].is_in(list(needed)) & ~old(longest)
     timeline = young & old(kept.timeline_ns) & ~gone.list.contains(TIMELINE[0])
     return Due(starts(flows & ~held), starts(timeline), starts(~young), starts(held))
 
@@ -100,17 +103,23 @@ def due(windows: pl.DataFrame, kept: Kept, *, lookback_windows: int) -> Due:
 def find_due(warehouse: Warehouse, kept: Kept, *, lookback_windows: int) -> Due:
     """Return what `due` does, for the windows of a warehouse."""
     with warehouse.reading() as connection:
-        return due(_windows(connection), kept, lookback_windows=lookback_windows)
+        return _due(connection, kept, lookback_windows)
 
 
 def count_rows(warehouse: Warehouse, found: Due) -> dict[str, Rows]:
     """Return how many rows each table has, and how many are due."""
-    starts = {
-        table: tuple(one for tables, some in found.by_tables() if table in tables for one in some)
-        for table in EVERYTHING
-    }
     with warehouse.reading() as connection:
-        return {table: Rows(_count(connection, table), _count(connection, table, starts[table])) for table in starts}
+        return {
+            table: Rows(
+                _count(connection, table),
+                sum(
+                    _count(connection, table, starts, group=group)
+                    for group, starts in found.by_tables()
+                    if table in group
+                ),
+            )
+            for table in EVERYTHING
+        }
 
 
 def delete(warehouse: Warehouse, found: Due, kept: Kept, *, lookback_windows: int) -> None:
@@ -128,7 +137,7 @@ def delete(warehouse: Warehouse, found: Due, kept: Kept, *, lookback_windows: in
                 tables: Sequence[str] = tables,
                 some: Collection[int] = some,
             ) -> None:
-                still = due(_windows(connection), kept, lookback_windows=lookback_windows)
+                still = _due(connection, kept, lookback_windows)
                 _delete(connection, tables, sorted(set(some) & set(still.by_tables()[place][1])))
 
             warehouse.write(work)
@@ -147,11 +156,19 @@ def sweep(warehouse: Warehouse) -> None:
         warehouse.write(work)
 
 
-def refuse_expired(warehouse: Warehouse, window: Window, *, lookback_windows: int, anew: Collection[int] = ()) -> None:
+def refuse_expired(
+    warehouse: Warehouse,
+    window: Window,
+    *,
+    lookback_windows: int,
+    landing: bool = False,
+    anew: Collection[int] = (),
+) -> None:
     """Refuse to run a window whose rows, or flows that it looks back on, have expired: the result would be emptier.
 
     Parameters
     ----------
+    landing : whether the run begins, and writes all other rows anew: then only flows matter
     anew : starts of windows, ns, whose flows are about to be landed again
 
     Raises
@@ -163,6 +180,8 @@ def refuse_expired(warehouse: Warehouse, window: Window, *, lookback_windows: in
     ).filter(~pl.col("window_start_ns").is_in(list(anew)))
     own = found.filter(window_start_ns=window.start_ns)["expired"].explode().drop_nulls().to_list()
     past = found.filter(pl.col("expired").list.contains(FLOWS[0]), pl.col("window_start_ns") < window.start_ns)
+    if landing and FLOWS[0] not in own:
+        own = []
     if not own and past.is_empty():
         return
     if own:
@@ -178,16 +197,25 @@ def refuse_expired(warehouse: Warehouse, window: Window, *, lookback_windows: in
     )
 
 
-def _windows(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
-    return store.frame(connection.execute("SELECT window_start_ns, window_end_ns, status, expired FROM windows"))
+def _due(connection: duckdb.DuckDBPyConnection, kept: Kept, lookback_windows: int) -> Due:
+    windows = store.frame(connection.execute("SELECT window_start_ns, window_end_ns, expired FROM windows"))
+    waiting = connection.execute(statement("waiting_windows")).fetchall()
+    return due(windows, {start for (start,) in waiting}, kept, lookback_windows=lookback_windows)
 
 
-def _count(connection: duckdb.DuckDBPyConnection, table: str, starts: Sequence[int] | None = None) -> int:
+def _count(
+    connection: duckdb.DuckDBPyConnection, table: str, starts: Sequence[int] | None = None, *, group: Sequence[str] = ()
+) -> int:
     if starts is not None and not starts:
         return 0
-    where, values = ("", {}) if starts is None else (f"WHERE {OF_STARTS}", _values(starts))
+    where, values = ("", {}) if starts is None else (f"WHERE {_due_rows(table, group)}", _values(starts))
     ((count,),) = connection.execute(f"SELECT count(*) FROM {stored(table)} {where}", values).fetchall()
     return int(count)
+
+
+def _due_rows(table: str, group: Sequence[str]) -> str:
+    """Return the condition on the rows of a table that expire together with those of a group of tables."""
+    return f"{OF_STARTS} AND addr IS NOT NULL" if table == "steps" and group is TIMELINE else OF_STARTS
 
 
 def _values(starts: Sequence[int]) -> dict[str, object]:
@@ -199,9 +227,10 @@ def _delete(connection: duckdb.DuckDBPyConnection, tables: Sequence[str], starts
         return
     values = _values(starts)
     for table in tables:
+        of_table = f"FROM {stored(table)} WHERE {_due_rows(table, tables)}"
         # In a DuckLake even an empty delete is a snapshot, and makes other writers' commits fail.
-        if connection.execute(f"SELECT 1 FROM {stored(table)} WHERE {OF_STARTS} LIMIT 1", values).fetchone():
-            connection.execute(f"DELETE FROM {stored(table)} WHERE {OF_STARTS}", values)
+        if connection.execute(f"SELECT 1 {of_table} LIMIT 1", values).fetchone():
+            connection.execute(f"DELETE {of_table}", values)
     if "windows" not in tables:
         noted = "list_sort(list_distinct(list_concat(coalesce(expired, []), $tables::VARCHAR[])))"
         connection.execute(f"UPDATE windows SET expired = {noted} WHERE {OF_STARTS}", values | {"tables": list(tables)})

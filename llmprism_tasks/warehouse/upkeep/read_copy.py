@@ -27,13 +27,13 @@ from llmprism_tasks.warehouse.sql_files import identifier
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 COPIED = tuple(table.name for table in TABLES if table.name not in NUMBERED and "window_start_ns" in table.column_names)
-TELLING = ("windows", "notifications")
+TELLING = ("windows", "minutes", "notifications", "mutes", "flow_files")
 """Tables of which a row changes whenever anything of its window does."""
 
 UNFINISHED = ("landed", "running")
 """States of windows that are copied only once they are finished; until then, the copy has what they were before."""
 
-WINDOWS_AT_A_TIME = 60
+WINDOWS_AT_A_TIME = 10
 """Read in one go: a run waits for a reader for some tenths of a second at the most."""
 
 OF_STARTS = "window_start_ns IN (SELECT unnest($starts::BIGINT[]))"

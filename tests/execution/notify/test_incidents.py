@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from small_windows import FIRST, SECOND, diagnosis, writer
 
 from llmprism_tasks.execution import window as steps_of_a_window
 from llmprism_tasks.execution.notify.incidents import send_messages
-from llmprism_tasks.settings import NotifySettings
+from llmprism_tasks.settings import NotifySettings, Settings
 from llmprism_tasks.settings.load import load
-from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.warehouse import minutes, notifications
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import query
 
@@ -45,7 +46,7 @@ def runner(warehouse: Warehouse, receiver: Receiver) -> Run:
 
     def run(number: int, *found: dict[str, Any], after_s: float = 20, **rule: Any) -> dict[str, int]:
         window = write(number, [diagnosis(number, **one) for one in found])
-        told = NotifySettings(**{"webhook": receiver.address} | rule)
+        told = Settings(notify=NotifySettings(**{"webhook": receiver.address} | rule))
         return send_messages(warehouse, window, told, now_ns=window.end_ns + int(after_s * SECOND))
 
     return run
@@ -196,14 +197,15 @@ def test_a_receiver_that_is_not_there_is_asked_once_in_a_window(run: Run, wareho
 TELL = """
 import sys
 from llmprism_tasks.execution.notify.incidents import send_messages
-from llmprism_tasks.settings import NotifySettings
+from llmprism_tasks.settings import NotifySettings, Settings
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.contract.windows import Window
 
 place, address, start_ns = sys.argv[1:]
 window = Window(int(start_ns), 60 * 10**9)
 sys.stdin.readline()
-send_messages(Warehouse(place, 20), window, NotifySettings(webhook=address), now_ns=window.end_ns)
+settings = Settings(notify=NotifySettings(webhook=address))
+send_messages(Warehouse(place, 20), window, settings, now_ns=window.end_ns)
 """
 
 
@@ -236,6 +238,25 @@ def test_the_message_says_what_is_wrong_what_it_costs_what_to_do_and_what_proves
     assert incident["evidence_sql"] == "SELECT 1"
     assert incident["next"].startswith("check the GPU's clocks")
     assert json.loads(query(warehouse, "SELECT message FROM notifications").item()) == body
+
+
+def test_the_message_says_that_its_price_is_of_some_of_the_minutes_only(
+    run: Run, receiver: Receiver, warehouse: Warehouse
+) -> None:
+    """Before, the price of an incident was that of the minutes seen, and nobody knew how many were not."""
+    run(0, {})
+    run(2, {}, webhook="")
+    starts = [FIRST.shifted(number).start_ns for number in range(3)]
+    warehouse.write(lambda connection: minutes.expect(connection, starts, starts[0]))
+    for number in (0, 2):
+        warehouse.write(partial(minutes.begin_run, window=FIRST.shifted(number), run=minutes.Run(0, starts[2])))
+    for number in (3, 4):
+        run(number, after_s=600)
+    closed = receiver.bodies[-1]
+    assert closed["change"] == "closed"
+    assert closed["incident"]["coverage"] == {"expected": 3, "done": 2}
+    assert closed["text"].endswith("Costs are of the 2 of 3 expected minutes that are done.")
+    assert receiver.bodies[0]["incident"]["coverage"] == {"expected": 0, "done": 0}
 
 
 def test_what_has_closed_is_not_advised_as_if_it_went_on(run: Run, receiver: Receiver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -22,16 +23,15 @@ def minutes(flows: int | None = None, timeline: int | None = None, results: int 
     return Kept(*(None if one is None else one * MINUTE_NS for one in (flows, timeline, results)))
 
 
-def windows(*statuses: str, expired: dict[int, list[str]] | None = None) -> pl.DataFrame:
-    starts = [WINDOW.start_ns + number * MINUTE_NS for number in range(len(statuses))]
+def windows(count: int, expired: dict[int, list[str]] | None = None) -> pl.DataFrame:
+    starts = [window(number).start_ns for number in range(count)]
     return pl.DataFrame(
         {
             "window_start_ns": starts,
             "window_end_ns": [start + MINUTE_NS for start in starts],
-            "status": statuses,
-            "expired": [(expired or {}).get(number) for number in range(len(statuses))],
+            "expired": [(expired or {}).get(number) for number in range(count)],
         },
-        schema_overrides={"expired": pl.List(pl.String)},
+        schema_overrides={"expired": pl.List(pl.String), "window_start_ns": pl.Int64, "window_end_ns": pl.Int64},
     )
 
 
@@ -39,8 +39,10 @@ def numbers(starts: tuple[int, ...]) -> list[int]:
     return [(start - WINDOW.start_ns) // MINUTE_NS for start in starts]
 
 
-def found(rows: pl.DataFrame, kept: Kept) -> dict[str, list[int]]:
-    return {name: numbers(starts) for name, starts in due(rows, kept, lookback_windows=LOOKBACK)._asdict().items()}
+def found(rows: pl.DataFrame, kept: Kept, *, waiting: Sequence[int] = ()) -> dict[str, list[int]]:
+    starts = [window(number).start_ns for number in waiting]
+    what = due(rows, starts, kept, lookback_windows=LOOKBACK)
+    return {name: numbers(some) for name, some in what._asdict().items()}
 
 
 def expire(warehouse: Warehouse, kept: Kept) -> None:
@@ -50,7 +52,7 @@ def expire(warehouse: Warehouse, kept: Kept) -> None:
 
 def test_ages_are_counted_from_the_newest_window_on_both_sides_of_a_limit() -> None:
     """Of eight windows, the newest is 0 minutes old and the first 7."""
-    rows = windows(*["done"] * 8)
+    rows = windows(8)
     assert found(rows, minutes(flows=4)) == {"flows": [0, 1, 2, 3], "timeline": [], "everything": [], "held": []}
     assert found(rows, minutes(timeline=7))["timeline"] == [0]
     assert found(rows, minutes(timeline=8))["timeline"] == []
@@ -58,12 +60,12 @@ def test_ages_are_counted_from_the_newest_window_on_both_sides_of_a_limit() -> N
 
 
 def test_without_limits_or_windows_nothing_expires() -> None:
-    assert due(windows(*["done"] * 8), minutes(), lookback_windows=LOOKBACK) == Due()
-    assert due(windows(), minutes(1, 1, 1), lookback_windows=LOOKBACK) == Due()
+    assert due(windows(8), (), minutes(), lookback_windows=LOOKBACK) == Due()
+    assert due(windows(0), (), minutes(1, 1, 1), lookback_windows=LOOKBACK) == Due()
 
 
 def test_what_expired_does_not_expire_again_until_all_of_it_does() -> None:
-    rows = windows(*["done"] * 8, expired={0: ["flows", "flows_quarantine"], 1: ["flows", "timeline"]})
+    rows = windows(8, expired={0: ["flows", "flows_quarantine"], 1: ["flows", "timeline"]})
     assert found(rows, minutes(flows=5, timeline=5, results=7)) == {
         "flows": [2],
         "timeline": [2],
@@ -72,14 +74,40 @@ def test_what_expired_does_not_expire_again_until_all_of_it_does() -> None:
     }
 
 
-@pytest.mark.parametrize("status", ["landed", "running"])
-def test_what_an_unfinished_window_reads_is_held(status: str) -> None:
-    rows = windows("done", "done", "done", "done", status, "done", "done", "done")
-    assert found(rows, minutes(flows=1)) == {"flows": [0, 1, 5, 6], "timeline": [], "everything": [], "held": [2, 3, 4]}
+def test_what_a_waiting_window_reads_is_held_four_times_as_long_and_no_longer() -> None:
+    """Window 4 waits, and looks back at 2 and 3; of eight windows, 4 is three minutes old."""
+    assert found(windows(8), minutes(flows=1), waiting=[4]) == {
+        "flows": [0, 1, 2, 3, 5, 6],
+        "timeline": [],
+        "everything": [],
+        "held": [4],
+    }
+    assert found(windows(8), minutes(flows=2), waiting=[4])["held"] == [2, 3, 4]
+    assert found(windows(8), minutes(flows=2), waiting=[9])["held"] == []
 
 
-def test_a_stopped_window_holds_nothing() -> None:
-    assert found(windows("done", "stopped", "done"), minutes(flows=1))["flows"] == [0, 1]
+@pytest.mark.parametrize(
+    ("change", "held"),
+    [
+        ("", []),
+        ("UPDATE windows SET status = 'running' WHERE window_start_ns = {start}", [3, 4, 5]),
+        ("UPDATE windows SET status = 'landed' WHERE window_start_ns = {start}", []),
+        ("UPDATE windows SET status = 'stopped' WHERE window_start_ns = {start}", []),
+        ("INSERT INTO minutes BY NAME (SELECT {start} AS window_start_ns, {minute})", [3, 4, 5]),
+        ("INSERT INTO minutes BY NAME (SELECT {start} AS window_start_ns, 7 AS begun_ns, {minute})", []),
+        (
+            "INSERT INTO minutes BY NAME "
+            "(SELECT {start} AS window_start_ns, 7 AS begun_ns, 'late_records' AS due_reason, {minute})",
+            [3, 4, 5],
+        ),
+    ],
+)
+def test_windows_wait_if_they_run_were_never_begun_or_are_marked(file: Warehouse, change: str, held: list[int]) -> None:
+    minute = "7 AS expected_ns, 'schedule' AS expected_by, 0 AS runs, 0 AS tries"
+    if change:
+        text = change.format(start=window(5).start_ns, minute=minute)
+        file.write(lambda connection: connection.execute(text))
+    assert numbers(expiry.find_due(file, minutes(flows=3), lookback_windows=LOOKBACK).held) == held
 
 
 @pytest.mark.parametrize("kind", ["file", "lake"])
@@ -93,11 +121,15 @@ def test_rows_go_by_table_and_windows_say_so(kind: str, request: pytest.FixtureR
         "flows_quarantine": left[3:],
         "windows": left[1:],
         "jobs": left[1:],
+        "steps": left[1:],
         "timeline": left[2:],
         "diagnoses": left[1:],
     }
     told = store.query(warehouse, "SELECT expired FROM windows ORDER BY window_start_ns LIMIT 3")["expired"].to_list()
-    assert told == [["flows", "flows_quarantine", "timeline"], ["flows", "flows_quarantine"], None]
+    of_nics = ["pair_steps", "step_breakdown", "steps", "timeline"]
+    assert told == [["flows", "flows_quarantine", *of_nics], ["flows", "flows_quarantine"], None]
+    nics = store.query(warehouse, "SELECT addr FROM steps ORDER BY window_start_ns, addr NULLS FIRST LIMIT 3")
+    assert nics["addr"].to_list() == [None, None, "10.0.1.2"]  # the job's own steps stay
 
 
 def test_a_window_that_began_since_it_was_asked_keeps_its_flows(file: Warehouse) -> None:
@@ -112,6 +144,8 @@ def test_rows_are_counted_before_they_go(file: Warehouse) -> None:
     what = expiry.find_due(file, minutes(flows=2, results=11), lookback_windows=LOOKBACK)
     rows = expiry.count_rows(file, what)
     assert (rows["flows"], rows["windows"], rows["timeline"]) == ((240, 200), (12, 1), (240, 20))
+    rows = expiry.count_rows(file, expiry.find_due(file, minutes(timeline=2), lookback_windows=LOOKBACK))
+    assert (rows["timeline"], rows["steps"]) == ((240, 200), (24, 10))
 
 
 @pytest.mark.parametrize("kind", ["file", "lake"])
@@ -161,6 +195,13 @@ def test_a_window_whose_flows_or_past_expired_is_refused(file: Warehouse, number
         expiry.refuse_expired(file, window(number), lookback_windows=LOOKBACK)
     assert caught.value.found == said
     expiry.refuse_expired(file, window(6), lookback_windows=LOOKBACK)
+
+
+def test_a_window_that_lost_its_timeline_alone_may_begin_again_and_not_go_on(file: Warehouse) -> None:
+    expire(file, minutes(timeline=8))
+    with pytest.raises(ExpiredError, match="although its pair_steps, step_breakdown, steps, timeline expired"):
+        expiry.refuse_expired(file, window(1), lookback_windows=LOOKBACK)
+    expiry.refuse_expired(file, window(1), lookback_windows=LOOKBACK, landing=True)
 
 
 def test_windows_that_are_landed_anew_are_not_refused(file: Warehouse) -> None:
