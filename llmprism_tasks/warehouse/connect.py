@@ -63,8 +63,12 @@ class Warehouse:
     was_there: bool = field(default=False, compare=False)
 
     @contextmanager
-    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def reading(self, *, shared: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
         """Provide a read-only connection; keep it only as long as the query takes.
+
+        Parameters
+        ----------
+        shared : whether others of this process may have the same DuckDB; not if its configuration is to be changed
 
         Raises
         ------
@@ -72,11 +76,10 @@ class Warehouse:
         InputError : there is no warehouse, or the file is no DuckDB file
         and the errors of `named_failures`
         """
-        with named_failures(self.location):
-            connection = self._connected(read_only=True)
+        with named_failures(self.location), postgres.named_refusals(self.location):
+            connection = self._connected(read_only=True, shared=shared)
             try:
-                with postgres.named_refusals(self.location):
-                    yield connection
+                yield connection
             finally:
                 connection.interrupt()  # closing would otherwise wait for an abandoned query to end
                 connection.close()
@@ -145,7 +148,7 @@ class Warehouse:
                     ) from error
             time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4 ** (tries - 1))
 
-    def _connected(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def _connected(self, *, read_only: bool, shared: bool = True) -> duckdb.DuckDBPyConnection:
         """Connect to the warehouse, and to no other in its place.
 
         Raises
@@ -155,7 +158,7 @@ class Warehouse:
         file = file_of(self.location)
         if self.was_there and file is not None and not file.exists():  # DuckDB would make a new one
             raise gone(self.location)
-        connection = _patiently(self, lambda: _connect(self, read_only=read_only))
+        connection = _patiently(self, lambda: _connect(self, read_only=read_only, shared=shared))
         if self.was_there and not schema.is_there(connection):
             connection.close()
             raise gone(self.location)
@@ -250,10 +253,11 @@ def _exists(warehouse: Warehouse) -> bool:
         return file.exists()
 
 
-def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _connect(warehouse: Warehouse, *, read_only: bool, shared: bool) -> duckdb.DuckDBPyConnection:
     location = warehouse.location
     if in_postgres(location):
-        return _quiet(postgres.connect(location, warehouse.data_path, warehouse.catalog_password, read_only=read_only))
+        connect = postgres.connect if shared else attached
+        return _quiet(connect(location, warehouse.data_path, warehouse.catalog_password, read_only=read_only))
     if location.startswith(LAKE):
         catalog = location.removeprefix(LAKE)
         data_path = warehouse.data_path or f"{catalog}.files/"

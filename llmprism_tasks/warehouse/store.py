@@ -325,7 +325,7 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
     ------
     InputError : the query is invalid, or does something else (`allowed_queries`)
     """
-    with warehouse.reading() as connection:
+    with warehouse.reading(shared=False) as connection:
         allowed_queries.confine(connection)
         try:
             allowed_queries.check(connection, sql)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -142,6 +143,19 @@ def test_a_server_that_goes_away_inside_a_write_has_it_done_again(warehouse: War
 
     warehouse.write(work)
     assert (tries, jobs(warehouse)) == (2, ["new"])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_user_s_query_reads_the_lake_and_no_other_file(warehouse: Warehouse, *, told: bool) -> None:
+    into = f"{INTO} SELECT 0, 'j', range::VARCHAR, 'h' FROM range(1000)"  # too many for the catalog itself
+    warehouse.write(lambda connection: connection.execute(into))
+    reader = warehouse if told else replace(warehouse, data_path="")  # where the files are, the catalog says
+    assert store.query(reader, "SELECT count(*) AS n FROM job_members").item() == 1000
+    with pytest.raises(InputError):
+        store.query(reader, "SELECT * FROM '/etc/passwd'")
+    assert len(store.query(reader, "SELECT DISTINCT addr FROM job_members")) == 1000
+    with reader.reading() as connection:  # not confined, for it is not a user's
+        connection.execute("SET threads = 1")
 
 
 def test_a_wrong_password_is_said_to_be_and_not_repeated(warehouse: Warehouse) -> None:

@@ -43,7 +43,7 @@ def test_two_workers_share_a_backfill_and_do_nothing_twice(
     seconds = [work["seconds"] for work in by_host.values()]
     say(f"{windows} windows in {took:.0f} s: {json.dumps(by_host)}; {sum(seconds) / max(seconds):.2f} times one worker")
 
-    assert differing(running, expected) == {}
+    assert differing(running, expected, windows) == {}
     assert {task["try_number"] for task in done if task["state"] == "success"} == {1}
     each = Counter((task["dag_run_id"], task["task_id"], task["map_index"]) for task in done)
     assert set(each.values()) == {1}
@@ -75,7 +75,7 @@ def test_two_backfills_over_one_hour_end_like_one(running: Cluster, expected: Ta
     for start in reversed(starts(windows)):
         running.trigger(start)
     running.wait_for_runs(before + windows, 2 * PATIENCE_S * windows)
-    assert differing(running, expected) == {}
+    assert differing(running, expected, windows) == {}
     assert leftovers(running) == []
 
 

@@ -100,7 +100,7 @@ def prepare(cluster: Cluster, windows: int) -> Tables:
     own = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")}
     command = [str(Path(sys.executable).parent / "llmprism"), "analyze", *places, "--warehouse", str(file)]
     subprocess.run(command, check=True, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return tables(open_warehouse(str(file), lock_wait_s=60))
+    return tables(open_warehouse(str(file), lock_wait_s=60), windows)
 
 
 def lake(cluster: Cluster) -> Warehouse:
@@ -108,16 +108,23 @@ def lake(cluster: Cluster) -> Warehouse:
     return open_warehouse(cluster.warehouse, lock_wait_s=60, catalog_password=cluster.password)
 
 
-def tables(warehouse: Warehouse) -> Tables:
-    """Return all rows, but for what tells when they were made."""
-    found = {table.name: store.query(warehouse, f"SELECT * FROM {table.name} ORDER BY ALL") for table in TABLES}
-    return {name: rows.drop(HISTORY.get(name, ()), strict=False) for name, rows in found.items()}
+def tables(warehouse: Warehouse, windows: int) -> Tables:
+    """Return all rows of the windows, but for what tells when they were made."""
+    end_ns = int((START + dt.timedelta(minutes=windows)).timestamp()) * 10**9
+    found = {
+        table.name: store.query(
+            warehouse, f"SELECT * FROM {table.name} WHERE window_start_ns < {end_ns} ORDER BY ALL"
+        ).drop(HISTORY.get(table.name, ()), strict=False)
+        for table in TABLES
+        if "window_start_ns" in table.column_names
+    }
+    return {name: rows.sort(pl.all(), nulls_last=True) for name, rows in found.items()}
 
 
-def differing(cluster: Cluster, expected: Tables) -> dict[str, list[str]]:
+def differing(cluster: Cluster, expected: Tables, windows: int) -> dict[str, list[str]]:
     """Return the tables that differ, each with the columns that do, or none if it has more or fewer rows."""
     found: dict[str, list[str]] = {}
-    there = tables(lake(cluster))
+    there = tables(lake(cluster), windows)
     for name, rows in expected.items():
         others = there[name].cast(rows.schema)
         if not rows.equals(others):
@@ -151,7 +158,9 @@ def kill_in_a_backfill(cluster: Cluster, expected: Tables, windows: int, draw: r
     victim.start()
     cluster.wait_for_runs(runs, PATIENCE_S * windows + 300)
     finished = time.monotonic() - began
-    return Kill(victim.name, len(had), noticed, finished, differing(cluster, expected), len(leftovers(cluster)))
+    return Kill(
+        victim.name, len(had), noticed, finished, differing(cluster, expected, windows), len(leftovers(cluster))
+    )
 
 
 def _wait_until_running(cluster: Cluster) -> None:

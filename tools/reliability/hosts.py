@@ -23,7 +23,7 @@ def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) 
             minutes = starts(windows)
             running.backfill(minutes[0], minutes[-1])
             running.wait_for_runs(windows, 600 + 120.0 * windows)
-            undisturbed = differing(running, expected)
+            undisturbed = differing(running, expected, windows)
             found = []
             for number in range(kills):
                 found.append(kill_in_a_backfill(running, expected, windows, draw))

@@ -37,6 +37,10 @@ LOCKS = (
 def confine(connection: duckdb.DuckDBPyConnection) -> None:
     """Have a connection open no files but those of the warehouse, and keep it so until it is closed."""
     lakes = connection.execute("SELECT options['data_path'] FROM duckdb_databases() WHERE type = 'ducklake'").fetchall()
+    if lakes == [(None,)]:  # it was attached without, for its catalog says where its files are
+        lakes = connection.execute(
+            "SELECT value FROM ducklake_options('lake') WHERE option_name = 'data_path'"
+        ).fetchall()
     connection.execute(f"SET allowed_directories = [{', '.join(quoted(path) for (path,) in lakes)}]")
     for lock in LOCKS:
         connection.execute(lock)
