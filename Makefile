@@ -2,7 +2,8 @@
 # make demo      ten simulated minutes with faults through a real Airflow, then the report
 # make up        Airflow with a live feed of simulated flows; then: make report, make latency, make down;
 #                eval "$(make env)" sets the variables for airflow and llmprism commands of your own
-# make test      linter, type checker and every test
+# make test      linter, type checker and every test, but for:
+# make test-distributed   two Celery workers, PostgreSQL and Redis (both must be installed): WINDOWS=30 KILLS=50 for more
 # make test-hta  whether Meta's HTA reads our timelines, and divides steps as we do; in .hta, an environment of its own
 # make test-browser   the pages in Debian's Chromium, as a reader opens them; says what to install if it is not there
 # make pictures  the pictures of the README and docs, taken from the pages
@@ -16,9 +17,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/installed
 COMPILED := .venv/compiled
+DISTRIBUTED := .venv/distributed
 
-.PHONY: setup demo up down report latency env test test-hta test-browser pictures checks tables scores accuracy diagnosis
-.PHONY: reference bench clean
+.PHONY: setup demo up down report latency env test test-distributed test-hta test-browser pictures checks tables scores accuracy
+.PHONY: diagnosis reference bench clean
 
 setup: $(INSTALLED) $(COMPILED)
 
@@ -55,6 +57,13 @@ env: setup
 test: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs 2 checks setup
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+$(DISTRIBUTED): $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[distributed]'
+	@touch $@
+
+test-distributed: setup $(DISTRIBUTED)
+	$(BIN)/pytest -m distributed tests/distributed $(if $(WINDOWS),--windows $(WINDOWS)) $(if $(KILLS),--kills $(KILLS))
 
 test-hta: setup .hta/installed
 	@HTA_PYTHON=$(CURDIR)/.hta/bin/python $(BIN)/pytest tests/reports/timeline/hta_agreement.py

@@ -29,8 +29,12 @@ is in `windows.stage_ns`.
   `stopped`. The log lists rows that break it and names the folder of Great Expectations' Data Docs, which list more.
   See also `llmprism sql "SELECT * FROM validation_results WHERE NOT success"`; after mending, clear the run.
 - *A setting is wrong* (`SettingsError`): `llmprism settings` lists each with its range and where its value came from.
-- *The warehouse is busy* (`WarehouseBusy`) and system errors are tried five more times, at growing intervals. If that
-  is not enough, see who holds the file (the message says), or run fewer windows at a time.
+- *The warehouse is busy* (`WarehouseBusy`), the disk is full or does not answer (`TransientError`): it is tried five
+  more times, at growing intervals. If that is not enough, see who holds the file or where room is needed (the message
+  says), or run fewer windows at a time; then clear the task.
+- *The warehouse was removed or replaced* (`WarehouseGone`): put it back and clear the task, or clear `landing`, which
+  makes a new one.
+- *A path or its permissions* (`InputError`): the message names it. Correct it, then clear the task.
 
 Clearing a whole run, or a task and all after it (Downstream), is always safe: a run replaces exactly its own window's
 rows. A task cleared without those after it leaves the window `running`, without what they would write.
@@ -67,7 +71,7 @@ from airflow.sdk import (
 )
 
 from llmprism_run import TRYING_AGAIN, IncidentMessages, assets, current_run, send_metrics
-from llmprism_tasks.contract import plan
+from llmprism_tasks.contract import plan, system_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -79,6 +83,7 @@ LIVE_FIRST = 10
 class AwaitFlows(BaseOperator):
     """Ask now and then whether the window can start, asleep in the triggerer between."""
 
+    @system_errors.named()
     def execute(self, context: Context, event: Any = None) -> dict[str, float]:
         from llmprism_tasks.execution.window import seconds_to_wait
 
@@ -91,6 +96,7 @@ class AwaitFlows(BaseOperator):
 
 
 @task(outlets=assets(*plan.LANDED))
+@system_errors.named()
 def landing() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
@@ -111,6 +117,7 @@ def landed(counts: dict[str, int]) -> dict[str, int]:
 
 
 @task(outlets=assets("validation_results"))
+@system_errors.named()
 def validation() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
@@ -125,6 +132,7 @@ def divide() -> list[dict[str, str | int]]:
 
 
 @task
+@system_errors.named()
 def partition(part: dict[str, str | int]) -> dict[str, int]:
     from llmprism_tasks.execution.stage_task import run_partition
 
@@ -135,6 +143,7 @@ def stage_task(stage: plan.Stage) -> Any:
     """Make the task of a stage of the plan; the first one runs whether or not partitions have tasks of their own."""
 
     @task(task_id=stage.name, outlets=assets(*stage.writes), trigger_rule="none_failed")
+    @system_errors.named()
     def run() -> dict[str, int]:
         from llmprism_tasks.execution.stage_task import run_stage
 
@@ -144,6 +153,7 @@ def stage_task(stage: plan.Stage) -> Any:
 
 
 @task(outlets=assets("validation_results"))
+@system_errors.named()
 def results_validation() -> dict[str, int]:
     from llmprism_tasks.execution import window
 
@@ -151,6 +161,7 @@ def results_validation() -> dict[str, int]:
 
 
 @task(outlets=assets("windows"), on_success_callback=[IncidentMessages()])
+@system_errors.named()
 def finish() -> dict[str, int]:
     from llmprism_tasks.execution import window
 

@@ -65,6 +65,13 @@ def _add_analyze(subparsers: Subparsers, common: argparse.ArgumentParser) -> Non
     analyze = subparsers.add_parser("analyze", parents=[common], help="run every window found in a set of flows")
     analyze.add_argument("--flows", metavar="PATH", help="a file, a folder or a pattern of flow records")
     analyze.add_argument("--topology", metavar="FILE", help="the NIC table, CSV or Parquet")
+    analyze.add_argument(
+        "--columns",
+        metavar="FIELD=COLUMN,…",
+        type=_columns,
+        default={},
+        help="what your files call the fields, as in flow_start_ns=first_seen:ms,bytes=octets; units: ns, us, ms, s",
+    )
     analyze.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
     analyze.set_defaults(command=commands.analyze)
 
@@ -227,6 +234,13 @@ def _assignment(text: str) -> tuple[str, str]:
     if not equals or "." not in name:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form section.name=value")
     return name, value
+
+
+def _columns(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    if wrong := [field for field, equals, column in pairs if not field or not equals or not column]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not of the form field=column")
+    return {field.strip(): column.strip() for field, _, column in pairs}
 
 
 def _names(text: str) -> list[str]:

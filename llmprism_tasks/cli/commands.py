@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from llmprism_tasks.cli import output
 from llmprism_tasks.contract.errors import ContractError, InputError, PermanentError
+from llmprism_tasks.contract.visible_text import shown
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import SECRETS, Origin, load_with_origins
 from llmprism_tasks.settings.secrets import refuse_in_arguments
@@ -35,7 +36,8 @@ def _load(arguments: argparse.Namespace) -> tuple[Settings, list[Origin]]:
         for name in ("flows", "topology", "warehouse")
         if (value := getattr(arguments, name, None)) is not None
     }
-    overrides = dict(arguments.set) | places
+    columns = {f"columns.{field}": column for field, column in getattr(arguments, "columns", {}).items()}
+    overrides = dict(arguments.set) | places | columns
     refuse_in_arguments(overrides, SECRETS)
     return load_with_origins(file=arguments.settings, environment=os.environ, overrides=overrides)
 
@@ -78,9 +80,9 @@ def report(arguments: argparse.Namespace) -> None:
         return
     from llmprism_tasks.reports import summary, terminal
 
-    found = summary.summarise(warehouse, settings)
+    found = shown(summary.summarise(warehouse, settings))  # an older warehouse may have names with control characters
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False, default=str))
     else:
         console = output.terminal()
         if not console.is_terminal:
@@ -179,7 +181,8 @@ def _run_due(settings: Settings) -> None:
 def evaluate(arguments: argparse.Namespace) -> None:
     """Compare a warehouse with the truth about its run, and print the scores."""
     warehouse = _existing_warehouse(arguments)
-    from llmprism_tasks.reports import evaluation, scores
+    from llmprism_tasks.reports import evaluation
+    from llmprism_tasks.reports.evaluation import score_tables
     from llmprism_tasks.sources.truth import read_truth
     from llmprism_tasks.warehouse import store
 
@@ -187,11 +190,11 @@ def evaluate(arguments: argparse.Namespace) -> None:
     tables = {table: store.query(warehouse, f"SELECT * FROM {table}") for table in evaluation.TABLES}
     found = evaluation.all_figures(evaluation.evaluate(tables, truth))
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         console = output.terminal()
-        console.width = max(console.width, scores.WIDTH)  # a narrower table would lose the names
-        console.print(scores.render(found))
+        console.width = max(console.width, score_tables.WIDTH)  # a narrower table would lose the names
+        console.print(score_tables.render(found))
 
 
 def sql(arguments: argparse.Namespace) -> None:
@@ -210,7 +213,7 @@ def sql(arguments: argparse.Namespace) -> None:
             todo=f"{error.todo} Flows and timeline are only in the warehouse itself: add --live.",
         ) from error
     if arguments.format == "json":
-        sys.stdout.write(rows.write_json() + "\n")
+        output.say(rows.write_json())
     elif arguments.format == "csv":
         output.write_csv(rows)
     else:
@@ -274,7 +277,7 @@ def settings(arguments: argparse.Namespace) -> None:
     if arguments.check:
         output.say(f"All {len(origins)} settings are right.")
     elif arguments.format == "json":
-        sys.stdout.write(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False) + "\n")
+        output.say(json.dumps([vars(origin) for origin in origins], indent=2, ensure_ascii=False))
     else:
         output.print_rows(
             ("setting", "value", "unit", "source", "reason"),

@@ -17,7 +17,9 @@ from typing import NoReturn
 
 from llmprism_tasks.cli.arguments import parser
 from llmprism_tasks.cli.output import say
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import LlmprismError, TransientError
+from llmprism_tasks.contract.visible_text import shown
 
 PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
 
@@ -43,11 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parser().parse_args(argv)
         command: Callable[[argparse.Namespace], None] = arguments.command
-        with _logging_to_stderr(verbose=arguments.verbose):
+        with _logging_to_stderr(verbose=arguments.verbose), system_errors.named():
             command(arguments)
-        sys.stdout.flush()  # here, where a reader that has gone is noticed
+            sys.stdout.flush()  # here, where a reader that has gone, or a full disk, is noticed
     except LlmprismError as error:
         say(f"llmprism: {error}", stderr=True)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _give_output_up()
         return TRY_LATER if isinstance(error, TransientError) else PERMANENT
     except (KeyboardInterrupt, RuntimeError, ImportError) as error:  # DuckDB, at work or imported, raises one from it
         why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
@@ -61,20 +67,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return TERMINATED if asked else INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_output_up()
     return 0
+
+
+def _give_output_up() -> None:
+    """Drop what could not be written: it would be tried again, and fail again, when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Formatter(logging.Formatter):
+    """Shows control characters, such as in the name of a file, instead of sending them to the terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return str(shown(super().format(record)))
 
 
 @contextlib.contextmanager
 def _logging_to_stderr(*, verbose: bool) -> Iterator[None]:
-    """Log to standard error, and leave the process's logging as it was."""
+    """Log to standard error, errors with where they happened if verbose, and leave the process's logging as it was."""
     handler, own = logging.StreamHandler(), logging.getLogger("llmprism_tasks")
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     level = own.level
     own.setLevel(logging.INFO if verbose else logging.WARNING)
     logging.getLogger().addHandler(handler)
     try:
         yield
+    except LlmprismError:
+        own.info("This is where it happened:", exc_info=True)
+        raise
     finally:
         logging.getLogger().removeHandler(handler)
         own.setLevel(level)

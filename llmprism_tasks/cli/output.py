@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from llmprism_tasks.contract.visible_text import shown
+
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
@@ -38,28 +40,28 @@ def terminal(*, stderr: bool = False) -> Console:
 
 
 def say(message: str, *, stderr: bool = False) -> None:
-    print(message, file=sys.stderr if stderr else sys.stdout)
+    print(shown(message), file=sys.stderr if stderr else sys.stdout)
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
     """Print rows as a table; on a screen where one does not fit, with a line for each value.
 
-    Where no screen limits it, a table is as wide as it is.
+    Where no screen limits it, a table is as wide as it is. Control characters are shown, not obeyed.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     console = terminal()
-    shown = [[Text("" if value is None else str(value)) for value in row] for row in rows]
+    cells = [[Text("" if value is None else shown(str(value))) for value in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(Text(column))
-    for row in shown:
+    for row in cells:
         table.add_row(*row)
     width = console.measure(table, options=console.options.update(width=100_000)).maximum
     if console.is_terminal and width > console.width:
-        for number, row in enumerate(shown, 1):
+        for number, row in enumerate(cells, 1):
             grid = Table.grid(padding=(0, 2, 0, 0))
             for column, value in zip(columns, row, strict=True):
                 grid.add_row(Text(column, "bold"), value)
@@ -72,8 +74,10 @@ def print_rows(columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> No
 
 
 def write_csv(rows: pl.DataFrame) -> None:
-    """Write rows as CSV; lists and structs, for which it has no form, as JSON text."""
+    """Write rows as CSV; lists and structs, for which it has no form, as JSON text; to a terminal without controls."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(rows.columns)
+    watched = sys.stdout.isatty()
+    writer.writerow(shown(rows.columns) if watched else rows.columns)
     for row in rows.iter_rows():
-        writer.writerow([json.dumps(one, default=str) if isinstance(one, list | dict) else one for one in row])
+        told = [json.dumps(one, default=str) if isinstance(one, list | dict) else one for one in row]
+        writer.writerow(shown(told) if watched else told)

@@ -67,7 +67,7 @@ def mute(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
     """Send no message about an incident until a time."""
     from llmprism_tasks.reports.pages.app import until
     from llmprism_tasks.reports.pages.markup import moment
-    from llmprism_tasks.warehouse import notifications
+    from llmprism_tasks.warehouse.bookkeeping import notifications
 
     now_ns = time.time_ns()
     until_ns = until(arguments.until, now_ns)
@@ -80,7 +80,7 @@ def mute(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
 
 def unmute(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
     """Send messages about an incident again."""
-    from llmprism_tasks.warehouse import notifications
+    from llmprism_tasks.warehouse.bookkeeping import notifications
 
     ended = notifications.unmute(warehouse, arguments.incident, now_ns=time.time_ns())
     output.say(f"{arguments.incident} was not muted." if not ended else f"{arguments.incident} is not muted any more.")

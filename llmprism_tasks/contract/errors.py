@@ -51,5 +51,9 @@ class WarehouseBusy(TransientError):
     """Another process held the warehouse for longer than `warehouse.lock_wait_s`."""
 
 
+class WarehouseGone(TransientError):
+    """The warehouse was removed or replaced while it was in use."""
+
+
 class QueryTooLong(TransientError):
     """A page's queries took longer than a page may keep the warehouse from a run."""

@@ -36,9 +36,9 @@ from llmprism_tasks.reports.missing_nics import unlisted_warning
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
-from llmprism_tasks.warehouse.minutes import Run
 from llmprism_tasks.warehouse.upkeep import expiry
 
 logger = logging.getLogger(__name__)

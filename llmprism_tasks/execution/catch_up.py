@@ -19,7 +19,8 @@ from llmprism_tasks.reports.minute_states import (
     read_states,
 )
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
 

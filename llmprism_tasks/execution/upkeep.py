@@ -57,7 +57,7 @@ def expire(settings: Settings, *, dry_run: bool = False, old_s: float = space.OL
     kept, lookback = _kept(settings), settings.window.lookback_windows
     warehouse = open_configured(settings)
     found = expiry.find_due(warehouse, kept, lookback_windows=lookback)
-    before, rows = space.warehouse_bytes(warehouse.location), expiry.count_rows(warehouse, found)
+    before, rows = space.warehouse_bytes(warehouse), expiry.count_rows(warehouse, found)
     sizes = space.table_bytes(warehouse)
     if not dry_run:
         expiry.delete(warehouse, found, kept, lookback_windows=lookback)
@@ -72,7 +72,7 @@ def expire(settings: Settings, *, dry_run: bool = False, old_s: float = space.OL
         {table: sizes[table] * due // all_rows if all_rows else 0 for table, (all_rows, due) in rows.items()},
         {name: len(starts) for name, starts in found._asdict().items()},
         before,
-        space.warehouse_bytes(warehouse.location),
+        space.warehouse_bytes(warehouse),
     )
 
 

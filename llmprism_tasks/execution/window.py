@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -24,19 +24,19 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
+from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
-from llmprism_tasks.warehouse.minutes import Run
 from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 
 logger = logging.getLogger(__name__)
 
 
-def open_configured(settings: Settings) -> Warehouse:
-    """Open the warehouse that the settings name."""
+def open_configured(settings: Settings, opening: Callable[..., Warehouse] = open_warehouse) -> Warehouse:
+    """Open the warehouse that the settings name; `existing_warehouse` makes none."""
     one = settings.warehouse
-    return open_warehouse(
+    return opening(
         settings.places.warehouse,
         lock_wait_s=one.lock_wait_s,
         data_path=one.data_path,
@@ -66,15 +66,20 @@ def intake(settings: Settings, *, now_ns: int) -> Intake:
     )
 
 
-def open_for_window(window: Window, settings: Settings) -> Warehouse:
+def open_for_window(window: Window, settings: Settings, *, landing: bool = False) -> Warehouse:
     """Open the warehouse for a task of a window.
+
+    Parameters
+    ----------
+    landing : whether the task is the first of a run
 
     Raises
     ------
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
+    InputError : there is no warehouse; it was removed since the window was landed
     """
-    warehouse = open_configured(settings)
-    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows)
+    warehouse = open_configured(settings, existing_warehouse)
+    expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
     return warehouse
 
 
@@ -153,7 +158,7 @@ def land_window(window: Window, settings: Settings) -> dict[str, int]:
     ExpiredError : flows of the window or its look-back have expired; what is there stands
     """
     open_for_landing(settings)
-    warehouse = open_for_window(window, settings)
+    warehouse = open_for_window(window, settings, landing=True)
     lateness_ns, known = settings.window.allowed_lateness_ns, intake(settings, now_ns=time.time_ns())
     landing.land_lookback(
         warehouse,
@@ -182,7 +187,8 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ------
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
-    return _validate(warehouse or open_for_window(window, settings), window, settings, (*LANDED, "windows", "minutes"))
+    tables = (*LANDED, "flow_files", "flow_file_windows", "windows", "minutes")
+    return _validate(warehouse or open_for_window(window, settings), window, settings, tables)
 
 
 def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:

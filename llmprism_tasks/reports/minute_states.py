@@ -11,8 +11,8 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.bookkeeping.minutes import LATE_RECORDS, SCHEDULE
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.minutes import LATE_RECORDS, SCHEDULE
 from llmprism_tasks.warehouse.store import read_each
 
 EXPECTED, LATE, SKIPPED, RUNNING, DONE, STOPPED, EXPIRED = (

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,12 +119,22 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
     return [FlowFile(path, _format(path)) for path in sorted(known)]
 
 
-def named(paths: Iterable[str], flows: str, *, length_ns: int) -> list[FlowFile]:
+def named(paths: Collection[str], flows: str, *, length_ns: int) -> list[FlowFile]:
     """Return those of some paths that are files of a pattern, whatever window they are named for."""
     if not Pattern.is_one(flows):
         return []
     spans = Pattern.parse(flows).spans([path for path in paths if Path(path).is_file()], length_ns)
     return [FlowFile(path, _format(path), spans[path]) for path in sorted(spans) if _format(path)]
+
+
+def of_source(paths: Collection[str], flows: str, *, length_ns: int) -> set[str]:
+    """Return those of some paths that are files of a source, and are there."""
+    if Pattern.is_one(flows):
+        return {file.path for file in named(paths, flows, length_ns=length_ns)}
+    try:
+        return set(paths) & {file.path for file in find(flows, length_ns=length_ns)}
+    except InputError:  # the source itself is gone
+        return set()
 
 
 def files_of(window: Window, flows: str) -> list[FlowFile] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +11,10 @@ import polars as pl
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.frames import schema
 from llmprism_tasks.contract.tables import TOPOLOGY_COLUMNS
+from llmprism_tasks.contract.visible_text import STEERING, shown
 from llmprism_tasks.sources.addresses import one_spelling
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = schema(TOPOLOGY_COLUMNS)
 NAMES = tuple(column.name for column in TOPOLOGY_COLUMNS)
@@ -26,8 +31,9 @@ def read_topology(path: str) -> pl.DataFrame:
 
     Raises
     ------
-    InputError : the file does not exist or cannot be read, lacks a required column or value, has an address twice, or a
-        GPU index that is no whole number. The whole file is refused, because a wrong NIC table gives wrong jobs.
+    InputError : the file does not exist or cannot be read, lacks a required column or value, has an address twice, a
+        GPU index that is no whole number, or names that differ in control characters alone.
+        The whole file is refused, because a wrong NIC table gives wrong jobs.
     """
     raw = _raw(path)
     missing = [name for name in REQUIRED if name not in raw.columns]
@@ -40,6 +46,7 @@ def read_topology(path: str) -> pl.DataFrame:
         else pl.lit(None, pl.String).alias(name)
         for name in NAMES
     )
+    text = _without_controls(path, text)
     text = text.with_columns(one_spelling(text["addr"]))
     whole = pl.col("gpu").str.replace(r"\.0+$", "").cast(pl.Int32, strict=False)
     _refuse(path, text, pl.any_horizontal(pl.col(*REQUIRED).is_null()), f"{' and '.join(REQUIRED)} in every row")
@@ -48,6 +55,31 @@ def read_topology(path: str) -> pl.DataFrame:
     )
     _refuse(path, text, ~pl.col("addr").is_first_distinct(), "each addr once")
     return text.with_columns(whole).cast(SCHEMA).sort("addr")
+
+
+def _without_controls(path: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Remove control characters from names, so that none reaches a terminal or a picture; refuse names that differ in
+    nothing else."""
+    clean = rows.with_columns(pl.all().str.replace_all(STEERING, "").replace("", None))
+    changed = [name for name in NAMES if not clean[name].equals(rows[name])]
+    for name in changed:
+        both = pl.DataFrame({"raw": rows[name], "clean": clean[name]}).unique()
+        alike = both.filter(pl.col("clean").is_duplicated() | pl.col("clean").is_null())["raw"]
+        _refuse(
+            path,
+            rows,
+            pl.col(name).is_in(alike.implode()) & pl.col(name).str.contains(STEERING),
+            f"in column {name} names that differ in more than control characters",
+        )
+    if changed:
+        _warn_of_controls(path, ", ".join(changed))
+    return clean
+
+
+@functools.cache
+def _warn_of_controls(path: str, columns: str) -> None:
+    """Warn once: the topology is read for each window."""
+    logger.warning("%s: removed control characters from names in %s", shown(path), columns)
 
 
 def _raw(path: str) -> pl.DataFrame:

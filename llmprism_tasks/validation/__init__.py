@@ -230,7 +230,7 @@ def _observe(
     hold, or, where pages are to be built, in all of them.
     """
     from llmprism_tasks.validation import checkpoint  # noqa: PLC0415 - brings Great Expectations
-    from llmprism_tasks.warehouse import batch  # noqa: PLC0415 - brings SQLAlchemy
+    from llmprism_tasks.warehouse.storage import batch  # noqa: PLC0415 - brings SQLAlchemy
 
     if docs is not None:
         data_docs.make_room(docs)

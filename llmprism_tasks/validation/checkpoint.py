@@ -29,7 +29,7 @@ from great_expectations.expectations.expectation import (
 from great_expectations.expectations.registry import get_expectation_impl
 
 from llmprism_tasks.contract.tables import table_named
-from llmprism_tasks.warehouse import batch
+from llmprism_tasks.warehouse.storage import batch
 
 logging.getLogger("great_expectations").setLevel(logging.ERROR)  # what does not hold is said by llmprism itself
 
@@ -72,7 +72,7 @@ def run(
 
     Parameters
     ----------
-    connection : open, of DuckDB, in which a table's name stands for the batch (`warehouse.batch.narrow`)
+    connection : open, of DuckDB, in which a table's name stands for the batch (`warehouse.storage.batch.narrow`)
     suites : tables to suites, as Great Expectations' JSON has them
     rows : whether to find the rows that break expectations, which takes longer
     docs : folder in which to build Data Docs of the results; None for no Data Docs

@@ -14,8 +14,9 @@ KEPT = 100
 
 
 def folder(settings: Settings) -> Path:
-    """Return the folder of all Data Docs: `validation.docs`, or beside the warehouse."""
-    return Path(settings.validation.docs or f"{settings.places.warehouse.removeprefix('ducklake:')}.docs")
+    """Return the folder of all Data Docs: `validation.docs`, or beside the warehouse or its data path."""
+    place = settings.warehouse.data_path.rstrip("/") or settings.places.warehouse.removeprefix("ducklake:")
+    return Path(settings.validation.docs or f"{place}.docs")
 
 
 def pages(settings: Settings, window: Window, name: str) -> Path:

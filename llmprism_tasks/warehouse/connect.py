@@ -15,16 +15,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
 
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.warehouse import schema
 from llmprism_tasks.warehouse.lake import postgres
 from llmprism_tasks.warehouse.lake.attach import LAKE, attached, check_data_path, in_postgres
+from llmprism_tasks.warehouse.storage.failures import file_of, gone, identity, named_failures
 
 Result = TypeVar("Result")
 
@@ -36,6 +38,7 @@ WRITING: dict[str, str | bool | int | float | list[str]] = {
     "threads": WRITING_THREADS,
 }
 CONFLICT_RETRIES = 5  # a DuckLake's commit may conflict with a writer on another host, which no lock file keeps out
+MOST_VALUES_TO_SKIP_BY = 20_000  # windows of two weeks; DuckDB's own 50 made it read a whole week for a few minutes
 HOLDER = re.compile(r"Conflicting lock is held in (?P<program>.*?) ?\(PID (?P<pid>\d+)\)")
 
 
@@ -50,12 +53,14 @@ class Warehouse:
     lock_wait_s : longest wait for other processes, seconds
     data_path : folder of a DuckLake's files; empty: the one that its catalog names, or beside a new catalog
     catalog_password : for PostgreSQL; empty: from where its clients find it, such as `PGPASSFILE`
+    was_there : whether its tables have been seen: then nothing else is opened, or made, in its place
     """
 
     location: str
     lock_wait_s: float
     data_path: str = ""
     catalog_password: str = field(default="", repr=False)
+    was_there: bool = field(default=False, compare=False)
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -65,13 +70,16 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : there is no warehouse, or the file is no DuckDB file
+        and the errors of `named_failures`
         """
-        connection = _patiently(self, lambda: _connect(self, read_only=True))
-        try:
-            yield connection
-        finally:
-            connection.interrupt()  # closing would otherwise wait for an abandoned query to end
-            connection.close()
+        with named_failures(self.location):
+            connection = self._connected(read_only=True)
+            try:
+                with postgres.named_refusals(self.location):
+                    yield connection
+            finally:
+                connection.interrupt()  # closing would otherwise wait for an abandoned query to end
+                connection.close()
 
     @contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -81,8 +89,11 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
+        WarehouseGone : the warehouse was removed or replaced meanwhile; what was written may be lost with it
+        and the errors of `named_failures`
         """
         with self.alone() as connection:
+            before = identity(self.location)
             connection.begin()
             try:
                 yield connection
@@ -91,6 +102,8 @@ class Warehouse:
                 with suppress(duckdb.Error):  # after a failed commit there is nothing to roll back
                     connection.rollback()
                 raise
+            if before not in (None, identity(self.location)):
+                raise gone(self.location)
 
     @contextmanager
     def alone(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -100,24 +113,53 @@ class Warehouse:
         ------
         WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
         InputError : the file is no warehouse
+        and the errors of `named_failures`
         """
-        with self._only_writer():
-            connection = _patiently(self, lambda: _connect(self, read_only=False))
+        with self._only_writer(), named_failures(self.location), postgres.named_refusals(self.location):
+            connection = self._connected(read_only=False)
             try:
                 yield connection
             finally:
                 connection.close()
 
     def write(self, work: Callable[[duckdb.DuckDBPyConnection], Result]) -> Result:
-        """Run `work` within one transaction; run it again if another writer's commit came in between."""
-        for attempt in range(CONFLICT_RETRIES):
+        """Run `work` within one transaction; run it again if another writer's commit came in between.
+
+        Raises
+        ------
+        WarehouseBusy : commits of others came in between each time
+        and the errors of `writing`
+        """
+        tries = 0
+        while True:
             try:
                 with self.writing() as connection:
                     return work(connection)
-            except duckdb.TransactionException:
-                time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4**attempt)
-        with self.writing() as connection:
-            return work(connection)
+            except duckdb.TransactionException as error:
+                tries += 1
+                if tries > CONFLICT_RETRIES:
+                    raise WarehouseBusy(
+                        found=f"other processes wrote to the warehouse {self.location} in each of {tries} tries",
+                        expected="a commit that no other comes before",
+                        todo="Try again later, or let fewer processes write at a time.",
+                    ) from error
+            time.sleep(random.uniform(0.5, 1) * FIRST_PAUSE_S * 4 ** (tries - 1))
+
+    def _connected(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        """Connect to the warehouse, and to no other in its place.
+
+        Raises
+        ------
+        WarehouseGone : it was there, and is not, or what is there has no tables of llmprism
+        """
+        file = file_of(self.location)
+        if self.was_there and file is not None and not file.exists():  # DuckDB would make a new one
+            raise gone(self.location)
+        connection = _patiently(self, lambda: _connect(self, read_only=read_only))
+        if self.was_there and not schema.is_there(connection):
+            connection.close()
+            raise gone(self.location)
+        return connection
 
     @contextmanager
     def _only_writer(self) -> Iterator[None]:
@@ -130,8 +172,10 @@ class Warehouse:
                 yield
             return
         lock = Path(self.location.removeprefix(LAKE) + ".lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("a+", encoding="utf-8") as file:
+        with system_errors.named():
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("a+", encoding="utf-8")
+        with file:
             _patiently(self, lambda: _lock(file.fileno(), lock))
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -161,20 +205,21 @@ def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", ca
     ------
     ContractError : the warehouse was written by a later llmprism
     InputError : the location cannot be opened
-    TransientError : PostgreSQL does not answer
+    TransientError : the disk is full, or PostgreSQL does not answer
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
     if _exists(warehouse):
         with warehouse.reading() as connection:
             if schema.is_current(connection, location):
-                return warehouse
+                return replace(warehouse, was_there=True)
     if in_postgres(location):
         check_data_path(data_path)
     path = Path(data_path if in_postgres(location) else location.removeprefix(LAKE))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with system_errors.named():
+        path.parent.mkdir(parents=True, exist_ok=True)
     warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
-    return warehouse
+    return replace(warehouse, was_there=True)
 
 
 def existing_warehouse(
@@ -187,21 +232,22 @@ def existing_warehouse(
     InputError : there is no such warehouse
     ContractError, WarehouseBusy : as `open_warehouse`
     """
-    warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
-    if not _exists(warehouse):
+    if not _exists(Warehouse(location, lock_wait_s, data_path, catalog_password)):
         raise InputError(
             found=f"no warehouse {location}",
             expected="the warehouse of an earlier `llmprism analyze`",
-            todo="Name it with --warehouse, or run `llmprism analyze` first.",
+            todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
         )
     return open_warehouse(location, lock_wait_s=lock_wait_s, data_path=data_path, catalog_password=catalog_password)
 
 
 def _exists(warehouse: Warehouse) -> bool:
     """Tell whether there is a warehouse: only then it can be opened for reading."""
-    if not in_postgres(warehouse.location):
-        return Path(warehouse.location.removeprefix(LAKE)).exists()
-    return postgres.has_lake(warehouse.location, warehouse.catalog_password)
+    file = file_of(warehouse.location)
+    if file is None:
+        return postgres.has_lake(warehouse.location, warehouse.catalog_password)
+    with system_errors.named():
+        return file.exists()
 
 
 def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -212,12 +258,13 @@ def _connect(warehouse: Warehouse, *, read_only: bool) -> duckdb.DuckDBPyConnect
         catalog = location.removeprefix(LAKE)
         data_path = warehouse.data_path or f"{catalog}.files/"
         if not read_only:
-            return _quiet(attached(location, data_path, "", read_only=False))
+            place = catalog if os.sep in catalog else f".{os.sep}{catalog}"  # a bare word would be a secret's name
+            return _quiet(attached(f"{LAKE}{place}", data_path, "", read_only=False))
         with _catalog_copy(Path(catalog)) as copy:
             return _quiet(attached(f"{LAKE}{copy}", data_path, "", read_only=True))
-    before = _inode(location)
+    before = identity(location)
     connection = duckdb.connect(location, read_only=read_only, config={} if read_only else WRITING)
-    if before is not None and _inode(location) != before:
+    if before is not None and identity(location) != before:
         connection.close()
         raise _ReplacedError
     return _quiet(connection)
@@ -242,17 +289,15 @@ def _catalog_copy(catalog: Path) -> Iterator[str]:
         yield f"/dev/fd/{copy.fileno()}"
 
 
-def _inode(location: str) -> int | None:
-    """Return the number of the file itself, whatever its name; None if there is none."""
-    try:
-        return Path(location).stat().st_ino
-    except FileNotFoundError:
-        return None
-
-
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Switch DuckDB's progress bars off, which would appear in the output of commands."""
-    connection.execute("SET enable_progress_bar = false")
+    """Switch off DuckDB's progress bars and Python's names in queries, and let joins skip windows.
+
+    Progress bars would appear in the output of commands. An unknown table would be looked for among the variables of
+    whoever asks. Where a join has few values on one side, DuckDB skips the row groups of the other side that hold none
+    of them.
+    """
+    connection.execute("SET enable_progress_bar = false; SET python_enable_replacements = false")
+    connection.execute(f"SET dynamic_or_filter_threshold = {MOST_VALUES_TO_SKIP_BY}")
     return connection
 
 
@@ -274,7 +319,9 @@ def _patiently(warehouse: Warehouse, attempt: Callable[[], Result]) -> Result:
             continue
         except (duckdb.IOException, duckdb.ConnectionException, duckdb.CatalogException, _LockTakenError) as error:
             if not _is_taken(error):
-                raise _unreadable(warehouse, error) from error
+                raise system_errors.typed(error, f"warehouse {warehouse.location}") or _unreadable(
+                    warehouse, error
+                ) from error
             waited = time.monotonic() - began
             if waited >= warehouse.lock_wait_s:
                 raise _busy(warehouse, waited, error) from error

@@ -42,6 +42,12 @@ def is_current(connection: duckdb.DuckDBPyConnection, location: str) -> bool:
     return found == current()
 
 
+def is_there(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether the warehouse has tables of llmprism."""
+    found = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'schema_version' AND database_name = current_database()"
+    return connection.execute(found).fetchone() is not None
+
+
 def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> None:
     """Create missing tables, run the migrations that the warehouse has not had, and renew its views.
 

@@ -18,10 +18,10 @@ from llmprism_tasks.contract.errors import ContractError, InputError, QueryTooLo
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse import minutes
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement, texts
-from llmprism_tasks.warehouse.storage import flow_order, nic_codes
+from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, nic_codes
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
@@ -318,30 +318,28 @@ def set_aside(
     warehouse.write(work)
 
 
-LEAVING = ("COPY", "COPY_DATABASE", "EXPORT", "ATTACH", "DETACH", "LOAD")
-"""Types of statements that write to files, or open other files than the warehouse."""
-
-
 def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
-    """Return the rows of a user's query, with DuckDB's types; the query cannot write.
+    """Return the rows of a user's query, with DuckDB's types; it reads the warehouse, and nothing else.
 
     Raises
     ------
-    InputError : the query is invalid, or would write
+    InputError : the query is invalid, or does something else (`allowed_queries`)
     """
-    try:
-        with warehouse.reading() as connection:
-            for statement_ in connection.extract_statements(sql):
-                if statement_.type.name in LEAVING:
-                    raise duckdb.NotImplementedException(f"{statement_.type.name} is no query")
-            # DuckDB takes an empty text for a statement without a result.
-            return frame(connection.execute(sql if sql.strip() else "SELECT"))
-    except duckdb.Error as error:
-        raise InputError(
-            found=f"a query that DuckDB refuses ({error})",
-            expected="one SELECT over the tables and views of the warehouse",
-            todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
-        ) from error
+    with warehouse.reading() as connection:
+        allowed_queries.confine(connection)
+        try:
+            allowed_queries.check(connection, sql)
+            return frame(connection.execute(sql))
+        except duckdb.PermissionException as error:
+            raise allowed_queries.refused(str(error).partition("\n")[0]) from error
+        except duckdb.Error as error:
+            if failures.of_storage(error):
+                raise
+            raise InputError(
+                found=f"a query that DuckDB refuses ({error})",
+                expected="one SELECT over the tables and views of the warehouse",
+                todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
+            ) from error
 
 
 class Asked:

@@ -55,6 +55,17 @@ WHERE
         OR (
             incidents.effect_of IS NULL
             AND incidents.peak_severity >= $least_severity
+            -- Where the topology lacks NICs next to the subject, one of these may be at fault instead
+            AND NOT (
+                coalesce(incidents.confidence, 1) <= $even_chance
+                AND EXISTS (
+                    FROM jobs
+                    WHERE
+                        jobs.window_start_ns = incidents.worst_window_start_ns
+                        AND jobs.job_id = incidents.job_id
+                        AND jobs.unlisted IS NOT NULL
+                )
+            )
             AND (len($kinds::VARCHAR[]) = 0 OR list_has_any(incidents.kinds, $kinds::VARCHAR[]))
         )
     )

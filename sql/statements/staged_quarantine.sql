@@ -1,10 +1,11 @@
--- The records of a window that were not accepted; $files are the files in the order of reading.
+-- The records of a window that were not accepted; $files are the files in the order of reading. What was put aside stays
+-- in its file: a copy of each record would take the memory and the room that putting it aside is to save.
 SELECT
     window_start_ns,
     reason,
     $files[file + 1] AS source_file,
     source_position,
-    record
+    CASE reason WHEN 'unlisted_flood' THEN '"put aside, see the file"' ELSE record END AS record
 FROM staged
 WHERE window_start_ns = $window_start_ns AND reason IS NOT NULL
 ORDER BY source_file, source_position

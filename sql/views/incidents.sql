@@ -28,20 +28,39 @@ untold AS (  -- finished windows in which a job was set aside
     WHERE clock.finished = 1
 ),
 
+named_nics AS (
+    SELECT DISTINCT
+        window_start_ns,
+        job_id,
+        subject AS addr
+    FROM diagnoses
+    WHERE subject_type = 'addr'
+),
+
+nic_hosts AS (  -- an inner join of few with many: DuckDB then reads only the windows of the few
+    SELECT
+        job_members.window_start_ns,
+        job_members.job_id,
+        job_members.addr,
+        job_members.host
+    FROM job_members
+    INNER JOIN named_nics USING (window_start_ns, job_id, addr)
+),
+
 located AS (
     SELECT
         diagnoses.*,
-        CASE diagnoses.subject_type WHEN 'host' THEN diagnoses.subject ELSE job_members.host END AS subject_host,
+        CASE diagnoses.subject_type WHEN 'host' THEN diagnoses.subject ELSE nic_hosts.host END AS subject_host,
         clock.finished_so_far - clock.finished AS finished_before,
         clock.finished_so_far
     FROM diagnoses
     INNER JOIN clock ON diagnoses.window_start_ns = clock.window_start_ns
-    LEFT JOIN job_members
+    LEFT JOIN nic_hosts
         ON
             diagnoses.subject_type = 'addr'
-            AND diagnoses.window_start_ns = job_members.window_start_ns
-            AND diagnoses.job_id = job_members.job_id
-            AND diagnoses.subject = job_members.addr
+            AND diagnoses.window_start_ns = nic_hosts.window_start_ns
+            AND diagnoses.job_id = nic_hosts.job_id
+            AND diagnoses.subject = nic_hosts.addr
 ),
 
 standing AS (  -- subjects that, or whose jobs, are known to stall in a neighbouring window
@@ -242,17 +261,6 @@ sums AS (
     FROM silent_costs
 ),
 
-last_steps AS (
-    SELECT
-        job_id,
-        max(end_ns) AS last_step_ns
-    FROM steps
-    WHERE
-        addr IS NULL
-        AND window_start_ns >= (SELECT min(window_start_ns) FROM placed WHERE family = 'silent')
-    GROUP BY job_id
-),
-
 spans AS (
     SELECT
         family,
@@ -269,6 +277,32 @@ spans AS (
         list(DISTINCT kind ORDER BY kind) AS kinds,
         list(DISTINCT job_id ORDER BY job_id) AS jobs
     FROM numbered
+    GROUP BY ALL
+),
+
+following AS (  -- the first windows in which a silent job is seen since: if it goes on, it has ended a step in them
+    SELECT
+        spans.place AS job_id,
+        spans.tenant,
+        spans.number_of_incident,
+        jobs.window_start_ns
+    FROM spans
+    INNER JOIN jobs ON spans.place = jobs.job_id AND spans.last_window_start_ns <= jobs.window_start_ns
+    WHERE spans.family = 'silent'
+    QUALIFY row_number() OVER (
+        PARTITION BY spans.place, spans.tenant, spans.number_of_incident ORDER BY jobs.window_start_ns
+    ) <= 10
+),
+
+last_steps AS (
+    SELECT
+        following.job_id,
+        following.tenant,
+        following.number_of_incident,
+        max(steps.end_ns) AS last_step_ns
+    FROM steps
+    INNER JOIN following USING (window_start_ns, job_id)
+    WHERE steps.addr IS NULL
     GROUP BY ALL
 ),
 
@@ -299,7 +333,12 @@ told AS (
     INNER JOIN worst USING (family, place, tenant, number_of_incident)
     LEFT JOIN sums USING (family, place, tenant, number_of_incident)
     INNER JOIN clock ON spans.last_window_start_ns = clock.window_start_ns
-    LEFT JOIN last_steps ON spans.place = last_steps.job_id
+    LEFT JOIN last_steps
+        ON
+            spans.family = 'silent'
+            AND spans.place = last_steps.job_id
+            AND spans.tenant = last_steps.tenant
+            AND spans.number_of_incident = last_steps.number_of_incident
 ),
 
 blamed AS (

@@ -1,4 +1,4 @@
-"""What a reader sees and does: each page opens, the culprit is found, a slice leads to its flows, an incident is muted."""
+"""What a reader sees and does: pages open, the culprit is found, a slice leads to its flows, an incident is muted."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ WHERE = """phase => {
   const one = slices.phase.findIndex((code, n) => code === wanted && slices.end[n] - slices.start[n] > 1e7);
   const share = ((slices.start[one] + slices.end[one]) / 2 - data.from) / (data.to - data.from);
   const low = phase === 'compute' ? 0.3 : 0.85;
-  return {x: +data.gutter + share * (canvas.clientWidth - data.gutter), y: +data.axis + (slices.lane[one] + low) * data.lane,
+  return {x: +data.gutter + share * (canvas.clientWidth - data.gutter),
+          y: +data.axis + (slices.lane[one] + low) * data.lane,
           addr: told.lanes[slices.lane[one]].addr};
 }"""
 
@@ -109,7 +110,8 @@ def test_the_ranking_of_the_timeline_is_what_sql_says(page: Page, address: str, 
     cells = page.locator(".ranking tbody tr").first.locator("td").all_text_contents()
     expected = query(
         warehouse,
-        "SELECT avg(compute_ns) / 1e6 FROM step_breakdown WHERE window_start_ns = (SELECT max(window_start_ns) FROM jobs) "
+        "SELECT avg(compute_ns) / 1e6 FROM step_breakdown "
+        "WHERE window_start_ns = (SELECT max(window_start_ns) FROM jobs) "
         f"AND addr = '{cells[0].removeprefix('▶ ')}' AND step_index IN ({steps})",
     ).item()
     assert cells[3] == f"{expected:.0f} ms"
@@ -145,7 +147,7 @@ def test_a_page_as_a_file_needs_no_server(page: Page, warehouse: Warehouse, tmp_
 def test_hostile_names_run_nothing_and_break_nothing(
     page: Page, hostile: tuple[str, Names, Warehouse], name: str
 ) -> None:
-    address, names, warehouse = hostile
+    address, _, warehouse = hostile
     page.goto(address + path_of(name, warehouse))
     expect(page.locator("main")).to_contain_text("<script>alert(1)</script>")
     for chart in page.locator(".chart").all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -21,10 +22,11 @@ from empty_warehouse import empty_warehouse
 from kept_windows import put
 
 from llmprism_tasks import __version__, cli
+from llmprism_tasks.contract.errors import WarehouseBusy
 from llmprism_tasks.simulate.scenario.collector import Collector
 from llmprism_tasks.simulate.scenario.faults import Fault
 from llmprism_tasks.simulate.scenario.training_job import Job
-from llmprism_tasks.warehouse import minutes
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.upkeep import read_copy
 
@@ -252,14 +254,23 @@ def test_rows_that_are_too_wide_for_the_screen_have_a_line_for_each_value(
     assert ("1 of 1" in shown) == (columns == 20)
 
 
-@pytest.mark.parametrize("query", ["SELEC 1", "SELECT * FROM weather", "DELETE FROM flows", "CREATE TABLE t (a INT)"])
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELEC 1", "DuckDB refuses"),
+        ("SELECT * FROM weather", "DuckDB refuses"),
+        ("DELETE FROM flows", "llmprism does not run (DELETE)"),
+        ("FROM read_text('/etc/hostname')", "llmprism does not run (rows of the function read_text)"),
+        (";", "llmprism does not run (0 statements)"),
+    ],
+)
 def test_sql_refuses_what_is_wrong_or_would_write(
-    analyzed: str, query: str, capsys: pytest.CaptureFixture[str]
+    analyzed: str, query: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["sql", "--warehouse", analyzed, query]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("llmprism: a query that DuckDB refuses")
+    assert err.startswith(f"llmprism: a query that {said}")
     assert "Traceback" not in err
 
 
@@ -366,15 +377,19 @@ def test_an_interrupt_is_130_without_a_traceback(analyzed: str) -> None:
     assert "Traceback" not in err
 
 
+def wait_until_held(warehouse: str) -> None:
+    with contextlib.suppress(WarehouseBusy):
+        for _ in range(3000):
+            open_warehouse(warehouse, lock_wait_s=0).write(lambda _: time.sleep(0.01))
+        pytest.fail("nobody opened the warehouse")
+
+
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_query_is_given_up_when_it_is_asked_to(analyzed: str, asked: signal.Signals, code: int) -> None:
     """DuckDB makes an error of its own of what comes while it works."""
-    os.mkfifo("rows.csv")
-    endless = "SELECT n FROM read_csv('rows.csv') UNION ALL SELECT n + 1 FROM numbers"
-    query = f"WITH RECURSIVE numbers AS ({endless}) SELECT count(*) FROM numbers"
+    query = "WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers"
     with subprocess.Popen(command("sql", "--warehouse", analyzed, query), stderr=subprocess.PIPE, text=True) as ran:
-        with Path("rows.csv").open("w", encoding="utf-8") as rows:  # it is opened as soon as the query reads it
-            rows.write("n\n1\n")
+        wait_until_held(analyzed)
         ran.send_signal(asked)
         try:
             _, err = ran.communicate(timeout=20)

@@ -13,7 +13,8 @@ from captured_minutes import MINUTE_NS, WINDOWS, rows, settings_in, warehouse_in
 from llmprism_tasks.contract.windows import ALL_TIME, Window
 from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.execution.deadline import stock_not_taken
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 
 
 @pytest.fixture

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from pathlib import Path
 
+import psutil
 from captured_minutes import WINDOWS, drop, rows, settings_in, warehouse_in
 
 from demo.local_airflow import LocalAirflow, free_ports, running, started
@@ -26,12 +29,26 @@ def test_a_backfill_ends_with_the_rows_of_analyze(tmp_path: Path) -> None:
         straight = str(tmp_path / "straight.duckdb")
         analyze(settings_in(tmp_path, LLMPRISM_PLACES__WAREHOUSE=straight))
         airflow.wait_until_ready("llmprism_minute")
+        assert listening(running(tmp_path)) == {("127.0.0.1", airflow.port)}
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700  # the password is in a file in it
         wait_for_success(airflow)
+        assert listening(running(tmp_path)) == {("127.0.0.1", airflow.port)}
 
     assert running(tmp_path) is None
     expected = rows(warehouse_in(tmp_path, "straight.duckdb"))
     for table, found in rows(warehouse_in(tmp_path)).items():
         assert found.equals(expected[table]), table
+
+
+def listening(group: int | None) -> set[tuple[str, int]]:
+    """Return the addresses on which the processes of a group listen."""
+    ours = [process for process in psutil.process_iter() if os.getpgid(process.pid) == group]
+    return {
+        (one.laddr.ip, one.laddr.port)
+        for process in ours
+        for one in process.net_connections(kind="inet")
+        if one.status == psutil.CONN_LISTEN
+    }
 
 
 def wait_for_success(airflow: LocalAirflow) -> None:

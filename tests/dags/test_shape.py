@@ -14,23 +14,16 @@ import pytest
 from llmprism_tasks.contract import plan
 from llmprism_tasks.contract.errors import InputError, SettingsError, WarehouseBusy
 
+DAGS = ("llmprism_minute", "llmprism_catch_up", "llmprism_maintenance", "llmprism_demo_feed")
 HEAVY = ("duckdb", "great_expectations", "numba", "numpy", "pandas", "polars", "pyarrow")
 
 
 def test_every_dag_imports_and_nothing_else_is_taken_for_one(bag: Any) -> None:
     assert not bag.import_errors
-    assert set(bag.dags) == {
-        "llmprism_minute",
-        "llmprism_again",
-        "llmprism_catch_up",
-        "llmprism_maintenance",
-        "llmprism_demo_feed",
-    }
+    assert set(bag.dags) == {*DAGS, "llmprism_again"}
 
 
-@pytest.mark.parametrize(
-    "module", ["llmprism_minute", "llmprism_catch_up", "llmprism_maintenance", "llmprism_demo_feed"]
-)
+@pytest.mark.parametrize("module", DAGS)
 def test_parsing_loads_no_heavy_library(project: Path, module: str) -> None:
     script = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run(
@@ -47,9 +40,7 @@ def test_parsing_takes_less_than_half_a_second(bag: Any) -> None:
     assert time.process_time() - began < 0.5
 
 
-@pytest.mark.parametrize(
-    "dag_id", ["llmprism_minute", "llmprism_again", "llmprism_catch_up", "llmprism_maintenance", "llmprism_demo_feed"]
-)
+@pytest.mark.parametrize("dag_id", [*DAGS, "llmprism_again"])
 def test_each_has_a_page_that_says_what_to_do(bag: Any, dag_id: str) -> None:
     page = bag.dags[dag_id].doc_md
     assert "fails" in page

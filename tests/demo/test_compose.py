@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -27,7 +28,8 @@ def _compose() -> list[str]:
 
 
 def _config(project: Path, nothing: Path, secrets: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    nothing.touch()  # in place of a developer's own .env
+    if not nothing.exists():
+        nothing.touch()  # in place of a developer's own .env
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")} | secrets
     command = [*_compose(), "--env-file", str(nothing), "-f", str(project / "docker-compose.yml"), "config"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -47,9 +49,68 @@ def test_compose_refuses_to_start_without_each_secret(project: Path, tmp_path: P
     assert "set it, see .env.example" in done.stderr
 
 
+ONE_MACHINE = {"database", "init", "api-server", "scheduler", "dag-processor", "triggerer"}
+DISTRIBUTED = {"redis", "worker"}
+
+
+def _services(project: Path) -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    return services
+
+
 def test_every_part_of_airflow_has_its_container(project: Path) -> None:
+    services = _services(project)
+    assert {name for name, service in services.items() if "profiles" not in service} == ONE_MACHINE
+    assert {name for name, service in services.items() if service.get("profiles") == ["distributed"]} == DISTRIBUTED
+
+
+def test_compose_accepts_the_profile_distributed_as_the_example_has_it(project: Path, tmp_path: Path) -> None:
+    _, _, block = (project / ".env.example").read_text(encoding="utf-8").partition("# Distributed:")
+    lines = [line.removeprefix("# ") for line in block.splitlines() if "=" in line]
+    filled = [f"{line}{line}" if line.endswith("PASSWORD=") else line for line in lines]
+    secrets = dict.fromkeys(SECRETS, "value")
+    (tmp_path / ".env").write_text("\n".join([*filled, *(f"{name}=value" for name in SECRETS)]), encoding="utf-8")
+    done = _config(project, tmp_path / ".env", secrets | {"COMPOSE_PROFILES": "distributed"})
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert set(services) == ONE_MACHINE | DISTRIBUTED
+    for name in ("worker", "scheduler"):
+        variables = services[name]["environment"]
+        assert variables["AIRFLOW__CORE__EXECUTOR"] == "CeleryExecutor"
+        assert variables["LLMPRISM_PLACES__WAREHOUSE"].startswith("ducklake:postgres:dbname=lake host=database")
+        assert "password" not in variables["LLMPRISM_PLACES__WAREHOUSE"]
+        assert int(variables["LLMPRISM_BATCHES__SPREAD"]) > 1
+        assert variables["AIRFLOW__CELERY__WORKER_PREFETCH_MULTIPLIER"] == "1"
+
+
+@pytest.mark.parametrize("name", sorted(DISTRIBUTED))
+def test_what_the_profile_adds_may_do_little_and_publishes_nothing(project: Path, name: str) -> None:
+    service = _services(project)[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert {"mem_limit", "healthcheck"} <= set(service)
+    assert "ports" not in service
+
+
+def test_a_dead_worker_is_noticed_within_a_minute(project: Path) -> None:
+    variables = _services(project)["worker"]["environment"]
+    timeout = "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"
+    assert int(variables[timeout]) + int(variables[f"{timeout}_DETECTION_INTERVAL"]) < 60
+
+
+def test_every_container_has_least_privileges_and_a_limit(project: Path) -> None:
     services = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
-    assert set(services) == {"database", "init", "api-server", "scheduler", "dag-processor", "triggerer"}
+    for name, service in services.items():
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["mem_limit"], name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+
+
+def test_no_container_serves_logs_to_the_others(project: Path) -> None:
+    services = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    for name in ("scheduler", "triggerer"):
+        assert services[name]["command"] == f"{name} --skip-serve-logs"
 
 
 def test_the_example_names_every_secret_and_gives_none_away(project: Path) -> None:

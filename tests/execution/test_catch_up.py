@@ -21,7 +21,8 @@ from llmprism_tasks.execution.window import land_window
 from llmprism_tasks.reports.minute_states import Coverage, due, read_states
 from llmprism_tasks.settings import CatchUpSettings, Settings
 from llmprism_tasks.settings.load import load
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 
 FIRST, SECOND = WINDOWS

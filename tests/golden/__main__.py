@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from scored_runs import scored_run
 
-from llmprism_tasks.reports import scores as report
 from llmprism_tasks.reports.evaluation import Scores, all_figures, together
+from llmprism_tasks.reports.evaluation import score_tables as report
 from llmprism_tasks.reports.evaluation.headline import headline
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"

@@ -13,7 +13,8 @@ from small_windows import FIRST, SECOND, Minute, diagnosis, frame, refused, trai
 from llmprism_tasks.reports.picture import save_svg
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.reports.terminal import proofs, render
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import replace
 

@@ -68,3 +68,26 @@ def test_a_truncated_parquet_and_a_missing_file_are_refused(tmp_path: Path) -> N
     for name in (path, tmp_path / "nowhere.csv"):
         with pytest.raises(InputError, match=name.name):
             read_topology(str(name))
+
+
+def test_control_characters_are_removed_from_names_and_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = csv(
+        tmp_path, "addr,host,gpu,leaf_switch,pod\n10.0.0.1,h\x1b[31m1,0,l\u202eeaf\x9b0,p\x07\n10.0.0.2,h2,1,leaf1,q\n"
+    )
+    for _ in range(2):
+        assert read_topology(path).rows() == [
+            ("10.0.0.1", "h[31m1", 0, "leaf0", "p"),
+            ("10.0.0.2", "h2", 1, "leaf1", "q"),
+        ]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: removed control characters from names in host, leaf_switch, pod"
+    ]
+
+
+@pytest.mark.parametrize("twin", ["h\x1b1", "h\u200e1"])
+def test_names_that_differ_in_control_characters_alone_are_refused(tmp_path: Path, twin: str) -> None:
+    path = csv(tmp_path, f"addr,host\n10.0.0.1,h1\n10.0.0.2,{twin}\n10.0.0.3,h1\n")
+    with pytest.raises(InputError, match=r"row 2: .*names that differ in more than control characters"):
+        read_topology(path)

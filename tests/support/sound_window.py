@@ -37,9 +37,15 @@ def sound(window: Window = WINDOW) -> dict[str, pl.DataFrame]:
     rows: dict[str, list[dict[str, object]]] = {
         "flows": [flow | {"flow_start_ns": start + shift} for shift in range(4)],
         "flows_quarantine": [{"reason": "no_bytes", "source_file": "f.csv", "source_position": 7, "record": "{}"}],
+        "flow_files": [
+            {"source_file": file, "size_bytes": 99, "modified_ns": 1, "digest": "d", "records": count, "copy_of": first}
+            for file, count, first in (("f.csv", 5, None), ("g.csv", 0, "f.csv"))
+        ],
+        "flow_file_windows": [{"source_file": "f.csv", "records": 5, "digest": "d", "landed": True}],
         "windows": [
             {"window_end_ns": window.end_ns, "status": "landed", "rows_read": 5, "rows_landed": 4}
             | {"rows_quarantined": 1, "rows_duplicate": 1, "stage_ns": "{}", "software_version": __version__}
+            | {"flows_digest": "4 7"}
         ],
         "minutes": [{"expected_ns": start, "expected_by": "schedule", "begun_ns": start, "runs": 0, "tries": 0}],
         "jobs": [{"kind": "training", "endpoints": 2, "hosts": 2, "tp": 1, "pp": 1, "dp": 2, "confidence": 0.9}],

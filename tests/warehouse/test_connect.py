@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
+import polars as pl
 import pytest
 from flowfiles import WINDOW
 
-from llmprism_tasks.contract.errors import ContractError, InputError, WarehouseBusy
+from llmprism_tasks.contract.errors import ContractError, InputError, TransientError, WarehouseBusy, WarehouseGone
 from llmprism_tasks.contract.tables import TABLES, table_named
 from llmprism_tasks.warehouse import schema, store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import CONFLICT_RETRIES, Warehouse, open_warehouse
 
 INTO = "INSERT INTO job_members (window_start_ns, job_id, addr, host)"
 HOLD = """
@@ -188,3 +190,92 @@ def test_what_is_no_warehouse_is_said_so(tmp_path: Path, name: str) -> None:
         Warehouse(str(tmp_path / "no.duckdb"), 1).reading(),
     ):
         pass
+
+
+def test_a_warehouse_that_was_removed_is_not_made_anew(either: Warehouse) -> None:
+    path = Path(either.location.removeprefix("ducklake:"))
+    seen = open_warehouse(either.location, lock_wait_s=1)
+    path.unlink()
+    for use in (lambda: put(seen, "lost"), lambda: jobs(seen)):
+        with pytest.raises(WarehouseGone, match="removed or replaced while it was in use"):
+            use()
+        assert not path.exists()
+
+
+def test_a_warehouse_that_was_replaced_is_not_taken_for_it(either: Warehouse) -> None:
+    path = Path(either.location.removeprefix("ducklake:"))
+    seen = open_warehouse(either.location, lock_wait_s=1)
+    path.unlink()
+    with duckdb.connect(str(path)) if path == Path(either.location) else Warehouse(either.location, 1).writing():
+        pass  # another one, and an empty one
+    with pytest.raises(WarehouseGone):
+        put(seen, "lost")
+
+
+def test_a_commit_to_a_file_that_was_removed_meanwhile_is_no_success(either: Warehouse) -> None:
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute(f"{INTO} VALUES ({WINDOW.start_ns}, 'new', 'a', 'h')")
+        Path(either.location.removeprefix("ducklake:")).unlink()
+
+    with pytest.raises(WarehouseGone):
+        either.write(work)
+
+
+def test_a_lake_without_the_files_of_its_rows_says_so(tmp_path: Path) -> None:
+    lake = open_warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=1)
+    lake.write(
+        lambda connection: connection.execute(
+            f"{INTO} SELECT {WINDOW.start_ns}, 'j', range::VARCHAR, 'h' FROM range(999)"
+        )
+    )
+    shutil.rmtree(f"{tmp_path / 'lake'}.files")
+    with pytest.raises(WarehouseGone, match="removed or replaced"):
+        jobs(lake)
+
+
+def test_a_damaged_file_says_so(warehouse: Warehouse) -> None:
+    path = Path(warehouse.location)
+    put(warehouse, "old")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20_000] + b"x" * 100_000 + whole[120_000:])
+    with pytest.raises(InputError, match=r"damaged|cannot be opened"):
+        open_warehouse(warehouse.location, lock_wait_s=1)
+
+
+def test_a_full_disk_is_no_conflict_between_writers(warehouse: Warehouse) -> None:
+    tries: list[int] = []
+
+    def work(connection: duckdb.DuckDBPyConnection) -> None:
+        tries.append(1)
+        connection.execute(f"{INTO} VALUES ({WINDOW.start_ns}, 'new', 'a', 'h')")
+
+    log = Path(f"{warehouse.location}.wal")
+    log.unlink(missing_ok=True)
+    log.symlink_to("/dev/full")
+    with pytest.raises(TransientError, match="No space left on device; expected room to write"):
+        warehouse.write(work)
+    assert tries == [1]
+    log.unlink()
+    warehouse.write(work)
+    assert jobs(warehouse) == ["new"]
+
+
+def test_commits_that_others_keep_coming_before_are_given_up(warehouse: Warehouse) -> None:
+    def work(_: duckdb.DuckDBPyConnection) -> None:
+        raise duckdb.TransactionException("Transaction conflict")
+
+    with pytest.raises(WarehouseBusy, match=f"in each of {CONFLICT_RETRIES + 1} tries"):
+        warehouse.write(work)
+
+
+def test_an_unknown_table_is_not_looked_for_in_the_program(either: Warehouse) -> None:
+    windows_of_mine = pl.DataFrame({"a": [1]})
+    with either.reading() as connection, pytest.raises(duckdb.CatalogException):
+        connection.execute("FROM windows_of_mine")
+    assert windows_of_mine.height == 1
+
+
+def test_a_lake_may_have_a_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(open_warehouse("ducklake:lake", lock_wait_s=1), "new")
+    assert (tmp_path / "lake.files").is_dir()

@@ -14,13 +14,20 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLOWS_PATTERN = "flows/{window:%Y%m%dT%H%M}.parquet"
+PARTS = (
+    ("scheduler", "--skip-serve-logs"),
+    ("dag-processor",),
+    ("api-server",),
+    ("triggerer", "--skip-serve-logs"),
+)
+"""The processes of Airflow. Servers of logs would listen on every address; here the API server reads the files."""
 STARTING_S = 180.0
 STOPPING_S = 20.0
 
@@ -36,7 +43,7 @@ class LocalAirflow:
     Attributes
     ----------
     folder : absolute path; made when missing
-    port : of the API server and the pages; the two after it serve logs
+    port : of the API server and the pages, on the loopback address; nothing else listens
     """
 
     folder: Path
@@ -74,12 +81,14 @@ class LocalAirflow:
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": self.address,
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(self.port + 1),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(self.port + 2),
             "LLMPRISM_PLACES__FLOWS": str(self.folder / FLOWS_PATTERN),
             "LLMPRISM_PLACES__TOPOLOGY": str(self.folder / "topology.csv"),
             "LLMPRISM_PLACES__WAREHOUSE": str(self.folder / "llmprism.duckdb"),
+            "LLMPRISM_PLACES__READ_COPY": str(self.folder / "results.duckdb"),
             "LLMPRISM_DEMO_FOLDER": str(self.folder),
+            # The feed drops whole files, each with the flows that start in its minute
+            "LLMPRISM_WINDOW__WAITS_FOR_NEXT_FILE": "no",
+            "LLMPRISM_WINDOW__QUIET_S": "0",
             "GX_ANALYTICS_ENABLED": "false",
         }
 
@@ -109,21 +118,30 @@ class LocalAirflow:
         self.command("airflow", "dags", "reserialize")
 
     def start(self, *, scheduled: bool) -> None:
-        """Start all of Airflow in a process group of its own; it outlives this process until `stop`."""
+        """Start all of Airflow in a process group of its own; it outlives this process until `stop`.
+
+        The password that Airflow makes up ends in a file and in the log, so only this user can enter the folder.
+        """
+        self.folder.chmod(0o700)
         config = self.folder / "airflow" / "config"
         config.mkdir(parents=True, exist_ok=True)
         shutil.copy(Path(__file__).parent / "config" / "airflow_local_settings.py", config)
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                ["airflow", "standalone"],
-                env=dict(os.environ) | self.variables(scheduled=scheduled),
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        _state(self.folder).write_text(json.dumps({"pid": process.pid, "port": self.port}), encoding="utf-8")
+        self.command("airflow", "db", "migrate")
+        pids: list[int] = []
+        for part in PARTS:
+            with self.log.open("ab") as log:
+                process = subprocess.Popen(
+                    ["airflow", *part],
+                    env=dict(os.environ) | self.variables(scheduled=scheduled),
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    process_group=pids[0] if pids else 0,
+                    umask=0o077,
+                )
+            pids.append(process.pid)
+        _state(self.folder).write_text(json.dumps({"pids": pids, "port": self.port}), encoding="utf-8")
 
     def wait_until_ready(self, *dags: str) -> None:
         """Return when the scheduler is alive and knows the DAGs.
@@ -155,22 +173,28 @@ class LocalAirflow:
         return _fetch(f"{self.address}/api/v2/{path}", headers={"Authorization": f"Bearer {token}"})
 
     def stop(self) -> None:
-        """Ask the first process to stop, as Ctrl-C would, and wait; what has not ended in time is killed.
+        """Ask the processes to stop, one after another, and wait; what has not ended in time is killed.
 
-        The first process stops the others in order. Asked all at once, the triggerer waits for ever for its child.
+        Asked all at once, the triggerer waits for ever for its child.
         """
-        pid = running(self.folder)
+        group = running(self.folder)
+        pids = [] if group is None else _noted(self.folder)["pids"]
         _state(self.folder).unlink(missing_ok=True)
-        if pid is None:
-            return
-        for ask, sent in ((os.kill, signal.SIGINT), (os.killpg, signal.SIGKILL)):
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                ask(pid, sent)
-            deadline = time.monotonic() + STOPPING_S
-            while time.monotonic() < deadline:
-                if not _group_lives(pid):
-                    return
-                time.sleep(0.2)
+                os.kill(pid, signal.SIGTERM)
+            _wait_while(_lives, pid)
+        if group is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+            _wait_while(_group_lives, group)
+
+
+def _wait_while(lives: Callable[[int], bool], pid: int) -> None:
+    """Return when it lives no more, or `STOPPING_S` have passed."""
+    deadline = time.monotonic() + STOPPING_S
+    while lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 @contextlib.contextmanager
@@ -192,21 +216,21 @@ def attached(folder: Path) -> LocalAirflow:
     """
     if running(folder) is None:
         raise LocalAirflowError("No Airflow of the demo is running. Start it with: make up")
-    return LocalAirflow(folder, json.loads(_state(folder).read_text(encoding="utf-8"))["port"])
+    return LocalAirflow(folder, _noted(folder)["port"])
 
 
 def running(folder: Path) -> int | None:
     """Return the process group of the Airflow that runs in the folder, None if none does."""
     try:
-        pid = int(json.loads(_state(folder).read_text(encoding="utf-8"))["pid"])
+        group = int(_noted(folder)["pids"][0])
     except FileNotFoundError:
         return None
-    return pid if _group_lives(pid) else None
+    return group if _group_lives(group) else None
 
 
 def free_ports(first: int = 8080) -> int:
-    """Return the first port from `first` on that is free, as are the two after it."""
-    return next(port for port in range(first, 65_000, 10) if all(_is_free(port + offset) for offset in range(3)))
+    """Return the first port from `first` on that is free."""
+    return next(port for port in range(first, 65_000, 10) if _is_free(port))
 
 
 def _is_free(port: int) -> bool:
@@ -219,11 +243,22 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _group_lives(pid: int) -> bool:
+def _lives(pid: int) -> bool:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # a child of ours that ended would count as alive until it is asked for
     try:
-        os.killpg(pid, 0)
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _group_lives(group: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG) != (0, 0):
+            pass
+    try:
+        os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
         return False
     return True
@@ -231,6 +266,12 @@ def _group_lives(pid: int) -> bool:
 
 def _state(folder: Path) -> Path:
     return folder / "airflow.json"
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    """Return `pids`, of which the first leads the group, and `port`."""
+    noted: dict[str, Any] = json.loads(_state(folder).read_text(encoding="utf-8"))
+    return noted
 
 
 @functools.cache

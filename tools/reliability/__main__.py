@@ -1,4 +1,4 @@
-"""`python -m reliability kills`, `growth` or `page`: disturb llmprism or let it grow, and write what was measured."""
+"""`python -m reliability kills`, `fuzz`, `hosts`, `growth` or `page`: disturb llmprism, and write what was measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from llmprism_tasks.settings import RetentionSettings
-from reliability import growth, kills, page
+from reliability import fuzz, growth, hosts, kills, page
 from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -48,6 +48,20 @@ def _growth(arguments: argparse.Namespace) -> bool:
     return not growth.is_level(found)
 
 
+def _hosts(arguments: argparse.Namespace) -> bool:
+    found = hosts.measure(arguments.kills, arguments.windows, seed=arguments.seed, say=console.print)
+    keep("hosts", found)
+    console.print(hosts.sentence(found))
+    return not hosts.is_sound(found)
+
+
+def _fuzz(arguments: argparse.Namespace) -> bool:
+    found = fuzz.measure(arguments.cases, seed=arguments.seed, say=console.print, first=arguments.first)
+    keep("fuzz", found)
+    console.print(fuzz.sentence(found))
+    return not fuzz.is_sound(found)
+
+
 def _page(arguments: argparse.Namespace) -> bool:
     console.print(f"Written: {page.write(arguments.out)}")
     return False
@@ -70,6 +84,16 @@ def _parser() -> argparse.ArgumentParser:
     growing.add_argument("--timeline-h", type=float, default=6)
     growing.add_argument("--results-h", type=float, default=0, help="0: for ever")
     growing.set_defaults(run=_growth)
+    killing_hosts = commands.add_parser("hosts", help="kill a worker of two in backfills, compare the tables")
+    killing_hosts.add_argument("--kills", type=int, default=50)
+    killing_hosts.add_argument("--windows", type=int, default=6)
+    killing_hosts.add_argument("--seed", type=int, default=0)
+    killing_hosts.set_defaults(run=_hosts)
+    fuzzing = commands.add_parser("fuzz", help="land damaged and hostile files, and count what became of them")
+    fuzzing.add_argument("--cases", type=int, default=5_000)
+    fuzzing.add_argument("--seed", type=int, default=0)
+    fuzzing.add_argument("--first", type=int, default=0, help="number of the first case, to make one again")
+    fuzzing.set_defaults(run=_fuzz)
     writing = commands.add_parser("page", help="write docs/reliability.md from what was measured")
     writing.add_argument("--out", type=Path, default=PROJECT / "docs" / "reliability.md")
     writing.set_defaults(run=_page)

@@ -62,7 +62,7 @@ def measure(
         for hour in range(hours):
             for minute in range(minutes_an_hour):
                 _write(place, template, hour * minutes_an_hour + minute)
-            before = space.warehouse_bytes(location)
+            before = space.warehouse_bytes(place)
             found = upkeep.expire(settings, old_s=0)
             sizes.append(found.after)
             expired = sum(rows.due for rows in found.rows.values())

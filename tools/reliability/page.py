@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from reliability import growth, kills
+from reliability import fuzz, growth, kills
 from reliability.results import kept
 
 INTRODUCTION = """# Reliability
@@ -16,7 +16,7 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_growth()]), encoding="utf-8")
+    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_growth()]), encoding="utf-8")
     return out
 
 
@@ -36,13 +36,47 @@ def _kills() -> Iterator[str]:
     yield ""
 
 
+def _hosts() -> Iterator[str]:
+    yield "## A machine of two killed\n"
+    yield (
+        "`python -m reliability hosts`: two Celery workers with host names and folders of their own, PostgreSQL and\n"
+        "Redis. In the midst of a backfill all processes of one worker are killed; it starts again when Airflow has\n"
+        "noticed. Then all tables are compared with those of one `llmprism analyze` on a file.\n"
+    )
+    if found := kept("hosts"):
+        noticed = found["noticed_s"] or {"median": 0.0, "longest": 0.0}
+        yield "| kills | windows | tasks that died | noticed after, s | tables differ | left behind | commit, day |"
+        yield "|---|---|---|---|---|---|---|"
+        yield (
+            f"| {found['kills']} | {found['windows']} | {found['tasks']} "
+            f"| {noticed['median']:.0f}, at most {noticed['longest']:.0f} "
+            f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
+        )
+    yield ""
+
+
+def _fuzz() -> Iterator[str]:
+    yield "## Damaged and hostile files\n"
+    yield (
+        "`python -m reliability fuzz`: files of every format with odd values, flipped, cut, doubled and foreign\n"
+        "bytes are landed. Each record is landed or quarantined, and counted as its file holds it; or the file is\n"
+        "refused in one sentence.\n"
+    )
+    yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
+    yield "|---|---|---|---|---|---|---|"
+    if found := kept("fuzz"):
+        cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
+        yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    yield ""
+
+
 def _growth() -> Iterator[str]:
     yield "## Growth\n"
     yield (
         "`python -m reliability growth`: a minute's rows are written again and again, moved in time, and\n"
         "`llmprism expire` runs after each hour.\n"
     )
-    yield "| warehouse | flows a minute | kept (flows, timeline, results) | MB after each hour | commit, day |"
+    yield "| warehouse | flows a minute | flows, timeline, results kept | minutes in an hour: megabytes | commit, day |"
     yield "|---|---|---|---|---|"
     for name in growth.LOCATIONS:
         if found := kept(f"growth-{name}"):

@@ -9,7 +9,7 @@ from typing import Any
 from llmprism_tasks.execution.notify.formats import body
 from llmprism_tasks.execution.notify.webhook import Outcome, post
 from llmprism_tasks.settings import NotifySettings
-from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
 
 logger = logging.getLogger(__name__)

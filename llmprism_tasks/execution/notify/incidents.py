@@ -13,7 +13,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.execution.notify import delivery
 from llmprism_tasks.reports.minute_states import Coverage, coverage, part_of_the_price, read_states
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
 
 Row = dict[str, Any]

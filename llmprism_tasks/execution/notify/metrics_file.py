@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from llmprism_tasks.contract.errors import TransientError
-from llmprism_tasks.reports.metrics import exposition
+from llmprism_tasks.execution.notify.metrics import exposition
 from llmprism_tasks.warehouse.connect import Warehouse
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.notify import delivery
 from llmprism_tasks.reports.minute_states import Coverage
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
 
 logger = logging.getLogger(__name__)

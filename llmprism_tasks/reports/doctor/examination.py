@@ -24,7 +24,8 @@ def examine(
     """
     yield from software.look_at_versions()
     yield software.look_at_kernels(Path(llmprism_tasks.__file__).parent, environment)
-    warehouse = Warehouse(settings.places.warehouse, settings.warehouse.lock_wait_s)
+    place, one = settings.places.warehouse, settings.warehouse
+    warehouse = Warehouse(place, one.lock_wait_s, one.data_path, one.catalog_password)
     schema = storage.look_at_schema(warehouse)
     yield schema
     if schema.state == OK:

@@ -14,7 +14,6 @@ from llmprism_tasks.reports.doctor.finding import Finding, judged
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse import schema, store
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.lake.attach import LAKE
 from llmprism_tasks.warehouse.upkeep import expiry, space
 
 RECENT = 60
@@ -114,8 +113,7 @@ def look_at_schema(warehouse: Warehouse) -> Finding:
 def look(warehouse: Warehouse, settings: Settings) -> Iterator[Finding]:
     """Check the room on the disks, and the read copy, of an up-to-date warehouse."""
     growth = measured(warehouse, settings)
-    folder = Path(warehouse.location.removeprefix(LAKE)).resolve().parent
-    yield room(growth, shutil.disk_usage(folder).free, settings)
+    yield room(growth, shutil.disk_usage(space.folder_of(warehouse)).free, settings)
     yield exchange(growth.flows, shutil.disk_usage(tempfile.gettempdir()).free, settings)
     if settings.places.read_copy:
         yield copy_age(_behind(warehouse, Path(settings.places.read_copy), settings.window.length_ns))
@@ -131,7 +129,7 @@ def measured(warehouse: Warehouse, settings: Settings) -> Growth:
     windows = max(len(latest), 1)
     by_table = {table: sizes[table] * one.due / max(one.all, 1) / windows for table, one in rows.items()}
     hours = settings.window.length_ns / (3600 * NANOSECONDS_PER_SECOND)
-    return Growth(space.warehouse_bytes(warehouse.location), by_table, rows["flows"].due / windows, hours)
+    return Growth(space.warehouse_bytes(warehouse), by_table, rows["flows"].due / windows, hours)
 
 
 def _behind(warehouse: Warehouse, copy: Path, length_ns: int) -> int | None:

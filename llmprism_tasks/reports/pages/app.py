@@ -18,7 +18,7 @@ from llmprism_tasks.contract.errors import InputError, LlmprismError, TransientE
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.pages import incident, job, now, timeline, window
 from llmprism_tasks.reports.pages.markup import ASSETS, POLICY, render
-from llmprism_tasks.warehouse import notifications
+from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
 
 Show = Callable[..., str]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from llmprism_tasks.reports.timeline.split import FLIGHTS, tiles
+from llmprism_tasks.reports.timeline.split import FLIGHTS, joined, tiles
 
 KINDS = ("compute", *FLIGHTS, "idle")
 """Kinds of lanes, from top to bottom. `compute` and `idle` are inferred, the others are what flow records show."""
@@ -79,10 +79,13 @@ def lanes(tables: Mapping[str, pl.DataFrame], start_ns: int, end_ns: int) -> Lan
         .select("addr", "host", "pp_stage", "dp_group")
     )
     messages = _messages(timeline.filter(pl.col("phase").is_in(FLIGHTS)), tables["jobs"], members)
-    inferred = tiled.filter(pl.col("part") != "communication").select(
-        "addr", "start_ns", "end_ns", "step", kind="part", bytes=pl.lit(0), inferred=pl.lit(value=True)
+    inferred = (
+        joined(tiled, ["addr", "step", "part"])
+        .filter(pl.col("part") != "communication")
+        .with_columns(kind="part", row=pl.lit(0), bytes=pl.lit(0), inferred=pl.lit(value=True))
+        .drop("part")
     )
-    slices = pl.concat([pl.DataFrame(schema=SLICES), _together(inferred), messages], how="diagonal_relaxed")
+    slices = pl.concat([pl.DataFrame(schema=SLICES), inferred, messages], how="diagonal_relaxed")
     order = nics.select("addr", place=pl.int_range(pl.len()))
     kind = pl.col("kind").replace_strict({name: i for i, name in enumerate(KINDS)}, return_dtype=pl.Int64)
     return Lanes(
@@ -158,13 +161,3 @@ def _faults(diagnoses: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         .group_by(subject, maintain_order=True)
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("severity", "confidence", "explanation").first())
     )
-
-
-def _together(slices: pl.DataFrame) -> pl.DataFrame:
-    """Join slices of one NIC, kind and step that touch."""
-    ordered = slices.sort("addr", "kind", "start_ns")
-    same = pl.struct("addr", "kind", "step")
-    begins = same.ne_missing(same.shift(1)) | (pl.col("start_ns") != pl.col("end_ns").shift(1))
-    numbered = ordered.with_columns(run=begins.fill_null(value=True).cum_sum(), row=pl.lit(0))
-    keep = ["addr", "kind", "row", "step", "bytes", "inferred"]
-    return numbered.group_by("run", *keep).agg(pl.col("start_ns").min(), pl.col("end_ns").max()).drop("run")

@@ -54,7 +54,8 @@ def tiles(timeline: pl.DataFrame, step_breakdown: pl.DataFrame) -> pl.DataFrame:
         cut.select(*STEP, start_ns=start, end_ns=end, part=pl.lit(part), in_flight="in_flight")
         for part, (start, end) in bounds.items()
     )
-    return _joined(found.filter(pl.col("end_ns") > pl.col("start_ns")))
+    whole = joined(found.filter(pl.col("end_ns") > pl.col("start_ns")), [*STEP, "part", "in_flight"])
+    return whole.select(*STEP, "start_ns", "end_ns", "part", "in_flight")
 
 
 def _pieces(timeline: pl.DataFrame) -> pl.DataFrame:
@@ -117,11 +118,10 @@ def _carried(flights: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     return ordered.with_columns(computed_ns=inside[0], idle_ns=inside[1] - inside[0])
 
 
-def _joined(found: pl.DataFrame) -> pl.DataFrame:
-    """Join tiles that touch and are the same."""
-    same = [*STEP, "part", "in_flight"]
-    ordered = found.sort("addr", "start_ns")
+def joined(rows: pl.DataFrame, same: list[str]) -> pl.DataFrame:
+    """Join tiles that touch and have the same values; returns these, `start_ns` and `end_ns`, by NIC and time."""
+    ordered = rows.sort("addr", "start_ns")
     begins = pl.struct(same).ne_missing(pl.struct(same).shift(1)) | (pl.col("start_ns") != pl.col("end_ns").shift(1))
     numbered = ordered.with_columns(run=begins.fill_null(value=True).cum_sum())
-    joined = numbered.group_by("run", *same, maintain_order=True).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    return joined.select(*STEP, "start_ns", "end_ns", "part", "in_flight")
+    times = (pl.col("start_ns").min(), pl.col("end_ns").max())
+    return numbered.group_by("run", *same, maintain_order=True).agg(times).drop("run")

@@ -15,6 +15,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis.compute import last_arrival, pipeline_imbalance, slow_compute
 from llmprism_tasks.stages.diagnosis.cost.price import price
+from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
@@ -63,7 +64,8 @@ def diagnosis(
     diagnoses : empty if nothing is worth acting on
     """
     evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings)
-    return (_diagnosed(evidence, jobs, settings),)
+    found = _diagnosed(evidence, jobs, settings)
+    return (with_coverage(found, jobs, job_members, topology, job_traffic.index.pairs),)
 
 
 def diagnose_partition(
@@ -92,7 +94,8 @@ def diagnose_partition(
     evidence = gather(job_traffic, step_ends, topology, job_members, pairs, steps, window, settings, elsewhere)
     if evidence is not None and evidence.once(devices.hops_in_trouble, settings.diagnosis)["slow"].any():
         return None
-    return (_diagnosed(evidence, jobs, settings),)
+    found = _diagnosed(evidence, jobs, settings)
+    return (with_coverage(found, jobs, job_members, topology, job_traffic.index.pairs),)
 
 
 def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from llmprism_tasks.contract.errors import InputError, TransientError, WarehouseBusy
-from llmprism_tasks.warehouse.lake.attach import IN_POSTGRES, attached
+from llmprism_tasks.warehouse.lake.attach import IN_POSTGRES, attached, in_postgres
 
 LOCK = int.from_bytes(b"llmprism")
 """The number of the writers' advisory lock. PostgreSQL keeps such locks apart by database."""
@@ -33,6 +33,9 @@ AWAY = re.compile(
     re.IGNORECASE,
 )
 """What DuckDB's and PostgreSQL's messages say when the server is not there, or went away."""
+
+MAY_ONLY_READ = re.compile(r"permission denied for [^\n]+|cannot execute \w+ in a read-only transaction")
+"""What PostgreSQL says to a user who may not write."""
 
 HOLDER = """
 SELECT activity.application_name, activity.client_addr, activity.pid
@@ -98,6 +101,24 @@ def away(location: str, error: Exception) -> TransientError | None:
         todo="See that it runs and that host, port, user and password are right; then run it again. "
         "Nothing is half written.",
     )
+
+
+@contextmanager
+def named_refusals(location: str) -> Iterator[None]:
+    """Raise what DuckDB says of a PostgreSQL that is not there, or refuses to be written to, as an error of llmprism.
+
+    Raises
+    ------
+    TransientError : PostgreSQL does not answer
+    InputError : the user of the connection string may only read
+    """
+    try:
+        yield
+    except duckdb.Error as error:
+        known = (_refused(location, error) or away(location, error)) if in_postgres(location) else None
+        if known is None:
+            raise
+        raise known from error
 
 
 @contextmanager
@@ -179,6 +200,15 @@ def _holder(cursor: Any) -> str:
             name, address, session = found
             return f"process {name.removeprefix('llmprism ')} (address {address}, PostgreSQL session {session})"
     return "another process, which has just given it free"
+
+
+def _refused(location: str, error: Exception) -> InputError | None:
+    reason = MAY_ONLY_READ.search(str(error))
+    return reason and InputError(
+        found=f"the warehouse {location}, whose user may not write ({reason[0]})",
+        expected="the owner of the catalog's tables, to write; any other user may only read",
+        todo="Name the owner in places.warehouse, with its password, or only read: llmprism report, llmprism sql.",
+    )
 
 
 def _wrong(location: str, error: Exception) -> InputError:

@@ -82,9 +82,9 @@ class Sound:
         """Return a function that returns a window's rows of `flows`, compact and in order."""
         return lambda: self.frame(window)
 
-    def quarantine(self, _window: Window) -> pl.DataFrame:
-        """Return a window's rows of `flows_quarantine`: none."""
-        return empty("flows_quarantine")
+    def quarantine(self, _window: Window) -> Callable[[], Any]:
+        """Return a function that returns a window's rows of `flows_quarantine`: none."""
+        return lambda: empty("flows_quarantine")
 
 
 def read(
@@ -110,6 +110,15 @@ def read(
     intake = intake or Intake()
     if not files or any(file.format != "parquet" for file in files) or intake.columns:
         return None
+    found = _read(files, length_ns, within, whole, intake)
+    if found is None:
+        pa.default_memory_pool().release_unused()  # what is done instead needs the memory
+    return found
+
+
+def _read(
+    files: Sequence[FlowFile], length_ns: int, within: Window, whole: Set[str] | None, intake: Intake
+) -> Sound | None:
     try:
         if sum(pq.read_metadata(file.path).num_rows for file in files) > MOST_ROWS:
             return None

@@ -5,9 +5,9 @@ in all windows; of others, it reads those that are known to hold records of its 
 it counts is written in its transaction. So a record that comes in another window's file is known from then on, and its
 window, if it was landed without it, is marked as due.
 
-A file with the content of another one is a copy: it is not read. A file to which lines were added holds the same
-records as before in those windows whose number of records is the same; so a file that grows does not make all its
-windows due.
+A file with the content of another one, and with records, is a copy: it is not read. A file to which lines were added
+holds the same records as before in those windows whose number of records is the same; so a file that grows does not
+make all its windows due.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.flows import FlowFile
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
 
@@ -57,11 +58,15 @@ class Stock:
 
     Attributes
     ----------
-    files : files to read, in order
+    flows : the source
+    found : files of the source that were looked at
+    files : those to read, in order
     fresh : content of those files, and copies, that are new or have changed
     copies : copies among the fresh files, with the file that is read in their place
     """
 
+    flows: str
+    found: Sequence[FlowFile]
     files: Sequence[FlowFile]
     fresh: Mapping[str, Content]
     copies: Mapping[str, str]
@@ -98,17 +103,23 @@ def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span
     originals = _originals(same, files, flows, digests, span.length_ns)
     copies = {path: originals[digest] for path, digest in digests.items() if originals[digest] != path}
     read = [file for file in files if file.path not in copies and file.path in holding | looked_at.keys()]
-    return Stock(sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)), looked_at, copies)
+    return Stock(
+        flows,
+        files,
+        sorted(read, key=lambda file: (file.span.start_ns if file.span else 0, file.path)),
+        looked_at,
+        copies,
+    )
 
 
-def stock_of_all(found: Sequence[FlowFile]) -> Stock:
+def stock_of_all(found: Sequence[FlowFile], flows: str) -> Stock:
     """Return the stock of a source whose files are all read, whatever is known of them."""
     fresh = {file.path: content for file in found if (content := _content(file.path, None, {})) is not None}
     first: dict[str, str] = {}
     for path, content in fresh.items():
         first.setdefault(content.digest, path)
     copies = {path: first[content.digest] for path, content in fresh.items() if first[content.digest] != path}
-    return Stock([file for file in found if file.path not in copies], fresh, copies)
+    return Stock(flows, found, [file for file in found if file.path not in copies], fresh, copies)
 
 
 def record(
@@ -141,14 +152,18 @@ def record(
         changed = connection.execute(statement("changed_parts"), {"start_ns": window.start_ns}).fetchall()
         for step in ("drop_parts", "add_parts", "drop_files", "add_files") if files.height else ():
             connection.execute(statement(step))
-        if connection.execute(statement("unread_parts"), own).fetchone():
-            connection.execute(statement("forget_unread"), own)
-            connection.execute(statement("drop_unread_parts"), own)
+        unread = {str(path) for (path,) in connection.execute(statement("unread_parts"), own).fetchall()}
+        missed = sources.of_source(unread, stock.flows, length_ns=window.length_ns) if unread else set()
+        if unread - missed:
+            gone = sorted(unread - missed)
+            connection.execute(statement("forget_files"), {"files": gone})
+            connection.execute(statement("drop_gone_parts"), {"start_ns": window.start_ns, "files": gone})
         connection.execute(statement("mark_landed"), own)
     finally:
         connection.unregister("incoming_files")
         connection.unregister("incoming_parts")
     due = [int(start_ns) for (start_ns,) in changed if start_ns not in landed_too]
+    due += [window.start_ns] if missed else []  # another landing found records meanwhile, or a file cannot be read now
     minutes.mark_due(connection, due, minutes.LATE_RECORDS, now_ns=now_ns)
     return due
 
@@ -236,16 +251,19 @@ def _originals(
 
 def _frames(stock: Stock, parts: Parts, skipped: Collection[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of `flow_files` and of `flow_file_windows` that fresh files have."""
-    spans = {file.path: file.span for file in stock.files}
+    spans = {file.path: file.span for file in stock.found}
     files, rows = [], []
     for path, content in stock.fresh.items():
         if path in skipped or stock.copies.get(path) in skipped:
             continue
-        windows = {} if path in stock.copies else parts.get(path, {})
+        original = stock.copies.get(path)
+        if original is not None and original in stock.fresh and not parts.get(original):
+            original = None  # files without a record are alike, and yet nothing was sent again
+        windows = {} if original else parts.get(path, {})
         span = spans.get(path)
         start_ns = min(windows, default=span.start_ns if span else 0)
         numbers = (content.size_bytes, content.modified_ns, content.digest, sum(windows.values()))
-        files.append((start_ns, path, *numbers, stock.copies.get(path)))
+        files.append((start_ns, path, *numbers, original))
         for window_ns, records in windows.items():
             before, digest = content.before.get(window_ns, (0, ""))
             rows.append((window_ns, path, records, digest if before == records else content.digest, False))

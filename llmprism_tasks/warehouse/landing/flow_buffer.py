@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from llmprism_tasks.contract.frames import BETWEEN_SWITCHES, compact_schema
 from llmprism_tasks.contract.tables import FLOW_COLUMNS
+from llmprism_tasks.contract.visible_text import STEERING
 from llmprism_tasks.numerics import encoding, grouped_sort
 from llmprism_tasks.sources.addresses import one_spelling
 
@@ -170,7 +171,8 @@ def _paths(lists: pa.ListArray) -> pl.Series:
     """Return each path as the joined names of its switches; each distinct path is joined once."""
     switches, offsets = lists.values, _series(lists.offsets).cast(pl.Int64).to_numpy()
     names = _words(switches.dictionary)
-    if switches.null_count or (names == "").any() or names.str.contains(BETWEEN_SWITCHES, literal=True).any():
+    odd = (names == "") | names.str.contains(BETWEEN_SWITCHES, literal=True) | names.str.contains(STEERING)
+    if switches.null_count or odd.any():
         raise OddError
     numbers, first = encoding.numbered_lists(_series(switches.indices).cast(pl.Int32).to_numpy(), offsets)
     paths = _series(lists.take(_arrow(first))).cast(pl.List(pl.String)).list.join(BETWEEN_SWITCHES)

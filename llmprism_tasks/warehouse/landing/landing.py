@@ -24,14 +24,15 @@ from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources import flows as sources
 from llmprism_tasks.sources.pattern import MAGIC
-from llmprism_tasks.warehouse import minutes, store
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
+from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import columnar, file_register
 from llmprism_tasks.warehouse.landing.file_register import Stock
 from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
-from llmprism_tasks.warehouse.minutes import Run
 
 logger = logging.getLogger(__name__)
 
@@ -187,9 +188,9 @@ def land_all(
     the windows in order, as by `windows_in`; each as if it had been landed alone
     """
     intake = intake or Intake()
-    stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns))
+    stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
-        windows = _windows(staged, length_ns, intake)
+        windows = _windows(staged, stock, length_ns, intake)
         check(windows)
         writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
         for window in windows:
@@ -212,9 +213,9 @@ def windows_in(flows: str, length_ns: int, *, intake: Intake | None = None) -> l
     silence is a finding; `gaps.py` says which gaps are left out.
     """
     intake = intake or Intake()
-    stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns))
+    stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
-        return _windows(staged, length_ns, intake)
+        return _windows(staged, stock, length_ns, intake)
 
 
 def flows_arrived(window: Window, flows: str, intake: Intake | None = None) -> bool:
@@ -279,8 +280,8 @@ def _records(stock: Stock, *, length_ns: int, within: Window, intake: Intake) ->
         yield staged
 
 
-def _windows(staged: Staging | columnar.Sound, length_ns: int, intake: Intake) -> list[Window]:
-    promised = {file.span.start_ns for file in staged.files if file.span and file.span.length_ns == length_ns}
+def _windows(staged: Staging | columnar.Sound, stock: Stock, length_ns: int, intake: Intake) -> list[Window]:
+    promised = {file.span.start_ns for file in stock.found if file.span and file.span.length_ns == length_ns}
     starts = sorted(staged.placed() | promised)
     return without_long_gaps(starts, length_ns, intake.most_empty_windows, staged.parts)
 
@@ -291,7 +292,7 @@ class _Landing:
 
     Attributes
     ----------
-    landed_too : starts of all windows that the run lands
+    landed_too : starts of all windows that are landed together
     run : the runs of the windows, which begin with their landing; None if nothing follows
     """
 
@@ -334,8 +335,8 @@ class _Landing:
         store.replace(
             self.warehouse,
             window,
-            {"flows_quarantine": self.staged.quarantine(window)},
-            streams={"flows": self.staged.flows(window)},
+            {},
+            streams={"flows": self.staged.flows(window), "flows_quarantine": self.staged.quarantine(window)},
             clears=("windows", *STALE),
             unless_landed=unless_landed,
             then=keep_books,

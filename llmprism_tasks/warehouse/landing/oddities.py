@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 import duckdb
 import polars as pl
 
+from llmprism_tasks.contract.visible_text import STEERING
 from llmprism_tasks.sources.columns import NANOSECONDS_IN, TIMES
 from llmprism_tasks.sources.flows import FlowFile, unreadable
 from llmprism_tasks.warehouse.landing.readers import Reader, execute
 from llmprism_tasks.warehouse.sql_files import statement
 
+logger = logging.getLogger(__name__)
+
+MEMORY_LIMIT = "300MB"  # for the sorting out of a flood; above it DuckDB spills to a temporary folder
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "iso": "ISO 8601 text"}
 
 
@@ -34,6 +41,33 @@ def refuse_other_units(connection: duckdb.DuckDBPyConnection, number: int, file:
         _refuse_paths(connection, file, read, odd_paths, paths)
 
 
+def clean_names(connection: duckdb.DuckDBPyConnection, files: Sequence[FlowFile]) -> None:
+    """Remove control characters from the names of switches, so that they never reach a terminal or a picture.
+
+    Raises
+    ------
+    InputError : two names differ in nothing else
+    """
+    controls = {"controls": STEERING}
+    found = connection.execute(statement("names_with_controls"), controls).fetchall()
+    if not found:
+        return
+    name, clean, ambiguous = found[0]
+    if ambiguous:
+        first = connection.execute(
+            "SELECT file, source_position FROM staged WHERE list_contains(switch_path, ?) ORDER BY ALL", [name]
+        ).fetchone() or (0, 0)
+        raise unreadable(
+            files[first[0]].path,
+            f"record {first[1]}",
+            f"switch {name!r}, which without its control characters is {clean!r}, as another switch is, or nothing",
+            "names that differ in what can be seen",
+        )
+    cleaned = "list_transform(switch_path, lambda name: regexp_replace(name, $controls, '', 'g'))"
+    connection.execute(f"UPDATE staged SET switch_path = {cleaned} WHERE switch_path IS NOT NULL", controls)
+    logger.warning("removed control characters from %d names of switches, such as %r", len(found), name)
+
+
 def put_aside(connection: duckdb.DuckDBPyConnection, listed: pl.Series, most: int) -> dict[int, int]:
     """Refuse flows of addresses that the topology does not list, beyond a number of such addresses in a window.
 
@@ -48,6 +82,11 @@ def put_aside(connection: duckdb.DuckDBPyConnection, listed: pl.Series, most: in
     -------
     by window, how many addresses had their flows put aside
     """
+    about = connection.execute(statement("most_addrs")).fetchone() or (0,)
+    if about[0] < most / 2:  # far beyond the error of an estimate
+        return {}
+    connection.execute("SET threads = 1")  # each has buffers of its own, and a flood is no time to spend memory
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
     connection.register("listed_addrs", listed.alias("addr").to_frame().to_arrow())
     try:
         connection.execute(statement("unlisted_addrs"), {"most": most})

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import duckdb
 
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.tables import FLOW_COLUMNS
 from llmprism_tasks.contract.windows import Window
@@ -95,6 +96,8 @@ def execute(
     except NOT_THE_FILE:
         raise
     except duckdb.Error as error:
+        if "Could not write" in str(error):  # not the file that is read, but the temporary folder
+            raise system_errors.typed(error) or error from error
         raise _cannot_read(file, str(error)) from error
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
-import polars as pl
 import pyarrow as pa
 
 from llmprism_tasks.contract.errors import InputError, TransientError
@@ -34,7 +33,7 @@ from llmprism_tasks.warehouse.storage import flow_order
 
 logger = logging.getLogger(__name__)
 
-MEMORY_LIMIT = "1GB"  # above it DuckDB spills to a temporary folder; a minute of a large platform needs a fifth
+MEMORY_LIMIT = "1GB"  # above it DuckDB spills to a temporary folder; a minute of a large platform needs a fifth of it
 ROWS_AT_A_TIME = 122_880  # one row group of DuckDB
 FARTHEST_NS = 86_400 * NANOSECONDS_PER_SECOND
 """How far from its file's name a record may start: the longest timers of exporters cut flows within the hour, and files
@@ -90,10 +89,11 @@ class Staging:
         sorted_rows = itertools.chain([self._sorted(window)], iter(lambda: self._sorted(window), None))
         return lambda: next(sorted_rows)
 
-    def quarantine(self, window: Window) -> pl.DataFrame:
-        """Return a window's rows of `flows_quarantine`."""
+    def quarantine(self, window: Window) -> Callable[[], Any]:
+        """Return a function that returns a window's rows of `flows_quarantine` in order, as an Arrow stream."""
         values = {"window_start_ns": window.start_ns, "files": [file.path for file in self.files]}
-        return self.connection.execute(statement("staged_quarantine"), values).pl()
+        query = statement("staged_quarantine")
+        return lambda: self.connection.cursor().execute(query, values).to_arrow_reader(ROWS_AT_A_TIME)
 
     def _sorted(self, window: Window) -> Any:
         values, cursor = {"window_start_ns": window.start_ns}, self.connection.cursor()
@@ -185,6 +185,7 @@ class _Reading:
             except InputError as error:
                 self._refuse(file, error)
         warn_of(unknown)
+        oddities.clean_names(self._connection, self._files)
         self._place_the_rest()
 
     def parts(self) -> dict[str, dict[int, int]]:

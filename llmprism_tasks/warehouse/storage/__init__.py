@@ -1,1 +1,1 @@
-"""Storage: how rows lie in the tables. Addresses and other texts are stored as numbers, flows in one order."""
+"""Storage: how rows lie in the tables (texts as numbers, flows in one order), and how a window of them is lent out."""

@@ -7,10 +7,11 @@ needs no texts reads the stored tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.contract.errors import TransientError
@@ -61,35 +62,41 @@ def numbered(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFra
 def texts(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Return stored rows, or some of their columns, with each code replaced by its text."""
     columns = {name: place for name, (place, _) in NUMBERED[table].items() if name in rows.columns}
-    values = {place: _values(connection, place) for place in columns.values()}
-    return rows.with_columns(_texts(*values[place], rows[name]).alias(name) for name, place in columns.items())
+    texts_of: dict[str, tuple[pl.Series, pl.Series]] = {}
+    for place in dict.fromkeys(columns.values()):
+        used = [rows[name].drop_nulls().to_numpy() for name, its in columns.items() if its == place]
+        texts_of[place] = _values(connection, place, used)
+    return rows.with_columns(
+        texts_of[place][1].gather(texts_of[place][0].gather(rows[name])).alias(name) for name, place in columns.items()
+    )
 
 
-def _values(connection: duckdb.DuckDBPyConnection, place: str) -> tuple[pl.Series, pl.Series]:
-    """Return the codes in order, with the value of each."""
-    found = connection.execute(f"FROM stored.{place} ORDER BY number").to_arrow_table()
-    numbers, values = (pl.Series(pl.from_arrow(found[name])) for name in ("number", "value"))
-    return numbers, values
-
-
-def _texts(numbers: pl.Series, values: pl.Series, codes: pl.Series) -> pl.Series:
-    """Return the value of each code; expired codes are gaps in the numbers.
+def _values(
+    connection: duckdb.DuckDBPyConnection, place: str, used: Sequence[npt.NDArray[np.int32]]
+) -> tuple[pl.Series, pl.Series]:
+    """Return the places of some codes' values, by code, and the values.
 
     Raises
     ------
     TransientError : a code has no value, for it expired between the reading of the one and of the other
     """
-    if numbers[-1] == len(numbers) - 1:
-        return values.gather(codes)
-    places = pl.Series(np.full(int(numbers[-1]) + 1, len(values), np.uint32))
-    places = places.scatter(numbers, pl.Series(np.arange(len(values), dtype=np.uint32)))
-    if codes.drop_nulls().len() and (codes.max() > numbers[-1] or (places.gather(codes) == len(values)).any()):
+    met = np.zeros(max((int(codes.max(initial=0)) for codes in used), default=0) + 1, np.bool_)
+    for codes in used:
+        met[codes] = True
+    numbers = pl.Series("number", np.flatnonzero(met).astype(np.int32))
+    connection.register("used_numbers", numbers.to_frame().to_arrow())
+    query = statement("values_of_numbers").replace("/* place */", place)
+    values = pl.Series(pl.from_arrow(connection.execute(query).to_arrow_table()["value"]))
+    connection.unregister("used_numbers")
+    if values.len() < numbers.len():
         raise TransientError(
             found="rows that expired while they were read",
             expected="rows that are still kept",
             todo="Run it again.",
         )
-    return values.gather(places.gather(codes))
+    at = np.zeros(met.size, np.uint32)
+    at[met] = np.arange(numbers.len(), dtype=np.uint32)
+    return pl.Series(at), values
 
 
 def _numbered(connection: duckdb.DuckDBPyConnection, columns: pl.DataFrame, place: str) -> pl.Series:

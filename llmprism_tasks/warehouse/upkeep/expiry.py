@@ -156,11 +156,19 @@ def sweep(warehouse: Warehouse) -> None:
         warehouse.write(work)
 
 
-def refuse_expired(warehouse: Warehouse, window: Window, *, lookback_windows: int, anew: Collection[int] = ()) -> None:
+def refuse_expired(
+    warehouse: Warehouse,
+    window: Window,
+    *,
+    lookback_windows: int,
+    landing: bool = False,
+    anew: Collection[int] = (),
+) -> None:
     """Refuse to run a window whose rows, or flows that it looks back on, have expired: the result would be emptier.
 
     Parameters
     ----------
+    landing : whether the run begins, and writes all other rows anew: then only flows matter
     anew : starts of windows, ns, whose flows are about to be landed again
 
     Raises
@@ -172,6 +180,8 @@ def refuse_expired(warehouse: Warehouse, window: Window, *, lookback_windows: in
     ).filter(~pl.col("window_start_ns").is_in(list(anew)))
     own = found.filter(window_start_ns=window.start_ns)["expired"].explode().drop_nulls().to_list()
     past = found.filter(pl.col("expired").list.contains(FLOWS[0]), pl.col("window_start_ns") < window.start_ns)
+    if landing and FLOWS[0] not in own:
+        own = []
     if not own and past.is_empty():
         return
     if own:

@@ -33,7 +33,7 @@ TELLING = ("windows", "minutes", "notifications", "mutes", "flow_files")
 UNFINISHED = ("landed", "running")
 """States of windows that are copied only once they are finished; until then, the copy has what they were before."""
 
-WINDOWS_AT_A_TIME = 60
+WINDOWS_AT_A_TIME = 10
 """Read in one go: a run waits for a reader for some tenths of a second at the most."""
 
 OF_STARTS = "window_start_ns IN (SELECT unnest($starts::BIGINT[]))"

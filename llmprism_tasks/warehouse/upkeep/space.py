@@ -34,10 +34,21 @@ SMALLER = ".smaller"
 """Ending of the copy while it is made; one that is there before was left by a process that was killed."""
 
 
-def warehouse_bytes(location: str) -> int:
-    """Return the size of a warehouse's files; of a DuckLake, those of its catalog and its data."""
-    path = Path(location.removeprefix(LAKE))
-    files = [path, Path(f"{path}.wal"), *Path(f"{path}.files").rglob("*.parquet")]
+def folder_of(warehouse: Warehouse) -> Path:
+    """Return the folder of a warehouse's file, or of a DuckLake's data."""
+    if not warehouse.location.startswith(LAKE):
+        return Path(warehouse.location).resolve().parent
+    with warehouse.reading() as connection:
+        ((folder,),) = connection.execute("SELECT data_path FROM ducklake_settings('lake')").fetchall()
+    return Path(folder)
+
+
+def warehouse_bytes(warehouse: Warehouse) -> int:
+    """Return the size of a warehouse's files; of a DuckLake, of its data and, if it is a file, its catalog."""
+    path = Path(warehouse.location.removeprefix(LAKE))
+    files = [path, Path(f"{path}.wal")]
+    if warehouse.location.startswith(LAKE):
+        files += folder_of(warehouse).rglob("*.parquet")
     return sum(file.stat().st_size for file in files if file.is_file())
 
 

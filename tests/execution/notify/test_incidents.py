@@ -21,7 +21,7 @@ from llmprism_tasks.execution import window as steps_of_a_window
 from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings, Settings
 from llmprism_tasks.settings.load import load
-from llmprism_tasks.warehouse import minutes, notifications
+from llmprism_tasks.warehouse.bookkeeping import minutes, notifications
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import query
 
@@ -358,3 +358,23 @@ def test_what_is_unmuted_is_told_again(run: Run, receiver: Receiver, warehouse: 
     assert notifications.unmute(warehouse, name, now_ns=FIRST.shifted(1).start_ns + 2) == 0
     run(1, {})
     assert receiver.told == [("opened", GPU)]
+
+
+@pytest.mark.parametrize(
+    ("confidence", "missing", "sent"),
+    [
+        (0.5, True, 0),
+        (0.51, True, 1),
+        (0.5, False, 1),  # it explains half of the loss, and nobody else may be at fault
+        (None, True, 1),  # an effect on the job accuses nobody
+    ],
+)
+def test_nobody_is_paged_for_what_a_nic_that_the_topology_lacks_may_have_done(
+    warehouse: Warehouse, receiver: Receiver, confidence: float | None, sent: int, *, missing: bool
+) -> None:
+    window = writer(warehouse)(0, [diagnosis(0, confidence=confidence)])
+    unlisted = "['10.9.9.9']" if missing else "NULL"
+    warehouse.write(lambda connection: connection.execute(f"UPDATE jobs SET unlisted = {unlisted}"))
+    told = load(overrides={"notify.webhook": receiver.address})
+    send_messages(warehouse, window, told, now_ns=window.end_ns + SECOND)
+    assert receiver.told == [("opened", GPU)] * sent

@@ -80,7 +80,7 @@ def test_it_is_what_staging_lands_where_nothing_is_refused(
         for start_ns, expected in rows.items():
             window = Window(start_ns, MINUTE_NS)
             assert plain(found.frame(window)).equals(flow_order.in_order(conform(expected, "flows")))
-            assert found.quarantine(window).is_empty()
+            assert found.quarantine(window)().is_empty()
     else:
         assert within != ALL_TIME  # an odd record may be of another window
 

@@ -197,6 +197,13 @@ def test_a_window_whose_flows_or_past_expired_is_refused(file: Warehouse, number
     expiry.refuse_expired(file, window(6), lookback_windows=LOOKBACK)
 
 
+def test_a_window_that_lost_its_timeline_alone_may_begin_again_and_not_go_on(file: Warehouse) -> None:
+    expire(file, minutes(timeline=8))
+    with pytest.raises(ExpiredError, match="although its pair_steps, step_breakdown, steps, timeline expired"):
+        expiry.refuse_expired(file, window(1), lookback_windows=LOOKBACK)
+    expiry.refuse_expired(file, window(1), lookback_windows=LOOKBACK, landing=True)
+
+
 def test_windows_that_are_landed_anew_are_not_refused(file: Warehouse) -> None:
     expire(file, minutes(flows=8))
     anew = {window(number).start_ns for number in range(2, 6)}

@@ -40,12 +40,12 @@ def files(warehouse: Warehouse) -> list[str]:
 def test_a_file_of_which_more_than_a_third_is_free_is_made_smaller(file: Warehouse) -> None:
     before = everything(file)
     space.give_back(file)
-    size = space.warehouse_bytes(file.location)
+    size = space.warehouse_bytes(file)
     fill(file, 4)
-    assert space.warehouse_bytes(file.location) > size + 1_500_000
+    assert space.warehouse_bytes(file) > size + 1_500_000
     empty(file)
     space.give_back(file)
-    assert space.warehouse_bytes(file.location) <= 1.1 * size
+    assert space.warehouse_bytes(file) <= 1.1 * size
     assert everything(file) == before
     assert files(file) == ["warehouse.duckdb"]
     put(file, [12])  # flows are still read in the order in which they were stored

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from llmprism_tasks.reports import scores
+from llmprism_tasks.reports.evaluation import score_tables
 
 ERRORS: dict[str, float | None] = {"median": 0.00123, "p95": 0.0456, "max": 0.25}
 HEADLINE: dict[str, Any] = {
@@ -50,13 +50,13 @@ SCORES: dict[str, Any] = {
 def text(**changes: Any) -> str:
     console = Console(width=150, record=True, quiet=False)
     with console.capture() as captured:
-        console.print(scores.render(SCORES | changes))
+        console.print(score_tables.render(SCORES | changes))
     return captured.get()
 
 
 def test_the_table_fits_100_columns_and_holds_the_figures() -> None:
     lines = text().splitlines()
-    assert max(len(line.rstrip()) for line in lines) <= scores.WIDTH
+    assert max(len(line.rstrip()) for line in lines) <= score_tables.WIDTH
     (row,) = (line for line in lines if line.startswith("all "))
     assert row.split() == [
         *("all", "118/120", "0.970", "99/100", "12340/12345", "17", "0.12", "4.56", "25", "1", "1/2", "3", "75")

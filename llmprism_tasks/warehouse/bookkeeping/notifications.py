@@ -23,6 +23,10 @@ Row = dict[str, Any]
 PIPELINE = "pipeline"
 """Family of the messages that are about the pipeline itself; no incident is of it."""
 
+EVEN_CHANCE = 0.5
+"""Confidence up to which an incident opens without a message if the topology lacks NICs of its job: one of these may as
+well be at fault. With all NICs listed, a low confidence says how much of the loss is explained, and is told."""
+
 KEY = ("window_start_ns", "incident_id", "change", "told_ns")
 LONGEST_REASON = 500
 """Characters of a mute's reason: a sentence and a link, not a log."""
@@ -51,7 +55,7 @@ def claim(
     rows of `notifications`; no other caller gets the same changes
     """
     values = {"kinds": list(kinds), "least_severity": least_severity, "slack_ns": 2 * window.length_ns}
-    values["now_ns"] = now_ns
+    values |= {"now_ns": now_ns, "even_chance": EVEN_CHANCE}
 
     def due(connection: duckdb.DuckDBPyConnection) -> list[Row]:
         return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()

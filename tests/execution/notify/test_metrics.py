@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from small_windows import Minute, diagnosis
+from empty_warehouse import empty_warehouse
+from small_windows import Minute, diagnosis, writer
 
-from llmprism_tasks.reports import metrics
+from llmprism_tasks.execution.notify import metrics
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 
@@ -19,6 +21,17 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (\S+)")
 UNESCAPED = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return empty_warehouse(tmp_path / "warehouse.duckdb")
+
+
+@pytest.fixture
+def minute(warehouse: Warehouse) -> Minute:
+    """Return a function that writes one window of both jobs."""
+    return writer(warehouse)
 
 
 def parsed(text: str) -> Iterator[Sample]:

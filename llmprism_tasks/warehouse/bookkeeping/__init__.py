@@ -1,0 +1,1 @@
+"""Bookkeeping: which windows were expected and run, and which messages were sent."""

@@ -1,0 +1,15 @@
+"""Damaged and hostile files: each is counted to the last record, or refused in one sentence."""
+
+from __future__ import annotations
+
+from reliability import fuzz
+
+CASES = 60
+
+
+def test_whatever_a_file_holds_each_record_is_counted_or_the_file_is_refused_in_a_sentence() -> None:
+    said: list[str] = []
+    found = fuzz.measure(CASES, seed=26, say=said.append)
+    assert fuzz.is_sound(found), said
+    assert found["counts"]["landed"] > CASES / 5
+    assert found["counts"]["refused"] > CASES / 5

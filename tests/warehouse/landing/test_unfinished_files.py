@@ -1,0 +1,148 @@
+"""Files that are still being written: not seen before they are renamed, waited for, tried again, or told of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flowfiles import LATENESS_NS, WINDOW, csv_text, flow, pack, write
+
+from llmprism_tasks.contract.errors import InputError, TransientError
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.landing import landing
+from llmprism_tasks.warehouse.landing.intake import Intake
+
+NOW_NS = WINDOW.end_ns + 30_000_000_000
+SECOND = 1_000_000_000
+PATTERN = "{window:%Y%m%dT%H%M}*.*"
+INTAKE = Intake(now_ns=NOW_NS, young_ns=90 * SECOND, quiet_ns=5 * SECOND)
+WAITING = Intake(now_ns=NOW_NS, young_ns=90 * SECOND, quiet_ns=5 * SECOND, waits_for_next=True)
+
+
+def aged(path: Path, seconds: float) -> Path:
+    """Let a file be changed so many seconds before now."""
+    moment = NOW_NS - round(seconds * SECOND)
+    os.utime(path, ns=(moment, moment))
+    return path
+
+
+def half(path: Path) -> Path:
+    whole = write(path, [flow(second / 100) for second in range(1000)]).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    return path
+
+
+def land(warehouse: Warehouse, flows: Path, intake: Intake = INTAKE) -> dict[str, int]:
+    return landing.land(warehouse, WINDOW, str(flows), lateness_ns=LATENESS_NS, intake=intake)
+
+
+def reason(warehouse: Warehouse) -> str | None:
+    return store.read(warehouse, "windows", WINDOW)["reason"].item()
+
+
+@pytest.mark.parametrize("name", [".20251009T0900.csv", "20251009T0900.csv.part", "20251009T0900.csv.tmp"])
+def test_a_file_is_not_seen_before_it_is_renamed(
+    warehouse: Warehouse, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pack(tmp_path / name, csv_text([flow(0)]).encode())
+    for flows in (tmp_path, tmp_path / "*", tmp_path / PATTERN):
+        assert land(warehouse, flows)["read"] == 0
+    assert name not in caplog.text
+    (tmp_path / name).rename(tmp_path / "20251009T0900.csv")
+    assert land(warehouse, tmp_path / PATTERN)["read"] == 1
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv.gz", ".csv.zst"])
+@pytest.mark.parametrize(("age_s", "error"), [(89.9, TransientError), (90, InputError)])
+def test_a_young_file_that_cannot_be_read_is_tried_again(
+    warehouse: Warehouse, tmp_path: Path, ending: str, age_s: float, error: type[Exception]
+) -> None:
+    path = aged(half(tmp_path / f"flows{ending}"), age_s)
+    with pytest.raises(error) as caught:
+        land(warehouse, tmp_path)
+    assert str(path) in str(caught.value)
+    assert ("probably still being written" in str(caught.value)) == (error is TransientError)
+    assert store.read(warehouse, "windows", WINDOW).is_empty()
+
+
+def test_a_file_with_nothing_in_it_yet_is_tried_again_and_a_wrong_header_is_not(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    path = tmp_path / "flows.csv"
+    path.write_bytes(b"")
+    aged(path, 1)
+    with pytest.raises(TransientError):
+        land(warehouse, tmp_path)
+    path.write_text("one,two\n1,2\n", encoding="utf-8")
+    aged(path, 1)
+    with pytest.raises(InputError):
+        land(warehouse, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "age_s", "is_told"),
+    [
+        (half, 4.9, True),
+        (half, 5, True),  # quiet, but its last line has no end
+        (half, 90, False),  # nobody writes on in it
+        (lambda path: write(path, [flow(0)]), 4.9, True),
+        (lambda path: write(path, [flow(0)]), 5, False),
+    ],
+)
+def test_a_window_that_was_landed_from_half_a_file_says_so(
+    warehouse: Warehouse, tmp_path: Path, make: Callable[[Path], Path], age_s: float, *, is_told: bool
+) -> None:
+    path = aged(make(tmp_path / "20251009T0900.csv"), age_s)
+    land(warehouse, tmp_path / PATTERN)
+    assert reason(warehouse) == (f"still being written when it was read: {path}" if is_told else None)
+
+
+def test_a_window_is_ready_when_its_file_and_the_next_are_there_and_quiet(tmp_path: Path) -> None:
+    flows = str(tmp_path / PATTERN)
+    own, following = tmp_path / "20251009T0900.csv", tmp_path / "20251009T0901.csv"
+    aged(write(own, [flow(0)]), 60)
+    assert landing.flows_arrived(WINDOW, flows, INTAKE)
+    assert not landing.flows_arrived(WINDOW, flows, WAITING)
+    aged(write(following, [flow(60)]), 4.9)
+    assert not landing.flows_arrived(WINDOW, flows, WAITING)
+    aged(following, 5)
+    assert landing.flows_arrived(WINDOW, flows, WAITING)
+    aged(own, 4.9)
+    assert not landing.flows_arrived(WINDOW, flows, INTAKE)
+
+
+def test_a_window_that_did_not_get_the_next_file_says_so(warehouse: Warehouse, tmp_path: Path) -> None:
+    aged(write(tmp_path / "20251009T0900.csv", [flow(0)]), 60)
+    land(warehouse, tmp_path / PATTERN, WAITING)
+    assert reason(warehouse) == landing.NO_NEXT_FILE
+    aged(write(tmp_path / "20251009T0901.csv", [flow(60)]), 60)
+    land(warehouse, tmp_path / PATTERN, WAITING)
+    assert reason(warehouse) is None
+
+
+def test_links_out_of_the_folder_are_refused_and_counted(
+    warehouse: Warehouse, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = write(tmp_path / "secret" / "passwords.csv", [flow(9)])
+    folder = tmp_path / "flows"
+    own = write(folder / "20251009T0900.csv", [flow(0)])
+    (folder / "20251009T0900-inside.csv").symlink_to(own)
+    (folder / "20251009T0900-outside.csv").symlink_to(secret)
+    (folder / "20251009T0900-folder").symlink_to(secret.parent)
+    for flows in (folder, folder / "*.csv", folder / "**" / "*.csv", folder / PATTERN):
+        caplog.clear()
+        assert land(warehouse, flows)["read"] == 1, flows  # the link inside leads to a copy
+        assert "that symbolic links outside the folder lead to" in caplog.text
+    link = tmp_path / "elsewhere"
+    link.symlink_to(folder)
+    assert land(warehouse, link)["read"] == 1  # a folder may be named by a link
+
+
+def test_a_missing_file_of_a_folder_is_waited_for_until_a_later_record_is_there(tmp_path: Path) -> None:
+    aged(write(tmp_path / "a.csv", [flow(0)]), 60)
+    assert not landing.flows_arrived(WINDOW, str(tmp_path), INTAKE)
+    aged(half(tmp_path / "b.parquet"), 1)
+    assert landing.flows_arrived(WINDOW, str(tmp_path), INTAKE)  # landing says what is wrong with it

@@ -1,0 +1,173 @@
+"""What is tried on a cluster: backfills of a platform that divides, with workers that die, against one `analyze`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from distributed.cluster import DAG, FLOWS, Cluster, ClusterError
+from llmprism_tasks.contract.tables import HISTORY, TABLES
+from llmprism_tasks.simulate.simulation import write_scenario
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+
+Tables = dict[str, pl.DataFrame]
+
+START = dt.datetime(2026, 5, 1, 4, 0, tzinfo=dt.UTC)
+PARTITIONS = 2
+PATIENCE_S = 120.0
+"""Seconds for a window: it takes five to ten where nothing else is running."""
+
+SCENARIO = """
+[fabric]
+hosts = 8
+gpus_per_host = 2
+hosts_per_leaf = 2
+spines = 2
+
+[[jobs]]
+name = "pipeline"
+hosts = [0, 1, 2, 3]
+tp = 2
+pp = 2
+dp = 2
+layers = 4
+hidden = 1024
+forward_ms = 60
+
+[[jobs]]
+name = "replicas"
+hosts = [4, 5, 6, 7]
+tp = 2
+dp = 4
+layers = 4
+hidden = 1024
+forward_ms = 80
+
+[[faults]]
+kind = "slow_gpu"
+job = "replicas"
+rank = 3
+factor = 1.5
+start_s = 120
+"""
+
+
+class Kill(NamedTuple):
+    """A worker that was killed in the midst of a backfill.
+
+    Attributes
+    ----------
+    tasks : how many it was at
+    noticed_s : seconds until Airflow knew of each of them
+    finished_s : seconds until all windows were done
+    differ : tables that are not those of `analyze` then
+    left : files that tasks left for each other
+    """
+
+    worker: str
+    tasks: int
+    noticed_s: list[float]
+    finished_s: float
+    differ: dict[str, list[str]]
+    left: int
+
+
+def starts(windows: int) -> list[str]:
+    """Return the starts of so many windows, as Airflow takes them."""
+    return [f"{START + dt.timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}" for minute in range(windows)]
+
+
+def prepare(cluster: Cluster, windows: int) -> Tables:
+    """Simulate flows where all hosts see them; return the tables of one `llmprism analyze` of them on a file."""
+    scenario = cluster.folder / "scenario.toml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    start_ns = int(START.timestamp()) * 10**9
+    write_scenario(cluster.shared, scenario=str(scenario), minutes=windows, seed=1, start_ns=start_ns)
+    files = sorted((cluster.shared / "flows").iterdir())
+    after = f"{START + dt.timedelta(minutes=windows):%Y%m%dT%H%M}.parquet"  # else the last window might not be whole
+    pl.read_parquet(files[0]).clear().write_parquet(cluster.shared / "flows" / after)
+    file = cluster.folder / "straight.duckdb"
+    places = ["--flows", str(cluster.shared / FLOWS), "--topology", str(cluster.shared / "topology.csv")]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")}
+    command = [str(Path(sys.executable).parent / "llmprism"), "analyze", *places, "--warehouse", str(file)]
+    subprocess.run(command, check=True, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return tables(open_warehouse(str(file), lock_wait_s=60))
+
+
+def lake(cluster: Cluster) -> Warehouse:
+    """Open the cluster's warehouse."""
+    return open_warehouse(cluster.warehouse, lock_wait_s=60, catalog_password=cluster.password)
+
+
+def tables(warehouse: Warehouse) -> Tables:
+    """Return all rows, but for what tells when they were made."""
+    found = {table.name: store.query(warehouse, f"SELECT * FROM {table.name} ORDER BY ALL") for table in TABLES}
+    return {name: rows.drop(HISTORY.get(name, ()), strict=False) for name, rows in found.items()}
+
+
+def differing(cluster: Cluster, expected: Tables) -> dict[str, list[str]]:
+    """Return the tables that differ, each with the columns that do, or none if it has more or fewer rows."""
+    found: dict[str, list[str]] = {}
+    there = tables(lake(cluster))
+    for name, rows in expected.items():
+        others = there[name].cast(rows.schema)
+        if not rows.equals(others):
+            alike = rows.height == others.height
+            found[name] = [column for column in rows.columns if alike and not rows[column].equals(others[column])]
+    return found
+
+
+def leftovers(cluster: Cluster) -> list[Path]:
+    """Return what tasks left for each other."""
+    return list((cluster.shared / "handover").glob("*/*"))
+
+
+def kill_in_a_backfill(cluster: Cluster, expected: Tables, windows: int, draw: random.Random) -> Kill:
+    """Run all windows again, kill a worker at a random moment, start it again, and wait for the end.
+
+    Raises
+    ------
+    ClusterError : a run failed, or it takes too long
+    """
+    minutes, runs = starts(windows), len(cluster.runs())
+    began = time.monotonic()
+    cluster.backfill(minutes[0], minutes[-1], again=True)
+    _wait_until_running(cluster)
+    time.sleep(draw.uniform(0, 3.0 * windows))  # three seconds a window: within what an idle machine takes
+    victim = draw.choice(cluster.workers)
+    had = victim.at_work()
+    victim.kill()
+    died = time.time()
+    noticed = [_noticed_after(cluster, task, died) for task in had]
+    victim.start()
+    cluster.wait_for_runs(runs, PATIENCE_S * windows + 300)
+    finished = time.monotonic() - began
+    return Kill(victim.name, len(had), noticed, finished, differing(cluster, expected), len(leftovers(cluster)))
+
+
+def _wait_until_running(cluster: Cluster) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(run["state"] == "running" for run in cluster.runs()):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"no run has begun after {PATIENCE_S:.0f} s; see the logs in {cluster.folder}")
+        time.sleep(0.2)
+
+
+def _noticed_after(cluster: Cluster, task: dict[str, Any], died: float) -> float:
+    """Wait until a task that a killed worker had is running no more; return the seconds since the worker's death."""
+    path = f"dags/{DAG}/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}"
+    path += f"/{task['map_index']}" if task["map_index"] != -1 else ""
+    while True:
+        found = cluster.ask(path)
+        if found["state"] != "running" or found["try_number"] != task["try_number"]:
+            return time.time() - died
+        time.sleep(0.5)

@@ -1,0 +1,54 @@
+"""Kill a worker of two in the midst of backfills, and compare all tables with those of an undisturbed `analyze`."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from distributed.cluster import NOTICED_WITHIN_S, cluster
+from distributed.trial import differing, kill_in_a_backfill, leftovers, prepare, starts
+
+
+def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Kill a worker so many times; returns how many tasks died with it, when that was noticed, and what differed."""
+    draw = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="llmprism-hosts-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # PostgreSQL's own user has to reach its folder
+        with cluster(folder, "first", "second") as running:
+            expected = prepare(running, windows)
+            minutes = starts(windows)
+            running.backfill(minutes[0], minutes[-1])
+            running.wait_for_runs(windows, 600 + 120.0 * windows)
+            undisturbed = differing(running, expected)
+            found = []
+            for number in range(kills):
+                found.append(kill_in_a_backfill(running, expected, windows, draw))
+                say(f"kill {number + 1} of {kills}: {found[-1]}")
+            left = len(leftovers(running))
+    noticed = sorted(seconds for kill in found for seconds in kill.noticed_s)
+    return {
+        "kills": kills,
+        "windows": windows,
+        "tasks": sum(kill.tasks for kill in found),
+        "noticed_s": {"median": noticed[len(noticed) // 2], "longest": noticed[-1]} if noticed else {},
+        "differ": [*undisturbed, *(table for kill in found for table in kill.differ)],
+        "left": left,
+    }
+
+
+def is_sound(found: Mapping[str, Any]) -> bool:
+    """Tell whether tables were the same, nothing was left behind, and each death was noticed in time."""
+    return not found["differ"] and not found["left"] and found["noticed_s"].get("longest", 0) <= NOTICED_WITHIN_S
+
+
+def sentence(found: Mapping[str, Any]) -> str:
+    """Say what was found in one line."""
+    return (
+        f"{found['kills']} kills in backfills of {found['windows']} windows: {found['tasks']} tasks died and were done "
+        f"again, noticed after {found['noticed_s']} s; tables that differ: {found['differ'] or 'none'}; "
+        f"left behind: {found['left']}"
+    )
