@@ -35,6 +35,7 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from llmprism_run import TRYING_AGAIN, send_metrics
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.execution.deadline import stock_not_taken
 from llmprism_tasks.settings.load import of_environment
 
@@ -43,6 +44,7 @@ LONGEST = dt.timedelta(minutes=10)
 
 
 @task
+@system_errors.named()
 def take_stock() -> list[dict[str, Any]]:
     from llmprism_tasks.execution import catch_up
 

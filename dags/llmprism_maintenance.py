@@ -20,10 +20,12 @@ import datetime as dt
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from llmprism_run import TRYING_AGAIN
+from llmprism_tasks.contract import system_errors
 from llmprism_tasks.settings.load import of_environment
 
 
 @task
+@system_errors.named()
 def expire() -> dict[str, int]:
     from llmprism_tasks.execution import upkeep
 

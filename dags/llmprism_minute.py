@@ -104,6 +104,7 @@ def landing() -> dict[str, int]:
 
 
 @task(task_id="landing", outlets=assets(*plan.LANDED))
+@system_errors.named()
 def landing_again() -> dict[str, int]:
     from llmprism_tasks.execution import catch_up
 
@@ -125,6 +126,7 @@ def validation() -> dict[str, int]:
 
 
 @task
+@system_errors.named()
 def divide() -> list[dict[str, str | int]]:
     from llmprism_tasks.execution.spread import divide as divide_window
 
