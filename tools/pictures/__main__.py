@@ -70,7 +70,7 @@ def take(page: Page, name: str) -> None:
     box = page.locator(BOTTOMS[name]).first.bounding_box()
     height = SIZE["height"] if box is None else box["y"] + box["height"] + 20
     clip = {"x": 0, "y": 0, "width": SIZE["width"], "height": height}
-    page.screenshot(path=FOLDER / f"{name}.png", full_page=True, clip=clip)  # type: ignore[arg-type]
+    page.screenshot(path=FOLDER / f"{name}.png", full_page=True, clip=clip)
     sys.stdout.write(f"Written: {FOLDER / name}.png\n")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 
@@ -27,33 +28,24 @@ def without_long_gaps(
     parts : by file, how many of its records are in each window, to name the two ends of a gap
     """
     gaps = [(after - before) // length_ns - 1 for before, after in pairwise(starts)]
-    short = [gap for gap in gaps if 0 < gap * length_ns <= LONGEST_GAP_NS]
-    room, longest = most, 0
-    for gap in sorted(short):
-        room -= gap
-        if room < 0:
-            break
-        longest = gap
-    left_out = [gap for gap in short if gap > longest]
-    if left_out:
-        at = gaps.index(max(left_out))
-        logger.warning(
-            "%s", _sentence(Window(starts[at], length_ns), Window(starts[at + 1], length_ns), short, most, parts)
-        )
+    short = [number for number, gap in enumerate(gaps) if 0 < gap * length_ns <= LONGEST_GAP_NS]
+    by_length = sorted(short, key=lambda number: (gaps[number], number))
+    filled = set(by_length[: bisect_right(list(accumulate(gaps[number] for number in by_length)), most)])
+    if len(filled) < len(short):
+        longest = max((number for number in short if number not in filled), key=gaps.__getitem__)
+        ends = (Window(starts[longest], length_ns), Window(starts[longest + 1], length_ns))
+        logger.warning("%s", _sentence(*ends, sum(gaps[number] for number in short), most, parts))
     windows = []
     for number, start_ns in enumerate(starts):
-        windows.append(Window(start_ns, length_ns))
-        if number < len(gaps) and gaps[number] <= longest:
-            windows += [Window(start_ns + step * length_ns, length_ns) for step in range(1, gaps[number] + 1)]
+        count = 1 + (gaps[number] if number in filled else 0)
+        windows += [Window(start_ns + step * length_ns, length_ns) for step in range(count)]
     return windows
 
 
-def _sentence(
-    before: Window, after: Window, gaps: Sequence[int], most: int, parts: Mapping[str, Mapping[int, int]]
-) -> str:
+def _sentence(before: Window, after: Window, empty: int, most: int, parts: Mapping[str, Mapping[int, int]]) -> str:
     ends = (f"a record of {window} in {_file(window, parts)}" for window in (before, after))
     return (
-        f"{sum(gaps):,} empty windows lie between records, more than window.most_empty_windows = {most:,}: the longest "
+        f"{empty:,} empty windows lie between records, more than window.most_empty_windows = {most:,}: the longest "
         f"gaps are left out, such as that between {' and '.join(ends)}. If these times are wrong, correct them; if "
         "they are right and the silence is to be looked at, raise the setting."
     )
