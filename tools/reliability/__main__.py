@@ -1,4 +1,4 @@
-"""`python -m reliability kills`, `hosts`, `growth` or `page`: disturb llmprism, or let it grow, and tell what became."""
+"""`python -m reliability <measurement>` or `page`: disturb llmprism or let it grow, and write what was measured."""
 
 from __future__ import annotations
 
