@@ -20,9 +20,6 @@ from llmprism_tasks.warehouse.store import query
 
 Row = dict[str, Any]
 
-EXPIRED = "SELECT window_start_ns FROM windows WHERE list_contains(expired, 'flows')"
-INCIDENTS = f"SELECT *, worst_window_start_ns IN ({EXPIRED}) AS evidence_expired FROM incidents"
-
 
 def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns: int | None = None) -> Row:
     """Read the incidents, jobs and windows of a warehouse into a value that can be written as JSON.
@@ -57,7 +54,7 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
         warehouse, "SELECT reason, count(*) AS n FROM flows_quarantine GROUP BY reason ORDER BY n DESC, reason"
     )
     jobs = query(warehouse, "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id")
-    incidents = query(warehouse, INCIDENTS)
+    incidents = query(warehouse, "SELECT * FROM incidents")
     aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None

@@ -387,6 +387,8 @@ SELECT
     told.first_window_start_ns,
     told.last_window_start_ns,
     told.worst_window_start_ns,
-    told.went_on  -- whether a silent job has ended steps since
+    told.went_on,  -- whether a silent job has ended steps since
+    coalesce(list_contains(proven.expired, 'flows'), FALSE) AS evidence_expired  -- whether the flows behind it are gone
 FROM told
-LEFT JOIN blamed USING (incident_id);
+LEFT JOIN blamed USING (incident_id)
+LEFT JOIN windows AS proven ON told.worst_window_start_ns = proven.window_start_ns;

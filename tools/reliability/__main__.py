@@ -1,4 +1,4 @@
-"""`python -m reliability kills`, `fuzz`, `hosts`, `growth` or `page`: disturb llmprism, and write what was measured."""
+"""`python -m reliability <measurement>` or `page`: disturb llmprism or let it grow, and write what was measured."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_flows_of_a_warehouse_are_looked_at(warehouse: Warehouse) -> None:
     [({}, 0, OK), ({"skipped": 10}, 0, OK), ({"skipped": 11}, 0, WARNING), ({}, 1, WARNING)],
 )
 def test_few_minutes_wait_to_be_run(due: dict[str, int], given_up: int, state: str) -> None:
-    counted = Coverage(expected=20, done=9, due=due, given_up=given_up, lag_s=None, silent_s=None)
+    counted = Coverage(expected=20, done=9, due=due, given_up=given_up, expired=0, lag_s=None, silent_s=None)
     found = traffic.backlog(counted)
     assert (found.state, found.found.startswith("20 minutes expected: 9 done")) == (state, True)
 
