@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ def test_an_unreadable_file_fails_landing_at_once_and_changes_nothing(
 ) -> None:
     bad = flows_file(capture, WINDOWS[0])
     bad.write_bytes(b"PAR1 this is no Parquet PAR1")
+    os.utime(bad, (0, 0))  # a young one would be tried again
     done = run(minute, WINDOWS[0])
 
     landing = done.get_task_instance("landing")

@@ -18,7 +18,8 @@ LATENESS_S = 60
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     pattern = str(tmp_path / "{window:%Y%m%dT%H%M}.parquet")
-    return load(overrides={"places.flows": pattern, "window.allowed_lateness_s": str(LATENESS_S)})
+    own_file = {"window.waits_for_next_file": "no", "window.quiet_s": "0"}
+    return load(overrides={"places.flows": pattern, "window.allowed_lateness_s": str(LATENESS_S)} | own_file)
 
 
 def after(seconds: float) -> int:

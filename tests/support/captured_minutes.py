@@ -40,6 +40,8 @@ def places_in(folder: Path) -> dict[str, str]:
         "LLMPRISM_PLACES__FLOWS": str(folder / "flows" / "{window:%Y%m%dT%H%M}.parquet"),
         "LLMPRISM_PLACES__TOPOLOGY": str(folder / "topology.csv"),
         "LLMPRISM_PLACES__WAREHOUSE": str(folder / "llmprism.duckdb"),
+        "LLMPRISM_WINDOW__WAITS_FOR_NEXT_FILE": "no",  # each file has all flows that start in its minute
+        "LLMPRISM_WINDOW__QUIET_S": "0",
     }
 
 

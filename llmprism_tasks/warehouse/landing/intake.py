@@ -59,7 +59,7 @@ class Intake:
     def is_quiet(self, path: str) -> bool:
         """Return whether a file has not been changed for some time."""
         age_ns = self.age_ns(path)
-        return age_ns is None or age_ns >= self.quiet_ns
+        return age_ns is None or not self.quiet_ns or age_ns >= self.quiet_ns
 
     @property
     def young_s(self) -> int:

@@ -82,7 +82,7 @@ def land(
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
     stock = file_register.take_stock(warehouse, files, flows, window)
     with _records(stock, length_ns=window.length_ns, within=window, intake=intake) as staged:
-        reasons = _unusual(window, flows, staged, intake)
+        reasons = _unusual(window, flows, staged, intake, later_records=None)
         _Landing(warehouse, staged, stock, intake, run=run).write(window, reasons)
         return asdict(staged.counts(window))
 
@@ -194,9 +194,8 @@ def land_all(
         check(windows)
         writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
         for window in windows:
-            named = sources.files_of(window, flows)
-            arrived = window != windows[-1] if named is None else bool(named)
-            write = partial(writing.write, window, [] if arrived else [NOT_ARRIVED])
+            reasons = _unusual(window, flows, staged, intake, later_records=window != windows[-1])
+            write = partial(writing.write, window, reasons)
             if isinstance(staged, columnar.Sound):
                 submit(write)
                 if held is not None:
@@ -240,11 +239,18 @@ def flows_arrived(window: Window, flows: str, intake: Intake | None = None) -> b
         return True
 
 
-def _unusual(window: Window, flows: str, staged: Staging | columnar.Sound, intake: Intake) -> list[str]:
-    """Return what a window is landed in spite of: files that have not come, or are not finished."""
+def _unusual(
+    window: Window, flows: str, staged: Staging | columnar.Sound, intake: Intake, *, later_records: bool | None
+) -> list[str]:
+    """Return what a window is landed in spite of: files that have not come, or are not finished.
+
+    Parameters
+    ----------
+    later_records : whether a record starts at or after the window's end; None if that is not known
+    """
     own, said = sources.files_of(window, flows), []
     if own is None:
-        if not flows_arrived(window, flows, intake):
+        if not (flows_arrived(window, flows, intake) if later_records is None else later_records):
             said.append(NOT_ARRIVED)
     elif not own:
         said.append(NOT_ARRIVED)
@@ -254,7 +260,8 @@ def _unusual(window: Window, flows: str, staged: Staging | columnar.Sound, intak
     unfinished = sorted(
         path
         for path in {*holding, *(file.path for file in own or ())}
-        if not intake.is_quiet(path) or not _ends_in_a_line(path, intake)
+        if Path(path).suffix.lower() in sources.PLAIN_TEXT  # others can only be read when they are whole
+        and not (intake.is_quiet(path) and _ends_in_a_line(path, intake))
     )
     if unfinished:
         said.append(f"still being written when it was read: {', '.join(unfinished)}")
