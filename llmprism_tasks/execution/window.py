@@ -24,6 +24,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
@@ -211,7 +212,7 @@ def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = 
     how many `diagnoses` it ended with
     """
     warehouse = warehouse or open_configured(settings)
-    diagnoses = store.record_done(warehouse, window, now_ns=time.time_ns())
+    diagnoses = minutes.record_done(warehouse, window, now_ns=time.time_ns())
     delete_handovers(settings.places.handover, settings.places.warehouse, window)
     publish_copy(warehouse, settings)
     write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())

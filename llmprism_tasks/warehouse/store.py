@@ -18,7 +18,6 @@ from llmprism_tasks.contract.errors import ContractError, InputError, QueryTooLo
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement, texts
 from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, nic_codes
@@ -449,26 +448,6 @@ def record_window(
     ContractError : the window was never landed
     """
     warehouse.write(lambda connection: record(connection, window, status=status, reason=reason))
-
-
-def record_done(warehouse: Warehouse, window: Window, *, now_ns: int) -> int:
-    """Record that a window is done and its run finished, and return its number of diagnoses.
-
-    Parameters
-    ----------
-    now_ns : the time, nanoseconds since the Unix epoch
-
-    Raises
-    ------
-    ContractError : the window was never landed
-    """
-
-    def work(connection: duckdb.DuckDBPyConnection) -> int:
-        record(connection, window, status="done")
-        minutes.record_run(connection, window, now_ns=now_ns)
-        return len(rows(connection, "diagnoses", window, columns=["kind"]))
-
-    return warehouse.write(work)
 
 
 def record(

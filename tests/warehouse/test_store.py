@@ -14,6 +14,7 @@ from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import Change
 
@@ -151,7 +152,7 @@ def test_changes_that_came_before_a_conflict_are_made_again(either: Warehouse) -
 
 def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     with pytest.raises(ContractError, match="no row in windows"):
-        store.record_done(either, WINDOW, now_ns=0)
+        minutes.record_done(either, WINDOW, now_ns=0)
     row = {"window_start_ns": WINDOW.start_ns, "window_end_ns": WINDOW.end_ns, "status": "landed", "reason": None}
     row |= dict.fromkeys(("rows_read", "rows_landed", "rows_quarantined", "rows_duplicate"), 0)
     row |= {"stage_ns": "{}", "software_version": "0"}
@@ -165,7 +166,7 @@ def test_bookkeeping_keeps_what_it_is_not_told(either: Warehouse) -> None:
     assert (told["status"], told["reason"]) == ("running", "odd")
     took_s = {stage: elapsed_ns // 1_000_000_000 for stage, elapsed_ns in json.loads(told["stage_ns"]).items()}
     assert took_s == {"recognition": 6, "timeline": 7}
-    assert store.record_done(either, WINDOW, now_ns=0) == 0
+    assert minutes.record_done(either, WINDOW, now_ns=0) == 0
     assert store.read(either, "windows", WINDOW)["status"].to_list() == ["done"]
 
 

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import duckdb
 
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
 
 SCHEDULE, RUN = "schedule", "run"
@@ -90,3 +92,23 @@ def record_run(connection: duckdb.DuckDBPyConnection, window: Window, *, now_ns:
 def take_up(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], *, now_ns: int) -> None:
     """Record that due windows are about to be run."""
     connection.execute(statement("take_up_minutes"), {"starts_ns": list(starts_ns), "now_ns": now_ns})
+
+
+def record_done(warehouse: Warehouse, window: Window, *, now_ns: int) -> int:
+    """Record that a window is done and its run finished, and return its number of diagnoses.
+
+    Parameters
+    ----------
+    now_ns : the time, nanoseconds since the Unix epoch
+
+    Raises
+    ------
+    ContractError : the window was never landed
+    """
+
+    def work(connection: duckdb.DuckDBPyConnection) -> int:
+        store.record(connection, window, status="done")
+        record_run(connection, window, now_ns=now_ns)
+        return len(store.rows(connection, "diagnoses", window, columns=["kind"]))
+
+    return warehouse.write(work)
