@@ -214,6 +214,7 @@ def payload(frames: Frames, place: Place, *, window_ns: int) -> Row:
     end = int(steps["end_ns"].max() or place.window_start_ns + window_ns)  # type: ignore[arg-type]
     tables = {
         "jobs": frames["job"], "job_members": frames["members"], "step_breakdown": frames["splits"],
+        "diagnoses": frames["diagnoses"],
         "steps": frames.get("nic_steps", empty("steps")), "timeline": frames.get("phases", empty("timeline")),
     }  # fmt: skip
     drawn = lanes(tables, zero + 1, end - 1)
