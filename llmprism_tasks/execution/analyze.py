@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -105,7 +105,7 @@ def _analyze(
         length_ns=settings.window.length_ns,
         held=frames,
         submit=writer.submit,
-        intake=intake(settings, now_ns=time.time_ns()),
+        intake=replace(intake(settings, now_ns=time.time_ns()), young_ns=0),  # who names files says that they are whole
         check=functools.partial(_refuse_expired, warehouse, settings),
         run=Run(settings.window.lookback_windows, time.time_ns()),
     )

@@ -16,12 +16,11 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("warehouse", list(growth.LOCATIONS))
-def test_a_warehouse_kept_at_some_minutes_stops_growing(warehouse: str, scenario: str) -> None:
+def test_a_warehouse_kept_at_some_minutes_stops_growing(scenario: str) -> None:
     """Of three "hours" of six minutes, one is kept: a window and its look-back, the least that can be."""
     kept = RetentionSettings(flows_h=0.1, timeline_h=0.1, results_d=0.1 / 24)
     said: list[str] = []
-    found = growth.measure(warehouse, scenario=scenario, hours=3, minutes_an_hour=6, retention=kept, say=said.append)
+    found = growth.measure("file", scenario=scenario, hours=3, minutes_an_hour=6, retention=kept, say=said.append)
     assert len(found["bytes"]) == len(said) == 3
     assert growth.is_level(found)
     assert "it has stopped growing" in growth.sentence(found)
