@@ -39,12 +39,6 @@ muted AS (  -- as the view muted_incidents has it, which would find all incident
 
 SELECT
     chosen.*,
-    coalesce(
-        chosen.worst_window_start_ns IN (
-            SELECT window_start_ns FROM windows WHERE list_contains(expired, 'flows')
-        ),
-        FALSE
-    ) AS evidence_expired,
     muted.muted_until_ns,
     muted.mute_reason,
     muted.muted_by
