@@ -246,7 +246,7 @@ class _Reading:
                 todo=f"It is tried again until it has not changed for {self._intake.young_s} s. "
                 "A collector should write to a name that ends in .part, and rename the file when it is whole.",
             ) from error
-        raise error
+        raise InputError(found=error.found, expected=error.expected, todo=error.todo) from error
 
     def _place_the_rest(self) -> None:
         """Place records without a usable start in files whose names give no interval; the module docstring says how."""
