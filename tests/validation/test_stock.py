@@ -21,7 +21,9 @@ def outcomes(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     folder = tmp_path_factory.mktemp("stock")
     warehouse, later = empty_warehouse(folder / "w.duckdb"), WINDOW.shifted(1)
     store.replace(warehouse, WINDOW, sound())
-    store.replace(warehouse, later, sound(later) | {"flows": changed("flows", bytes=0)(sound(later))})
+    rows = sound(later)
+    rows |= {"flows": changed("flows", bytes=0)(rows), "flow_files": rows["flow_files"].clear()}  # the same two files
+    store.replace(warehouse, later, rows)
     page = (project / "docs" / "validation.md").read_text(encoding="utf-8")
     program = folder / "check.py"
     program.write_text(page.partition("```python\n")[2].partition("```")[0] + ALONE, encoding="utf-8")
