@@ -253,7 +253,7 @@ def test_a_page_is_one_file_when_asked(filled: Warehouse) -> None:
     assert not re.search(r"<script[^>]+src=|<link|<a href=\"(?!#)", re.sub(r"(?s)<script>.*?</script>", "", page))
 
 
-HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}\x00\x1b[31m\u202e" + "x" * 10_000
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{1237*1237}}\x00\x1b[31m\u202e" + "x" * 10_000
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     for page in pages:
         assert "<script>alert" not in page
         assert "<img" not in page
-        assert "49" not in re.findall(r"\{\{7\*7\}\}|\b49\b", page)
+        assert "1530169" not in page
         seen = re.sub(r'(?s) value="[^"]*"', "", page)  # what forms send back is not shown
         assert not set("\x00\x1b\u202e") & set(seen)
     assert "&lt;script&gt;" in pages[0]
