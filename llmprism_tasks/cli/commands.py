@@ -205,7 +205,8 @@ def sql(arguments: argparse.Namespace) -> None:
     try:
         rows = store.query(warehouse, arguments.query)
     except InputError as error:
-        if not _reads_copy(arguments):
+        settings, _ = _load(arguments)
+        if not _read_copy(arguments, settings):
             raise
         raise InputError(
             found=error.found,
@@ -303,19 +304,20 @@ def simulate(arguments: argparse.Namespace) -> None:
     output.say(f"Written to {arguments.out}: {counts}. Next: llmprism analyze {places}")
 
 
-def _reads_copy(arguments: argparse.Namespace) -> bool:
-    settings, _ = _load(arguments)
-    return bool(settings.places.read_copy) and not arguments.live and not arguments.warehouse
+def _read_copy(arguments: argparse.Namespace, settings: Settings) -> str:
+    """Return the read copy that is to be read; empty if the warehouse itself is."""
+    return "" if arguments.live or arguments.warehouse else settings.places.read_copy
 
 
 def _to_read(arguments: argparse.Namespace) -> Warehouse:
     """Open the read copy, if the settings name one and the arguments no warehouse; else the warehouse itself."""
-    if not _reads_copy(arguments):
-        return _existing_warehouse(arguments)
     settings, _ = _load(arguments)
+    copy = _read_copy(arguments, settings)
+    if not copy:
+        return _existing_warehouse(arguments)
     from llmprism_tasks.warehouse.upkeep.read_copy import open_copy
 
-    return open_copy(Path(settings.places.read_copy), lock_wait_s=settings.warehouse.lock_wait_s)
+    return open_copy(Path(copy), lock_wait_s=settings.warehouse.lock_wait_s)
 
 
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:

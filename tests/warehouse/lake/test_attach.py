@@ -48,18 +48,20 @@ def test_a_lake_in_a_file_may_have_its_files_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opening", [open_warehouse, existing_warehouse])
-def test_a_server_that_is_away_is_worth_another_try_and_the_password_is_in_no_message(opening: object) -> None:
+def test_a_server_that_is_away_is_worth_another_try_and_the_password_is_in_no_message(
+    opening: object, tmp_path: Path
+) -> None:
     secret = "a secret of ours"
     with pytest.raises(TransientError) as caught:
-        opening(NOWHERE, lock_wait_s=1, data_path="/tmp/never/", catalog_password=secret)  # type: ignore[operator]
+        opening(NOWHERE, lock_wait_s=1, data_path=f"{tmp_path}/", catalog_password=secret)  # type: ignore[operator]
     assert caught.value.found.startswith(f"the catalog of the warehouse {NOWHERE}, where PostgreSQL does not answer (")
     assert "Connection refused" in caught.value.found
     told = "".join(map(str, (caught.value, caught.value.__cause__, repr(Warehouse(NOWHERE, 1, "", secret)))))
     assert secret not in told
 
 
-def test_a_location_that_is_no_connection_string_is_refused() -> None:
+def test_a_location_that_is_no_connection_string_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        open_warehouse("ducklake:postgres:nonsense", lock_wait_s=1, data_path="/tmp/never/")
+        open_warehouse("ducklake:postgres:nonsense", lock_wait_s=1, data_path=f"{tmp_path}/")
     assert "ducklake:postgres:nonsense" in caught.value.found
     assert "dbname=lake host=db" in caught.value.expected
