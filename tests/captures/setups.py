@@ -33,6 +33,16 @@ class Job:
     direction: int = 1
     """Of a ring of K/V blocks: 1 is against gloo's own rings, -1 the same way round."""
     checkpoint_every: int = 0
+    bucket_mb: float = 2.0
+    """Of gradients that are reduced together."""
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    unevenness: float = 0.0
+    """Sigma of a log-normal factor on the computing of a step, the same on all ranks: samples of different lengths."""
+    accumulate: int = 1
+    """Batches whose gradients are added up before they are synchronised; of DDP only."""
+    evaluate_every: int = 0
+    evaluation_s: float = 3.0
+    """After so many steps the ranks evaluate so long, each by itself."""
     start_s: float = 1.0
     seed: int = 1
     port: int = 29500
@@ -170,6 +180,45 @@ SCENARIOS: dict[str, Scenario] = {
     "fsdp4_slow_rank": Scenario(
         (Job("jobA", "fsdp", FOUR_HOSTS, 115, dp=4, layers=3, layer_s=0.035),),
         faults=(Fault("slow_rank", "jobA", "10.0.2.1", 60.0, 40.0, 2.2),),
+    ),
+    "short_steps": Scenario(
+        (Job("jobA", "ddp", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.018, bucket_mb=1, optimizer="sgd"),)
+    ),
+    "uneven_steps": Scenario(
+        (
+            Job(
+                "jobA", "ddp", FOUR_HOSTS, 130, dp=4, layers=4, layer_s=0.025,
+                unevenness=0.35, accumulate=4, evaluate_every=25,
+            ),
+        )
+    ),
+    "twelve_micro_batches": Scenario(
+        (Job("jobA", "pipeline", FOUR_HOSTS, 150, dp=2, pp=2, micro_batches=12, layers=8, layer_s=0.044),)
+    ),
+    "bulk_between_members": Scenario(
+        (
+            Job("jobA", "ddp", FOUR_HOSTS, 125, dp=4, layers=6, layer_s=0.04),
+            replace(TWO_BY_TWO, name="jobB", addrs=OTHER_FOUR, seconds=120, seed=2, start_s=4.0),
+        ),
+        traffic=(
+            Traffic("host_copy", FOUR_HOSTS[0], (FOUR_HOSTS[2],), 25.0, 40.0, 120.0),
+            Traffic("host_copy", OTHER_FOUR[1], (OTHER_FOUR[3],), 50.0, 45.0, 90.0),
+            Traffic("host_copy", FOUR_HOSTS[1], (OTHER_FOUR[0],), 70.0, 40.0, 80.0),
+        ),
+    ),
+    "two_jobs_two_faults": Scenario(
+        (
+            replace(TWO_BY_TWO, seconds=150),
+            Job("jobB", "ddp", OTHER_FOUR, 150, dp=4, layers=6, layer_s=0.04, seed=2, start_s=4.0),
+        ),
+        faults=(
+            Fault("slow_rank", "jobA", "10.0.2.1", 65.0, 45.0, 2.0),
+            Fault("limited_nic", "jobB", "10.0.3.2", 75.0, 45.0, 1 / 7),
+        ),
+    ),
+    "limited_to_a_fifth": Scenario(
+        (Job("jobA", "ddp", FOUR_HOSTS, 150, dp=4, layers=6, layer_s=0.035),),
+        faults=(Fault("limited_nic", "jobA", "10.0.2.1", 60.0, 50.0, 1 / 5),),
     ),
     "cp4_ring": Scenario((Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256),)),
     "cp4_ring_same_way": Scenario(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import random
 import socket
 import sys
@@ -25,7 +26,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.nn.parallel import DistributedDataParallel
 
-BUCKET_MB = 2
 LOADING_S = 0.01
 """Seconds for the next batch to be loaded."""
 
@@ -72,9 +72,12 @@ def build(job: dict[str, Any], layout: Layout, log: Callable[..., None]) -> tupl
             fully_shard(layer)
         wrapped: nn.Module = fully_shard(model)
     else:
-        wrapped = _replicated(model, dp_group)
+        wrapped = _replicated(model, dp_group, bucket_mb=job["bucket_mb"])
 
     def step(tokens: torch.Tensor, target: torch.Tensor) -> None:
+        for _ in range(job["accumulate"] - 1):
+            with wrapped.no_sync():
+                models.loss(wrapped(tokens), target).backward()
         models.loss(wrapped(tokens), target).backward()
 
     return wrapped, step
@@ -90,7 +93,7 @@ def _pipeline(
         module: nn.Module = models.Stage(shares[index], first=index == 0, last=index == count - 1)
         if job["dp"] > 1:
             # DDP rebuilds its buckets once it knows the order of gradients, but fails to with several models on a rank.
-            module = _replicated(module, dp_group, rebuild=job["virtual"] == 1)
+            module = _replicated(module, dp_group, bucket_mb=job["bucket_mb"], rebuild=job["virtual"] == 1)
         modules.append(module)
         stages.append(PipelineStage(module, index, count, torch.device("cpu"), group=pp_group))
     if job["virtual"] > 1:
@@ -106,9 +109,9 @@ def _pipeline(
     return nn.ModuleList(modules), step
 
 
-def _replicated(module: nn.Module, group: dist.ProcessGroup, *, rebuild: bool = True) -> nn.Module:
+def _replicated(module: nn.Module, group: dist.ProcessGroup, *, bucket_mb: float, rebuild: bool = True) -> nn.Module:
     return DistributedDataParallel(
-        module, process_group=group, bucket_cap_mb=BUCKET_MB, find_unused_parameters=not rebuild
+        module, process_group=group, bucket_cap_mb=bucket_mb, find_unused_parameters=not rebuild
     )
 
 
@@ -176,12 +179,17 @@ def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) 
     random.seed(1000 * job["seed"] + rank)
     layout, store = join(job, rank, log)
     model, forward_backward = build(job, layout, log)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SGD(model.parameters(), lr=1e-4)
+        if job["optimizer"] == "sgd"
+        else torch.optim.AdamW(model.parameters(), lr=1e-4)
+    )
+    lengths = random.Random(job["seed"])  # seeded alike on all ranks: a step is as long on each of them
     batch = job["micro_batches"], job["tokens"]
     pace, step = Pace(job["seconds"], store), 0
     while step < pace.steps:
         start = time.time_ns()
-        models.Accelerator.factor = slowness(slow)
+        models.Accelerator.factor = slowness(slow) * math.exp(lengths.gauss(0.0, job["unevenness"]))
         tokens = torch.randint(models.VOCABULARY, batch)
         time.sleep(LOADING_S)
         optimizer.zero_grad()
@@ -193,6 +201,8 @@ def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) 
             written = write_checkpoint(model, optimizer, job["storage"])
             dist.barrier()
             log("checkpoint", step=step, start_ns=start, end_ns=time.time_ns(), bytes=written)
+        if job["evaluate_every"] and (step + 1) % job["evaluate_every"] == 0:
+            time.sleep(job["evaluation_s"])
         pace.after(step)
         step += 1
     dist.barrier()

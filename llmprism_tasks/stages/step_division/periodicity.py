@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics import ragged
-from llmprism_tasks.numerics.robust import Integers
+from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import byte_phase, direction_reversal, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms
@@ -54,9 +54,12 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     flows = nic_pairs.in_order(flows)
     whole, sizes = transfers.of_pairs(flows), transfers.of_sizes(flows, settings.same_size)
     common = _common_sizes(sizes)
-    known = _described(flows, whole, np.full(whole.pair.size, WHOLE), settings).with_columns(common)
+    mutual = _mutual(flows, whole, settings)
+    known = _described(flows, whole, np.full(whole.pair.size, WHOLE), mutual, settings).with_columns(common)
     recurring = _recurring(sizes, settings)
-    parts = _described(flows, sizes.of(recurring), sizes.size_class[recurring], settings).drop_nulls("period_ns")
+    of_pair = mutual[np.searchsorted(whole.pair, sizes.pair[recurring])]
+    parts = _described(flows, sizes.of(recurring), sizes.size_class[recurring], of_pair, settings)
+    parts = parts.drop_nulls("period_ns")
     at = np.searchsorted(whole.pair, parts["pair"].to_numpy())
     turned = _turned(flows, known, settings)
     # Of uneven micro-batches some happen to have one size, which recurs as chance will have it.
@@ -200,10 +203,20 @@ def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, se
     )
 
 
-def _described(flows: pl.DataFrame, streams: Transfers, size_class: Integers, settings: RhythmSettings) -> pl.DataFrame:
+def _mutual(flows: pl.DataFrame, whole: Transfers, settings: RhythmSettings) -> Flags:
+    """Tell of each pair whether as many bytes come back."""
+    pairs = nic_pairs.pairs_of(flows, PAIR).with_columns(bytes=whole.sums())
+    back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back_bytes="bytes")
+    alike = log_ratio("bytes", "back_bytes") <= settings.answer_bytes
+    return pairs.join(back, on=PAIR, how="left", maintain_order="left").select(alike.fill_null(value=False)).to_series().to_numpy()
+
+
+def _described(
+    flows: pl.DataFrame, streams: Transfers, size_class: Integers, mutual: Flags, settings: RhythmSettings
+) -> pl.DataFrame:
     """Return streams with their rhythms."""
     found = gap_segmentation.quiet_gaps(
-        *(streams.starts, streams.ends, streams.sizes, streams.offsets),
+        *(streams.starts, streams.ends, streams.sizes, streams.offsets, mutual),
         shortest_gap=settings.shortest_quiet_ms * 1e6,
         clearest_ratio=settings.quiet_ratio,
         byte_tolerance=settings.byte_tolerance,

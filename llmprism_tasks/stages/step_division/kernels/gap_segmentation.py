@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.jit import FLOAT64, FLOAT64S, INT64, INT64S, kernel, named_tuple, subroutine
-from llmprism_tasks.numerics.robust import Floats, Integers
-from llmprism_tasks.numerics.sorting import quantile
+from llmprism_tasks.numerics.jit import BOOLEANS, FLOAT64, FLOAT64S, INT64, INT64S, kernel, named_tuple, subroutine
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.numerics.sorting import median, quantile
 from llmprism_tasks.stages.step_division.kernels.gap_thresholds import MOST_CANDIDATES, long_gaps, ways_to_cut
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
 
@@ -61,6 +61,7 @@ class Way(NamedTuple):
     threshold, clarity, bursts, period, mean, duration : as in `Rhythms`; no bursts where nothing repeats
     covered : ratio of the series' time that the periods fill
     steady : ns, the time in which a period is about as long as one beside it
+    unlike : how many whole bursts carry other bytes than most
     """
 
     threshold: float
@@ -71,9 +72,10 @@ class Way(NamedTuple):
     duration: float
     covered: float
     steady: float
+    unlike: int
 
 
-NO_WAY = Way(np.nan, 0.0, 0, np.nan, np.nan, np.nan, 0.0, 0.0)
+NO_WAY = Way(np.nan, 0.0, 0, np.nan, np.nan, np.nan, 0.0, 0.0, 0)
 
 
 def quiet_gaps(
@@ -81,6 +83,7 @@ def quiet_gaps(
     ends: Integers,
     sizes: Integers,
     offsets: Integers,
+    answered: Flags,
     *,
     shortest_gap: float,
     clearest_ratio: float,
@@ -96,6 +99,7 @@ def quiet_gaps(
     starts, ends : ns, transfers of all series one after another, each series in order of its starts
     sizes : bytes
     offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    answered : shape (series,), whether as many bytes come back: then equal bursts may be micro-batches of a pipeline
     shortest_gap : ns; shorter gaps are all alike
     clearest_ratio : a gap cuts only if it is this many times longer than the longest that does not
     byte_tolerance : relative difference that neighbouring bursts' bytes may typically have
@@ -106,7 +110,7 @@ def quiet_gaps(
     """
     given = (shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, persistence, few_ratio)
     longest = int(np.diff(offsets).max(initial=0))
-    return _quiet_gaps(starts, ends, sizes, offsets, longest, Limits(*map(float, given)))
+    return _quiet_gaps(starts, ends, sizes, offsets, answered, longest, Limits(*map(float, given)))
 
 
 def burst_numbers(starts: Integers, ends: Integers, sizes: Integers, offsets: Integers, threshold: Floats) -> Integers:
@@ -264,7 +268,10 @@ def _way(
     covered = max(period * count, steady) / (mean * max(count - 1, 1))
     if covered < persistence:
         return NO_WAY
-    return Way(threshold, clarity, count, period, mean, duration, covered, steady)
+    unlike, middle = 0, median(burst_bytes[:count].copy(), count)
+    for i in range(1, count - 1):
+        unlike += abs(burst_bytes[i] - middle) > byte_tolerance * middle
+    return Way(threshold, clarity, count, period, mean, duration, covered, steady, unlike)
 
 
 @subroutine
@@ -275,18 +282,22 @@ def _better(
     ends: Integers,
     sizes: Integers,
     numbers: Integers,
+    answered: bool,
     pace_tolerance: float,
 ) -> bool:
     """Whether a way makes steps of a series rather than a clearer one.
 
     The clearer one may have cut it between checkpoints, or into the parts of steps, or only where steps had one of two
-    paces.
+    paces. Where a pair sends one burst of the same bytes after the other for most of the time, nothing comes once in
+    the longer ones, and what comes back is not the same (a pipeline's gradients), the longer ones are steps between
+    pauses.
     """
     same = abs(way.period - best.period) <= pace_tolerance * best.period
     if same and way.steady - best.steady >= (FEW + 1) * way.period:
         return True
     if way.period < NESTED * best.period and (way.covered >= NESTED or way.period >= STEPS_APART):
-        return _composite(starts, ends, sizes, way.threshold, numbers)
+        alike = way.covered >= NESTED and not answered and 2 * way.unlike < best.bursts
+        return alike or _composite(starts, ends, sizes, way.threshold, numbers)
     inside = way.duration >= best.period and way.bursts - 2 > FEW
     if inside and best.period < NESTED * way.period and best.covered < NESTED:
         return best.period < STEPS_APART or not _composite(starts, ends, sizes, best.threshold, numbers)
@@ -300,9 +311,15 @@ def _nothing(series: int) -> Rhythms:
     return Rhythms(threshold, period, mean, np.full(series, np.nan), np.zeros(series), np.zeros(series, np.int64))
 
 
-@kernel(INT64S, INT64S, INT64S, INT64S, INT64, LIMITS)
+@kernel(INT64S, INT64S, INT64S, INT64S, BOOLEANS, INT64, LIMITS)
 def _quiet_gaps(
-    all_starts: Integers, all_ends: Integers, all_sizes: Integers, offsets: Integers, longest: int, limits: Limits
+    all_starts: Integers,
+    all_ends: Integers,
+    all_sizes: Integers,
+    offsets: Integers,
+    answered: Flags,
+    longest: int,
+    limits: Limits,
 ) -> Rhythms:
     n, found = longest, _nothing(offsets.size - 1)
     latest, moved, places, gaps = np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(n, np.int64), np.empty(n)
@@ -326,7 +343,7 @@ def _quiet_gaps(
             way = _way(thresholds[i], clarities[i], burst_starts, burst_ends, burst_bytes, count, limits)
             if way.bursts == 0:
                 continue
-            if best.bursts == 0 or _better(way, best, starts, ends, sizes, numbers, pace_tolerance):
+            if best.bursts == 0 or _better(way, best, starts, ends, sizes, numbers, answered[s], pace_tolerance):
                 best = way
         found.threshold[s], found.clarity[s], found.bursts[s] = best.threshold, best.clarity, best.bursts
         found.period[s], found.mean_period[s], found.duration[s] = best.period, best.mean, best.duration
