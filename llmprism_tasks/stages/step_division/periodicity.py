@@ -13,7 +13,7 @@ from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import byte_phase, direction_reversal, gap_segmentation
-from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms
+from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN, Rhythms
 from llmprism_tasks.stages.traffic import nic_pairs, transfers
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
 from llmprism_tasks.stages.traffic.transfers import Sizes, Transfers
@@ -221,6 +221,7 @@ def _described(
         clearest_ratio=settings.quiet_ratio,
         byte_tolerance=settings.byte_tolerance,
         pace_tolerance=settings.pace_tolerance,
+        uneven_tolerance=UNEVEN if size_class[:1].tolist() == [WHOLE] else settings.pace_tolerance,
         persistence=settings.period_persistence,
         few_ratio=settings.few_quiet_ratio,
     )

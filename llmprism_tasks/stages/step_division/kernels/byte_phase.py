@@ -251,7 +251,7 @@ def _quiet_places(
                 lasts[burst] = max(lasts[burst], ends[i] - starts[low])
                 carried[burst] += sizes[i]
         period, mean, duration = rhythm(
-            firsts, lasts, carried, bursts, agreed, byte_tolerance, pace_tolerance, few_ratio
+            firsts, lasts, carried, bursts, agreed, byte_tolerance, pace_tolerance, pace_tolerance, few_ratio
         )
         if np.isnan(period):
             continue

@@ -13,7 +13,7 @@ import numpy as np
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import median
-from llmprism_tasks.stages.step_division.kernels.regularity import Rhythms, rhythm
+from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN, Rhythms, rhythm
 
 CLOSE = 0.5
 """Ratio of the time between a direction's transfers within which one of the other direction goes with it."""
@@ -237,7 +237,7 @@ def _reversal_bursts(
                 for i in range(messages):
                     carried[bursts[i]] += 1.0
             period, mean, duration = rhythm(
-                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, few_ratio
+                firsts_ns, lasts_ns, carried, last + 1, each, byte_tolerance, pace_tolerance, UNEVEN, few_ratio
             )
             if np.isnan(period) or (counts[s] and duration >= durations[s]):
                 continue

@@ -46,11 +46,12 @@ class Limits(NamedTuple):
     clearest_ratio: float
     byte_tolerance: float
     pace_tolerance: float
+    uneven_tolerance: float
     persistence: float
     few_ratio: float
 
 
-LIMITS = named_tuple(Limits, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
+LIMITS = named_tuple(Limits, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64, FLOAT64)
 
 
 class Way(NamedTuple):
@@ -89,6 +90,7 @@ def quiet_gaps(
     clearest_ratio: float,
     byte_tolerance: float,
     pace_tolerance: float,
+    uneven_tolerance: float,
     persistence: float,
     few_ratio: float,
 ) -> Rhythms:
@@ -104,11 +106,12 @@ def quiet_gaps(
     clearest_ratio : a gap cuts only if it is this many times longer than the longest that does not
     byte_tolerance : relative difference that neighbouring bursts' bytes may typically have
     pace_tolerance : relative difference that neighbouring periods may typically have
+    uneven_tolerance : the same where equal bytes tell enough: not in series of one message size, whose bytes cannot differ
     persistence : ratio of the series' time that its periods must fill: the parts of one burst are as regular as bursts
     few_ratio : two or three bursts, too few to be typical of anything, must all be alike and the gaps between them this
         many times longer than any other
     """
-    given = (shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, persistence, few_ratio)
+    given = (shortest_gap, clearest_ratio, byte_tolerance, pace_tolerance, uneven_tolerance, persistence, few_ratio)
     longest = int(np.diff(offsets).max(initial=0))
     return _quiet_gaps(starts, ends, sizes, offsets, answered, longest, Limits(*map(float, given)))
 
@@ -258,10 +261,9 @@ def _way(
     limits: Limits,
 ) -> Way:
     """Return what repeats in the bursts that a threshold makes; `NO_WAY` if nothing does for as long as it must."""
-    _, _, byte_tolerance, pace_tolerance, persistence, few_ratio = limits
-    period, mean, duration = rhythm(
-        burst_starts, burst_ends, burst_bytes, count, clarity, byte_tolerance, pace_tolerance, few_ratio
-    )
+    _, _, byte_tolerance, pace_tolerance, uneven_tolerance, persistence, few_ratio = limits
+    tolerances = byte_tolerance, pace_tolerance, uneven_tolerance
+    period, mean, duration = rhythm(burst_starts, burst_ends, burst_bytes, count, clarity, *tolerances, few_ratio)
     if np.isnan(period):
         return NO_WAY
     steady = _steady(burst_ends, count, pace_tolerance)
@@ -326,7 +328,7 @@ def _quiet_gaps(
     cuts, numbers = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     burst_starts, burst_ends, burst_bytes = np.empty(n), np.empty(n), np.empty(n)
     thresholds, clarities = np.empty(MOST_CANDIDATES + 1), np.empty(MOST_CANDIDATES + 1)
-    shortest_gap, clearest_ratio, _, pace_tolerance, _, few_ratio = limits
+    shortest_gap, clearest_ratio, _, pace_tolerance, _, _, few_ratio = limits
     for s in range(offsets.size - 1):
         low, high = offsets[s], offsets[s + 1]
         starts, ends, sizes, size = all_starts[low:high], all_ends[low:high], all_sizes[low:high], high - low

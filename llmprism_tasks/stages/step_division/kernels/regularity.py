@@ -85,10 +85,10 @@ def _alike(values: Floats, count: int, tolerance: float) -> bool:
 
 
 @subroutine
-def _exact(values: Floats, low: int, high: int, tolerance: float) -> bool:
-    """Whether there are many values, and nearly all of them are within a tolerance of their median."""
+def _exact(values: Floats, low: int, high: int, tolerance: float, clear: bool) -> bool:
+    """Whether there are many values, or clear ones, and nearly all of them are within a tolerance of their median."""
     count = high - low
-    if count < MANY:
+    if count < MANY and not clear:
         return False
     room, within = values[low:high].copy(), 0
     middle = median(room, count)
@@ -106,6 +106,7 @@ def rhythm(
     clarity: float,
     byte_tolerance: float,
     pace_tolerance: float,
+    uneven_tolerance: float,
     few_ratio: float,
 ) -> tuple[float, float, float]:
     """Return the period of one series' bursts (ns; median and mean) and their median duration; NaN if not periodic.
@@ -118,6 +119,8 @@ def rhythm(
     burst_starts, burst_ends : first start and last end of each burst, ns
     count : how many bursts there are, from the beginning of the arrays; one at least
     clarity : how sure the cuts are; two or three bursts, three at an equal distance, are believed from `few_ratio` on
+    uneven_tolerance : as `pace_tolerance`, where nearly all of many bursts carry the same bytes, or all of several
+        bursts that are as clear as two or three have to be
     """
     pace, periods = np.empty(count), count - 1
     for i in range(periods):
@@ -125,7 +128,7 @@ def rhythm(
     if count > FEW:
         periodic = _steady(burst_bytes, 1, periods, byte_tolerance) and (
             _steady(pace, 0, periods, pace_tolerance)
-            or (_exact(burst_bytes, 1, periods, byte_tolerance) and _steady(pace, 0, periods, UNEVEN))
+            or (_exact(burst_bytes, 1, periods, byte_tolerance, clarity >= few_ratio) and _steady(pace, 0, periods, uneven_tolerance))
         )
     else:
         periodic = (
