@@ -14,7 +14,7 @@ from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels.gap_segmentation import STEPS_APART
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
-from llmprism_tasks.stages.step_division.periodicity import PAIR, PORTIONS, TURNS, WHOLE
+from llmprism_tasks.stages.step_division.periodicity import LAGS, PAIR, TURNS, WHOLE
 from llmprism_tasks.stages.traffic import nic_pairs
 
 CUT_OFF = 1
@@ -202,7 +202,7 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
     # Records of one size that the collector merged or split in some steps are not there in all of them; nor is a pair
     # quiet as a whole between steps that became far longer, or were, where its gaps are those of the other steps.
     complete = bursts + CUT_OFF >= settings.least_whole * _largest_of_pair(bursts, left, pair)
-    compact = complete & ((size_class <= PORTIONS) | (duration <= settings.compact * period))
+    compact = complete & ((size_class <= LAGS) | (duration <= settings.compact * period))
     left &= compact | ~of_pair(compact)
     left &= ~part | ~of_pair(~part)
     left &= (size_class != TURNS) | ~of_pair(size_class == WHOLE)

@@ -19,12 +19,13 @@ from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
 from llmprism_tasks.stages.step_division.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
+    LAGS,
     PAIR,
-    PORTIONS,
     TURNS,
     WHOLE,
     PairRhythms,
     answered,
+    lag_rhythms,
     stream_rhythms,
 )
 from llmprism_tasks.stages.step_division.segmentation import STEPPING, Cut, cut
@@ -148,6 +149,7 @@ def steps_of_groups(
     until_ns : as for `group_periods`
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
+    found = _with_lags(flows, found, settings, until_ns)
     in_step, known = _in_step(flows, found, settings, until_ns)
     once = _seen_once(flows, found.join(known, on="group", how="anti"), settings, until_ns)
     streams = Streams(found, in_step, once)
@@ -201,6 +203,18 @@ def _in_steps(found: JointSteps) -> pl.DataFrame:
         .with_row_index("burst")
         .filter(pl.col("step") >= 0)
     )
+
+
+def _with_lags(flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
+    """Add the streams of pairs that send the same after the same bytes, in groups whose steps no whole pair shows.
+
+    A period that only some message sizes have may be that of the layers.
+    """
+    periods = group_periods(flows, nic_pairs.as_coded(found, flows), settings, until_ns=until_ns)
+    of_groups = found.join(periods.rename({"period_ns": "around"}), on="group", how="left")
+    shown = of_groups.filter(pl.col("size_class") < 0, same_period("period_ns", "around", settings)).select("group")
+    silent = found.filter(pl.col("size_class") == WHOLE, pl.col("period_ns").is_null())
+    return pl.concat([found, lag_rhythms(flows, silent.join(shown.unique(), on="group", how="anti"), settings)])
 
 
 def _in_step(
@@ -288,7 +302,7 @@ def _named_streams(streams: Streams, pairs: pl.DataFrame) -> pl.DataFrame:
     fitting = in_step.with_columns(nic_pairs.named(in_step.select(PAIR))).join(pairs, on=PAIR, how="semi")
     # Groups whose pairs are cut where their direction turns have no typical gap, so their other pairs cannot be cut.
     typical = (
-        fitting.filter(pl.col("size_class") > PORTIONS)
+        fitting.filter(pl.col("size_class") > LAGS)
         .group_by("group")
         .agg(
             pl.col("threshold_ns").median(),

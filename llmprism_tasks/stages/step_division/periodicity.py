@@ -12,7 +12,7 @@ import polars as pl
 from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.kernels import byte_phase, direction_reversal, gap_segmentation
+from llmprism_tasks.stages.step_division.kernels import byte_lag, byte_phase, direction_reversal, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.regularity import UNEVEN, Rhythms
 from llmprism_tasks.stages.traffic import nic_pairs, transfers
 from llmprism_tasks.stages.traffic.opposite import log_ratio, opposite, same_size
@@ -25,7 +25,10 @@ WHOLE = -1
 TURNS = -2
 """Stands for the size of a pair whose bursts are cut where it and the one that answers it begin anew."""
 
-PORTIONS = -3
+LAGS = -3
+"""Stands for the size of a pair whose bursts are cut where all that it sends comes again after the same bytes."""
+
+PORTIONS = -4
 """Stands for the size of a pair whose bursts are cut where it is quiet after the same bytes, counted from its size 0.
 From its size k: PORTIONS - k."""
 
@@ -174,6 +177,40 @@ def in_portions(
         pace_tolerance=settings.pace_tolerance,
         few_ratio=settings.few_quiet_ratio,
     )
+
+
+def at_lags(flows: pl.DataFrame, pairs: Integers, settings: RhythmSettings) -> tuple[Transfers, Rhythms, Integers]:
+    """Cut pairs where they begin anew after the same bytes: their transfers, their rhythms, the burst of each.
+
+    Parameters
+    ----------
+    flows : as `nic_pairs.in_order` returns
+    pairs : their numbers
+    """
+    whole = transfers.of_pairs(flows)
+    taken = whole.of(np.searchsorted(whole.pair, pairs))
+    return taken, *byte_lag.repeating_bytes(
+        *(taken.starts, taken.ends, taken.sizes, taken.offsets),
+        byte_tolerance=settings.byte_tolerance,
+        pace_tolerance=settings.pace_tolerance,
+        few_ratio=settings.few_quiet_ratio,
+    )
+
+
+def lag_rhythms(flows: pl.DataFrame, silent: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the rows of pairs again that have no rhythm as a whole, but send the same after the same bytes.
+
+    Parameters
+    ----------
+    flows : as `nic_pairs.in_order` returns
+    silent : as `stream_rhythms` returns for them, the rows of whole pairs
+    """
+    if silent.is_empty():
+        return silent
+    silent = silent.sort("pair")
+    _, found, _ = at_lags(flows, silent["pair"].to_numpy(), settings)
+    lagged = silent.with_columns(pl.lit(LAGS, pl.Int64).alias("size_class"), **_columns(found))
+    return lagged.drop_nulls("period_ns").select(silent.columns)
 
 
 def _portioned(flows: pl.DataFrame, known: pl.DataFrame, parts: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.kernels import burst_totals, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
-from llmprism_tasks.stages.step_division.periodicity import PORTIONS, TURNS, WHOLE, in_portions, turning
+from llmprism_tasks.stages.step_division.periodicity import LAGS, PORTIONS, TURNS, WHOLE, at_lags, in_portions, turning
 from llmprism_tasks.stages.traffic import transfers
 from llmprism_tasks.stages.traffic.transfers import Transfers
 
@@ -63,7 +63,12 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *,
     size_class = streams["size_class"].to_numpy()
     sizes, burst = flows["bytes"].to_numpy(), np.full(0, -1)
     tables: list[pl.DataFrame] = []
-    others = ((size_class >= 0, _of_sizes), (size_class == TURNS, _of_turns), (size_class <= PORTIONS, _of_portions))
+    others = (
+        (size_class >= 0, _of_sizes),
+        (size_class == TURNS, _of_turns),
+        (size_class == LAGS, _of_lags),
+        (size_class <= PORTIONS, _of_portions),
+    )
     for of_kind, numbered in ((size_class == WHOLE, _of_pairs), *others):
         chosen = np.flatnonzero(of_kind)
         if tables and not chosen.size:
@@ -122,6 +127,12 @@ def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
     whole = transfers.of_pairs(flows)
     taken = whole.of(np.searchsorted(whole.pair, streams["pair"].to_numpy()))
     return Numbered(taken, of_flow[taken.rows], np.arange(streams.height))
+
+
+def _of_lags(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+    """Return the transfers of pairs that begin anew after the same bytes, and the burst of each."""
+    taken, _, numbers = at_lags(flows, streams["pair"].to_numpy(), settings)
+    return Numbered(taken, numbers, np.arange(streams.height))
 
 
 def _of_portions(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:

@@ -67,12 +67,12 @@ def bulk_between(rng: np.random.Generator) -> Platform:
 
 
 def sharded(rng: np.random.Generator) -> Platform:
-    """Sharded parameters, sixteen channels, gathers one layer ahead."""
-    layers = int(rng.integers(12, 48))
-    step = rng.uniform(2, 6)
+    """Sharded parameters, sixteen channels, gathers one layer ahead; what comes once a step is large or next to nothing."""
+    layers, step = int(rng.integers(8, 64)), rng.uniform(2, 6)
+    busy = rng.uniform(0.1, 0.9)  # of a layer's backward pass, in which one gather and one reduction go on
     return Platform([Training(
         "jobA", "fsdp", _rows(range(4), range(2)), rng.uniform(0, 5), 118.0, layers=layers, layer_s=step / 3 / layers,
-        layer_bytes=float(rng.uniform(2e8, 8e8)), channels=16, head=float(rng.uniform(0.5, 2.0)),
+        layer_bytes=busy * step / 3 / layers * 25e9, channels=16, head=float(np.exp(rng.uniform(-4, 0.7))),
         jitter=float(rng.uniform(0.01, 0.05)), optimizer_s=float(rng.uniform(0.02, 0.3)),
     )], hosts=4, rate=25e9, idle_s=float(rng.choice([0.0002, 0.001, 0.005])), lost=0.002)  # fmt: skip
 

@@ -218,7 +218,7 @@ class Run:
         """ZeRO-3: a layer's parameters are gathered before its use, one layer ahead; gradients are scattered."""
         job, group = self.job, list(self.job.nics)
         self._note(group, "dp")
-        sizes = [job.layer_bytes * job.head, *[job.layer_bytes] * job.layers]
+        sizes = [job.layer_bytes * one for one in (job.head, *[1.0] * job.layers) if one]
         at, free = dict(ready), 0.0
         for passes in ("F", "B"):
             order = list(range(len(sizes))) if passes == "F" else list(range(len(sizes)))[::-1]
