@@ -22,10 +22,10 @@ the captures and simulated platforms that does not train."""
 EXACT = 0.9
 """Ratio of many bursts that must carry equal bytes for their pace to be free within `UNEVEN`: loss leaves one of ten."""
 
-UNEVEN = 0.6
+UNEVEN = 0.4
 """Relative difference that neighbouring periods may typically have where the bytes alone tell. Samples whose lengths
-vary log-normally with a sigma of 0.35 make it 0.33, up to 0.45 in twenty steps; what comes at random times has ln 3,
-and not below 0.8."""
+vary log-normally with a sigma of 0.35 make it 0.33; what comes at times anywhere between a fifth and nearly twice of the
+mean makes it 0.41 to 0.47, and what comes at random times 1.1."""
 
 SURELY = 1 - 1e-9
 """Times a tolerance within which no rounding takes a difference beyond it."""

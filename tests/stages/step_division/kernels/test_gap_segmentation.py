@@ -44,16 +44,24 @@ class Found(NamedTuple):
     bursts: int
 
 
-def find(*several: Series, few_ratio: float = FEW_RATIO, persistence: float = PERSISTENCE) -> list[Found]:
+def find(
+    *several: Series,
+    few_ratio: float = FEW_RATIO,
+    persistence: float = PERSISTENCE,
+    uneven: float = PACE,
+    answered: bool = True,
+) -> list[Found]:
     offsets = np.cumsum([0, *(len(series.starts) for series in several)]).astype(np.int64)
     columns = [np.concatenate([np.empty(0, np.int64), *(series[i] for series in several)]) for i in range(3)]
     found = quiet_gaps(
         *columns,
         offsets,
+        np.full(len(several), answered),
         shortest_gap=SHORTEST,
         clearest_ratio=RATIO,
         byte_tolerance=BYTES,
         pace_tolerance=PACE,
+        uneven_tolerance=uneven,
         persistence=persistence,
         few_ratio=few_ratio,
     )
@@ -508,3 +516,29 @@ def test_what_is_found_holds_together(rows: list[tuple[float, float, int]]) -> N
     assert found.mean_period > 0
     assert found.duration >= 0
     assert len(set(numbers(series, found.threshold))) == found.bursts
+
+
+def _evaluated(each: int, other: int = 0) -> Series:
+    """Return steps of one transfer, 0.7 s apart, with a pause of 5 s after every `each`; the last before it of `other`
+    bytes more."""
+    rows, at = [], 0.0
+    for step in range(6 * each):
+        last = step % each == each - 1
+        rows.append((at, at + 200, 10_000 + other * last))
+        at += 700 + 5000 * last
+    return Series.of(rows)
+
+
+def test_a_pause_every_so_many_steps_is_no_step() -> None:
+    (found,) = find(_evaluated(25), answered=False)
+    assert found.period == pytest.approx(700)
+
+
+def test_what_comes_back_may_be_the_micro_batches_of_a_pipeline() -> None:
+    (found,) = find(_evaluated(25), answered=True)
+    assert found.period > 20_000
+
+
+def test_what_comes_once_between_two_pauses_makes_them_steps() -> None:
+    (found,) = find(_evaluated(25, other=5_000), answered=False)
+    assert found.period > 20_000
