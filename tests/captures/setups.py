@@ -187,8 +187,16 @@ SCENARIOS: dict[str, Scenario] = {
     "uneven_steps": Scenario(
         (
             Job(
-                "jobA", "ddp", FOUR_HOSTS, 130, dp=4, layers=4, layer_s=0.025,
-                unevenness=0.35, accumulate=4, evaluate_every=25,
+                "jobA",
+                "ddp",
+                FOUR_HOSTS,
+                130,
+                dp=4,
+                layers=4,
+                layer_s=0.025,
+                unevenness=0.35,
+                accumulate=4,
+                evaluate_every=25,
             ),
         )
     ),

@@ -1,4 +1,4 @@
-"""`python -m accuracy run`, `prices`, `wrong`, `page`, `diagnosis`, `tables`: measure, write pages, compare tables."""
+"""`python -m accuracy run`, `prices`, `wrong`, `page`, `diagnosis`, `second`, `tables`: measure, show, compare."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from rich.console import Console
 
 from accuracy.equality import equality
 from accuracy.equality.answers import ANSWERS
-from accuracy.families.registry import FAMILIES, TROUBLES
+from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_SEED, TROUBLES
 from accuracy.pages.accuracy_page import write_page
 from accuracy.pages.diagnosis_page import write_diagnosis
 from accuracy.pages.mistakes import wrongs
+from accuracy.pages.second_source_page import write_second_source
 from accuracy.runs.fault_costs import PUBLISHED_SEEDS, prices
 from accuracy.runs.results import keep_prices, kept
 from accuracy.runs.runner import run_missing
 from accuracy.runs.sources import EVERY_FAMILY, METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources
+from accuracy.second_source.cases import CASES
 
 GROUPS = (*FAMILIES, "curves", "captures")
 """What the page on accuracy is made of; troubles are run when they are named."""
@@ -41,14 +43,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             for method in arguments.method or METHODS[:1]:
                 for job, words in _wrongs(source, method):
                     _say(f"{source.group} {source.label}, {method}, {job}: {words}")
-    elif arguments.command == "diagnosis":
-        _say(f"Written: {write_diagnosis(arguments.out, arguments.seeds, arguments.folders)}")
     else:
-        for file in write_page(arguments.out, arguments.seeds, arguments.folders):
-            _say(f"Written: {file}")
+        for line in _pages(arguments):
+            _say(line)
     for line in failed:
         _say(f"Failed: {line}")
     return 1 if failed else 0
+
+
+def _pages(arguments: argparse.Namespace) -> Iterator[str]:
+    if arguments.command == "second":
+        yield from write_second_source(arguments.out, arguments.seeds, arguments.cases)
+    elif arguments.command == "diagnosis":
+        yield f"Written: {write_diagnosis(arguments.out, arguments.seeds, arguments.folders)}"
+    else:
+        for file in write_page(arguments.out, arguments.seeds, arguments.folders):
+            yield f"Written: {file}"
 
 
 def _tables(arguments: argparse.Namespace) -> bool:
@@ -90,6 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("prices", parents=[common])
     diagnosis = commands.add_parser("diagnosis", parents=[common])
     diagnosis.add_argument("--out", type=Path, default=PROJECT / "docs" / "diagnosis.md")
+    second = commands.add_parser("second", help="jobs of the second source of traffic")
+    second.add_argument("--out", type=Path, default=PROJECT / "docs" / "second_source.md")
+    second.add_argument("--seeds", type=int, nargs="+", default=range(FIRST_PUBLISHED_SEED, FIRST_PUBLISHED_SEED + 4))
+    second.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
     _add_tables(commands)
     return parser
 

@@ -245,7 +245,12 @@ def _mutual(flows: pl.DataFrame, whole: Transfers, settings: RhythmSettings) -> 
     pairs = nic_pairs.pairs_of(flows, PAIR).with_columns(bytes=whole.sums())
     back = pairs.select(src_addr="dst_addr", dst_addr="src_addr", back_bytes="bytes")
     alike = log_ratio("bytes", "back_bytes") <= settings.answer_bytes
-    return pairs.join(back, on=PAIR, how="left", maintain_order="left").select(alike.fill_null(value=False)).to_series().to_numpy()
+    return (
+        pairs.join(back, on=PAIR, how="left", maintain_order="left")
+        .select(alike.fill_null(value=False))
+        .to_series()
+        .to_numpy()
+    )
 
 
 def _described(

@@ -53,18 +53,23 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     `errors` : of the durations of steps, ratios of the true ones
     `confidence` : of jobs, a value for each window in which one was found
     `version` : of the code that did so
-    `cpu_s` : of this process, from reading the flows to writing the last table
+    `cpu_s` : of this process, from reading the flows to the last figure
     """
+    began = time.process_time()
+    scores = scores_of(folder, flows, method, warehouse)
+    return {**_plain(scores), "version": version(), "cpu_s": time.process_time() - began}
+
+
+def scores_of(folder: Path, flows: str, method: str, warehouse: Path) -> Scores:
+    """Analyse a folder's flows as `measure` does, and compare with its truth."""
     places = PlaceSettings(flows=str(folder / flows), topology=str(folder / "topology.csv"), warehouse=str(warehouse))
     settings = Settings(places=places, method=MethodSettings(name=method))
-    began = time.process_time()
     opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
     length_ns = settings.window.length_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
         derive_tables(window, settings, warehouse=opened)
-    cpu_s = time.process_time() - began
     found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
-    return {**_plain(evaluate(found, read_truth(str(folder / "truth")))), "version": version(), "cpu_s": cpu_s}
+    return evaluate(found, read_truth(str(folder / "truth")))
 
 
 def _plain(scores: Scores) -> Figures:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+
 from accuracy.second_source.execution import Training
 from accuracy.second_source.folder import Bulk, Platform, nic
 
@@ -67,7 +68,7 @@ def bulk_between(rng: np.random.Generator) -> Platform:
 
 
 def sharded(rng: np.random.Generator) -> Platform:
-    """Sharded parameters, sixteen channels, gathers one layer ahead; what comes once a step is large or next to nothing."""
+    """Sharded parameters, sixteen channels, gathers one layer ahead; what comes once a step may be next to nothing."""
     layers, step = int(rng.integers(8, 64)), rng.uniform(2, 6)
     busy = rng.uniform(0.1, 0.9)  # of a layer's backward pass, in which one gather and one reduction go on
     return Platform([Training(
@@ -83,8 +84,8 @@ def uneven_replicas(rng: np.random.Generator) -> Platform:
     return Platform([Training(
         "jobA", "1f1b", _rows(hosts, range(8)), rng.uniform(0, 5), END_S, tp=4, pp=4, layers=8,
         micro_batches=int(rng.choice([4, 8, 16])), layer_s=float(rng.uniform(0.003, 0.012)),
-        layer_bytes=2e8, bucket_bytes=float(rng.choice([1e8, 4e8])), activation_bytes=6e7, lengths=float(rng.uniform(0.1, 0.35)),
-        sharded_optimizer=bool(rng.integers(2)), overlap=bool(rng.integers(2)),
+        layer_bytes=2e8, bucket_bytes=float(rng.choice([1e8, 4e8])), activation_bytes=6e7,
+        lengths=float(rng.uniform(0.1, 0.35)), sharded_optimizer=bool(rng.integers(2)), overlap=bool(rng.integers(2)),
     )], hosts=4, rate=25e9, lost=0.002)  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from accuracy.second_source.fabric import Fabric
 
 BACKWARD = 2.0
@@ -85,7 +86,7 @@ class Run:
     def run(self) -> None:
         """Train until the job's end; the step under way then is not finished."""
         job, number = self.job, 0
-        ready = {nic: job.start_s for nic in job.nics}
+        ready = dict.fromkeys(job.nics, job.start_s)
         one_step = {"ddp": self._replicated, "1f1b": self._pipeline, "fsdp": self._sharded}[job.schedule]
         while True:
             start = min(ready.values())
@@ -178,7 +179,12 @@ class Run:
         return last
 
     def _replica(
-        self, replica: int, forward: np.ndarray, ready: dict[str, float], began: dict[str, float], ended: dict[str, float]
+        self,
+        replica: int,
+        forward: np.ndarray,
+        ready: dict[str, float],
+        began: dict[str, float],
+        ended: dict[str, float],
     ) -> None:
         job, count = self.job, self.job.micro_batches
         queues = []

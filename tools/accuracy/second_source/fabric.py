@@ -102,17 +102,21 @@ def flow_records(
     )
     kept = merged.filter(pl.Series(fabric.rng.random(merged.height) >= lost))
     leaf = {name: pl.col(f"{name}_addr").replace_strict(leaf_of) for name in ("src", "dst")}
-    return kept.with_columns(**leaf).select(
-        flow_start_ns=start_ns + (pl.col("start") * SECOND).cast(pl.Int64),
-        flow_end_ns=start_ns + (pl.col("end") * SECOND).cast(pl.Int64),
-        src_addr="src_addr",
-        dst_addr="dst_addr",
-        src_port=(49152 + pl.col("channel") + pl.col("src_addr").hash(1).mod(64) * 16).cast(pl.Int32).mod(65536),
-        dst_port=pl.lit(ROCE, pl.Int32),
-        protocol=pl.lit(UDP, pl.Int32),
-        bytes=pl.col("size").round().cast(pl.Int64),
-        packets=(pl.col("size") / mtu).ceil().cast(pl.Int64),
-        switch_path=pl.when(pl.col("src") == pl.col("dst"))
-        .then(pl.concat_list("src"))
-        .otherwise(pl.concat_list("src", pl.lit("spine0"), "dst")),
-    ).sort("flow_start_ns")
+    return (
+        kept.with_columns(**leaf)
+        .select(
+            flow_start_ns=start_ns + (pl.col("start") * SECOND).cast(pl.Int64),
+            flow_end_ns=start_ns + (pl.col("end") * SECOND).cast(pl.Int64),
+            src_addr="src_addr",
+            dst_addr="dst_addr",
+            src_port=(49152 + pl.col("channel") + pl.col("src_addr").hash(1).mod(64) * 16).cast(pl.Int32).mod(65536),
+            dst_port=pl.lit(ROCE, pl.Int32),
+            protocol=pl.lit(UDP, pl.Int32),
+            bytes=pl.col("size").round().cast(pl.Int64),
+            packets=(pl.col("size") / mtu).ceil().cast(pl.Int64),
+            switch_path=pl.when(pl.col("src") == pl.col("dst"))
+            .then(pl.concat_list("src"))
+            .otherwise(pl.concat_list("src", pl.lit("spine0"), "dst")),
+        )
+        .sort("flow_start_ns")
+    )

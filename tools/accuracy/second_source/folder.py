@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+
 from accuracy.second_source.execution import Run, Training
 from accuracy.second_source.fabric import SECOND, Fabric, flow_records
 

@@ -3,9 +3,9 @@
 Sharded parameters are gathered and reduced layer by layer, in the forward pass and in the backward pass, and between
 two steps it is no quieter than between two layers. But after the bytes of one step all that is sent comes again: the
 same bytes between the same silences, whatever time the step takes. The lag in bytes at which a series is most like
-itself is found as the pitch of speech is (de Cheveigne and Kawahara 2002, YIN, section II): the difference of the series
-and its shifted self, over the mean difference at all shorter lags. Layers that follow each other are alike, too, but so
-are all lags of a few layers, which that mean tells.
+itself is found as the pitch of speech is (de Cheveigne and Kawahara 2002, YIN, section II): the difference of the
+series and its shifted self, over the mean difference at all shorter lags. Layers that follow each other are alike, too,
+but so are all lags of a few layers, which that mean tells.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from llmprism_tasks.stages.step_division.kernels.gap_segmentation import NEGLIGI
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW, Rhythms, rhythm
 
 CELLS = 2048
-"""Places among a series' bytes at which it is compared with itself, at most: a layer of a hundred, in forty steps."""
+"""Places among a series' bytes at which it is compared with itself, at most: one and a half for a layer of forty, in
+thirty steps."""
 
 CELLS_PER_CHUNK = 4
 """Places for each chunk of a shorter series, so that a lag is known to a fraction of a chunk."""
@@ -157,13 +158,11 @@ def _contrast(levels: Floats, silences: Floats, count: int, at: int) -> float:
         before += levels[j] / (at - low)
     for j in range(at, high):
         after += levels[j] / (high - at)
-    return before - after + silences[at]
+    return float(before - after + silences[at])
 
 
 @subroutine
-def _meeting(
-    moved: Floats, levels: Floats, silences: Floats, count: int, each: float, begins: Integers
-) -> int:
+def _meeting(moved: Floats, levels: Floats, silences: Floats, count: int, each: float, begins: Integers) -> int:
     """Write the chunks that steps begin with, the first of all among them, and return how many there are."""
     bins = int(1 / NEAR)
     scores, held = np.zeros(bins), np.zeros(bins)

@@ -106,7 +106,7 @@ def quiet_gaps(
     clearest_ratio : a gap cuts only if it is this many times longer than the longest that does not
     byte_tolerance : relative difference that neighbouring bursts' bytes may typically have
     pace_tolerance : relative difference that neighbouring periods may typically have
-    uneven_tolerance : the same where equal bytes tell enough: not in series of one message size, whose bytes cannot differ
+    uneven_tolerance : the same where equal bytes tell enough: not in series of one size, whose bytes cannot differ
     persistence : ratio of the series' time that its periods must fill: the parts of one burst are as regular as bursts
     few_ratio : two or three bursts, too few to be typical of anything, must all be alike and the gaps between them this
         many times longer than any other

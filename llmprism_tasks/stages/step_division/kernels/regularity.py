@@ -20,12 +20,12 @@ MANY = 8
 the captures and simulated platforms that does not train."""
 
 EXACT = 0.9
-"""Ratio of many bursts that must carry equal bytes for their pace to be free within `UNEVEN`: loss leaves one of ten."""
+"""Ratio of many bursts that must carry equal bytes for their pace to be free within `UNEVEN`: loss changes some."""
 
 UNEVEN = 0.4
 """Relative difference that neighbouring periods may typically have where the bytes alone tell. Samples whose lengths
-vary log-normally with a sigma of 0.35 make it 0.33; what comes at times anywhere between a fifth and nearly twice of the
-mean makes it 0.41 to 0.47, and what comes at random times 1.1."""
+vary log-normally with a sigma of 0.35 make it 0.33; what comes at times anywhere between a fifth and nearly twice of
+the mean makes it 0.41 to 0.47, and what comes at random times 1.1."""
 
 SURELY = 1 - 1e-9
 """Times a tolerance within which no rounding takes a difference beyond it."""
@@ -128,7 +128,10 @@ def rhythm(
     if count > FEW:
         periodic = _steady(burst_bytes, 1, periods, byte_tolerance) and (
             _steady(pace, 0, periods, pace_tolerance)
-            or (_exact(burst_bytes, 1, periods, byte_tolerance, clarity >= few_ratio) and _steady(pace, 0, periods, uneven_tolerance))
+            or (
+                _exact(burst_bytes, 1, periods, byte_tolerance, clarity >= few_ratio)
+                and _steady(pace, 0, periods, uneven_tolerance)
+            )
         )
     else:
         periodic = (
