@@ -1,4 +1,4 @@
-"""Steps of the second source take the time that the order of their operations says, and move the bytes of their rings."""
+"""Steps of the second source take the time that the order of their operations says; rings move the bytes they should."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+
 from accuracy.second_source.execution import Run, Training
 from accuracy.second_source.fabric import Fabric
 
