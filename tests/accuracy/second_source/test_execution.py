@@ -1,4 +1,4 @@
-"""Steps of the second source take the time that the order of their operations says; rings move the bytes they should."""
+"""Steps of the second source take the time that the order of operations says; rings move the bytes they should."""
 
 from __future__ import annotations
 
