@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse.bookkeeping.minutes import LATE_RECORDS, SCHEDULE
+from llmprism_tasks.warehouse.bookkeeping.minutes import FORGOTTEN, LATE_RECORDS, SCHEDULE
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import read_each
 
@@ -23,6 +23,7 @@ UNFINISHED, LOOKBACK_CHANGED = "unfinished", "lookback_changed"
 WORDS = {
     SKIPPED: "no run landed it",
     LATE_RECORDS: "records of it came after its run",
+    FORGOTTEN: "a file that it was landed from was forgotten",
     LOOKBACK_CHANGED: "a window that it looks back at was landed anew with other flows",
     UNFINISHED: "its run died",
     STOPPED: "a critical expectation stopped it",
