@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,16 @@ DAGS = ("llmprism_minute", "llmprism_catch_up", "llmprism_again")
 RUNS_OF_OTHERS = ("notifications", "mutes")
 
 
+@dataclass(frozen=True)
 class Live(LocalAirflow):
-    """An Airflow whose files come by the time of receipt, with sinks for messages and metrics."""
+    """An Airflow whose files come by the time of receipt.
 
-    sinks: Mapping[str, str] = {}
+    Attributes
+    ----------
+    sinks : variables that name where messages and metrics go
+    """
+
+    sinks: Mapping[str, str] = field(default_factory=dict)
 
     def variables(self, *, scheduled: bool = True) -> dict[str, str]:
         return super().variables(scheduled=scheduled) | {
@@ -75,8 +82,7 @@ def measure(minutes: int, *, away: tuple[int, int], patience_s: float, say: Call
     """
     with tempfile.TemporaryDirectory(prefix="llmprism-live-") as name, _sinks() as (told, metrics, sinks):
         folder = Path(name)
-        airflow = Live(folder, free_ports())
-        object.__setattr__(airflow, "sinks", sinks)
+        airflow = Live(folder, free_ports(), sinks)
         airflow.prepare()
         airflow.command("airflow", "dags", "pause", "llmprism_demo_feed")
         airflow.command("airflow", "dags", "pause", "llmprism_maintenance")
@@ -191,15 +197,25 @@ def _start_scheduler(airflow: LocalAirflow, pids: list[int]) -> None:
 
 def _coverage(airflow: LocalAirflow) -> dict[str, Any]:
     """Return what `llmprism report` says of the minutes now."""
-    asked = ["llmprism", "report", "--live", "--format", "json"]
-    environment = os.environ | airflow.variables()
-    done = subprocess.run(asked, env=environment, cwd=airflow.folder, capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout)["coverage"] if done.returncode == 0 else {"error": done.stderr[-300:]}
-    query = "SELECT count(*) AS n FROM windows WHERE status = 'done' AND rows_read > 0"
-    asked = ["llmprism", "sql", "--live", "--format", "json", query]
-    counted = subprocess.run(asked, env=environment, cwd=airflow.folder, capture_output=True, text=True, check=False)
-    number = json.loads(counted.stdout)[0]["n"] if counted.returncode == 0 else 0
-    return {"coverage": found, "done_of_feed": number}
+    query = "SELECT window_start_ns FROM windows WHERE status = 'done' AND rows_read > 0"
+    finished = _asked(airflow, "sql", "--live", query) or []
+    waiting = {one["window"] for one in (_asked(airflow, "due") or {"windows": []})["windows"]}
+    done = [row for row in finished if str(Window(row["window_start_ns"], 1)) not in waiting]
+    report = _asked(airflow, "report", "--live")
+    return {"coverage": report["coverage"] if report else {}, "done_of_feed": len(done)}
+
+
+def _asked(airflow: LocalAirflow, *words: str) -> Any:
+    """Return the JSON that a command prints; None if it fails, as before there is a warehouse."""
+    done = subprocess.run(
+        ["llmprism", *words, "--format", "json"],
+        env=os.environ | airflow.variables(),
+        cwd=airflow.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 def _compared(airflow: LocalAirflow, first: Window, minutes: int) -> dict[str, Any]:

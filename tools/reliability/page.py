@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reliability import fuzz, growth, kills
@@ -16,7 +16,7 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_growth()]), encoding="utf-8")
+    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_live(), *_growth()]), encoding="utf-8")
     return out
 
 
@@ -68,6 +68,38 @@ def _fuzz() -> Iterator[str]:
         cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
         yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
     yield ""
+
+
+def _live() -> Iterator[str]:
+    yield "## A live feed, and a scheduler that is away\n"
+    yield (
+        "`python -m reliability live`: simulated flows come to files by the time of receipt, some a minute late, in\n"
+        "real time. Airflow's scheduler is stopped meanwhile. What Airflow had not caught up when patience ended was\n"
+        "run by `llmprism due --run`. Then all tables are compared with those of one `llmprism analyze` of all files.\n"
+    )
+    if found := kept("live"):
+        away, took = found["away"], found["run_s"] or {"median": 0.0, "longest": 0.0}
+        after = found["missing_after_outage"]["coverage"]
+        rows = {
+            "minutes of the feed; scheduler away": f"{found['minutes']}; {away[1]} minutes, after {away[0]}",
+            "a run took, s (median, longest)": f"{took['median']:.0f}, {took['longest']:.0f}",
+            "the report after the outage": _listed(after),
+            "messages about the pipeline": ", ".join(found["told"]) or "none",
+            "metrics at a StatsD listener": _listed(found["metrics"]),
+            "minutes that Airflow caught up by itself": found["caught_up"],
+            "minutes done in the end": found["done"],
+            "records sent; landed or quarantined": f"{found['sent']:,}; {found['counted']:,}",
+            "tables that differ": ", ".join(found["differ"]) or "none",
+            "commit, day": f"{found['commit']}, {found['day']}",
+        }
+        yield "| what | found |"
+        yield "|---|---|"
+        yield from (f"| {what} | {value} |" for what, value in rows.items())
+    yield ""
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
 
 
 def _growth() -> Iterator[str]:

@@ -136,7 +136,7 @@ def shared_out(files: Records, refused: Records, flows: int) -> Outcome:
         own = min(max(landed - refused.get(path, 0), 0), left)
         records[path] = refused.get(path, 0) + own
         left -= own
-    last = next(reversed(files))
+    last = list(files)[-1]
     return Outcome(records | {last: records[last] + left}, left)
 
 
