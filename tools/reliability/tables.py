@@ -8,7 +8,7 @@ from llmprism_tasks.warehouse.sql_files import identifier
 
 
 def digests(location: str) -> dict[str, str]:
-    """Return a digest of each table's rows, whatever their order, without what tells when and how often they were made."""
+    """Return a digest of each table, whatever the order of its rows; when and how often windows ran does not count."""
     with Warehouse(location, lock_wait_s=60).reading() as connection:
         return {
             table.name: str(
