@@ -271,9 +271,10 @@ def _sinks() -> Iterator[tuple[list[dict[str, Any]], dict[str, float], dict[str,
         with contextlib.suppress(OSError):
             while True:
                 for line in statsd.recv(65_536).decode(errors="replace").splitlines():
-                    name, _, value = line.partition(":")
+                    name, _, said = line.partition(":")
+                    value, _, kind = said.partition("|")
                     if "llmprism." in name and "." not in name.partition("llmprism.")[2]:
-                        metrics[name] = float(value.partition("|")[0])
+                        metrics[name] = float(value) + (metrics.get(name, 0.0) if kind.startswith("c") else 0.0)
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:

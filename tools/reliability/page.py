@@ -14,6 +14,9 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 """
 
 
+NOT_MEASURED = "Not measured yet."
+
+
 def write(out: Path) -> Path:
     """Write the page."""
     out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_live(), *_growth()]), encoding="utf-8")
@@ -52,6 +55,8 @@ def _hosts() -> Iterator[str]:
             f"| {noticed['median']:.0f}, at most {noticed['longest']:.0f} "
             f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
         )
+    else:
+        yield NOT_MEASURED
     yield ""
 
 
@@ -62,11 +67,13 @@ def _fuzz() -> Iterator[str]:
         "bytes are landed. Each record is landed or quarantined, and counted as its file holds it; or the file is\n"
         "refused in one sentence.\n"
     )
-    yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
-    yield "|---|---|---|---|---|---|---|"
     if found := kept("fuzz"):
+        yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
+        yield "|---|---|---|---|---|---|---|"
         cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
         yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    else:
+        yield NOT_MEASURED
     yield ""
 
 
@@ -86,7 +93,7 @@ def _live() -> Iterator[str]:
             "the report after the outage": _listed(after),
             "messages about the pipeline": ", ".join(found["told"]) or "none",
             "metrics at a StatsD listener": _listed(found["metrics"]),
-            "minutes that Airflow caught up by itself": found["caught_up"],
+            "minutes that Airflow had done by itself; some may have been due again": found["caught_up"],
             "minutes done in the end": found["done"],
             "records sent; landed or quarantined": f"{found['sent']:,}; {found['counted']:,}",
             "tables that differ": ", ".join(found["differ"]) or "none",
@@ -95,11 +102,18 @@ def _live() -> Iterator[str]:
         yield "| what | found |"
         yield "|---|---|"
         yield from (f"| {what} | {value} |" for what, value in rows.items())
+    else:
+        yield NOT_MEASURED
     yield ""
 
 
 def _listed(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
+    return (
+        ", ".join(
+            f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+        )
+        or "none"
+    )
 
 
 def _growth() -> Iterator[str]:
