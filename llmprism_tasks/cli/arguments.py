@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
         _add_unmute,
         _add_evaluate,
         _add_sql,
+        _add_forget,
         _add_expire,
         _add_doctor,
         _add_settings,
@@ -164,6 +165,21 @@ def _add_sql(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
     sql.add_argument("--live", action="store_true", help="read the warehouse itself, even if there is a read copy")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table")
     sql.set_defaults(command=commands.sql)
+
+
+def _add_forget(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:
+    forget = subparsers.add_parser(
+        "forget", parents=[common], help="take away what was landed from a wrong file, once the file is removed"
+    )
+    forget.add_argument(
+        "--file",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="as flow_files has it; may be given several times",
+    )
+    forget.add_argument("--warehouse", metavar="FILE", help="a DuckDB file, or a DuckLake as ducklake:…")
+    forget.set_defaults(command=commands.forget)
 
 
 def _add_expire(subparsers: Subparsers, common: argparse.ArgumentParser) -> None:

@@ -221,6 +221,20 @@ def sql(arguments: argparse.Namespace) -> None:
         output.print_rows(rows.columns, rows.rows())
 
 
+def forget(arguments: argparse.Namespace) -> None:
+    """Take the records of files that are gone away, and say which windows are due for that.
+
+    Raises
+    ------
+    InputError : a file is there, or nothing is known of it, or its records cannot be told from those of another
+    """
+    warehouse = _existing_warehouse(arguments)
+    from llmprism_tasks.warehouse.landing import gone_files
+
+    starts = gone_files.forget(warehouse, arguments.file, now_ns=time.time_ns())
+    output.say(f"Forgotten. Windows that were landed from it: {len(starts)}. They are due: llmprism due --run")
+
+
 def expire(arguments: argparse.Namespace) -> None:
     """Delete what was kept long enough, and print the rows and bytes that it gave back, by table."""
     _existing_warehouse(arguments)

@@ -84,7 +84,9 @@ TABLES: tuple[Table, ...] = (
             ),
             Column("source_file", "VARCHAR", "the file"),
             Column("size_bytes", "BIGINT", "its size"),
-            Column("modified_ns", "BIGINT", "when it was last changed, by the clock of its file system"),
+            Column(
+                "modified_ns", "BIGINT", "when it was last changed, by the clock of its file system; -1 once it is gone"
+            ),
             Column("digest", "VARCHAR", "digest of its content"),
             Column("records", "BIGINT", "records in it; 0 for a copy"),
             Column(

@@ -11,7 +11,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse.bookkeeping.minutes import LATE_RECORDS, SCHEDULE
+from llmprism_tasks.warehouse.bookkeeping.minutes import FORGOTTEN, LATE_RECORDS, SCHEDULE
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import read_each
 
@@ -20,9 +20,13 @@ EXPECTED, LATE, SKIPPED, RUNNING, DONE, STOPPED, EXPIRED = (
 )
 UNFINISHED, LOOKBACK_CHANGED = "unfinished", "lookback_changed"
 
+TAKEN_NOW = 1
+"""Minutes that have ended and may not be expected yet: stock is taken each minute, of the one that ended last."""
+
 WORDS = {
     SKIPPED: "no run landed it",
     LATE_RECORDS: "records of it came after its run",
+    FORGOTTEN: "a file that it was landed from was forgotten",
     LOOKBACK_CHANGED: "a window that it looks back at was landed anew with other flows",
     UNFINISHED: "its run died",
     STOPPED: "a critical expectation stopped it",
@@ -182,6 +186,8 @@ class Coverage:
     lag_s : seconds from the end of the newest finished window until now; None if no window is, or each minute is not
         expected by the schedule
     silent_s : seconds since a run was last finished; None as for `lag_s`
+    unseen : minutes that have ended since the last one that the schedule expected, but for the one that stock is being
+        taken of; they are not among the expected ones. 0 if each minute is not expected by the schedule
     """
 
     expected: int
@@ -191,6 +197,7 @@ class Coverage:
     expired: int
     lag_s: float | None
     silent_s: float | None
+    unseen: int = 0
 
     @property
     def due_count(self) -> int:
@@ -208,6 +215,8 @@ def coverage(found: pl.DataFrame, settings: Settings, *, now_ns: int) -> Coverag
     done, waiting = over.filter(pl.col("state") == DONE), due(over)
     live = (found["expected_by"] == SCHEDULE).any()
     newest_ns, last_run_ns = done["window_start_ns"].max(), found["last_run_ns"].max()
+    last_ns = found.filter(pl.col("expected_by") == SCHEDULE)["window_start_ns"].max()
+    unseen = (now_ns - last_ns) // settings.window.length_ns - 1 - TAKEN_NOW if isinstance(last_ns, int) else 0
     return Coverage(
         expected=over.height,
         done=done.filter(pl.col("reason").is_null()).height,
@@ -216,6 +225,7 @@ def coverage(found: pl.DataFrame, settings: Settings, *, now_ns: int) -> Coverag
         expired=over.filter(pl.col("state") == EXPIRED).height,
         lag_s=_seconds(now_ns - newest_ns - settings.window.length_ns) if live and isinstance(newest_ns, int) else None,
         silent_s=_seconds(now_ns - last_run_ns) if live and isinstance(last_run_ns, int) else None,
+        unseen=max(unseen, 0),
     )
 
 
@@ -232,7 +242,8 @@ def sentence(counted: Coverage) -> str:
     parts += [f"{counted.expired:,} expired"] if counted.expired else []
     parts += [f"{rest:,} under way"] if rest else []
     lag = "" if counted.lag_s is None else f" The newest finished minute ended {counted.lag_s:,.0f} s ago."
-    return f"{counted.expected:,} minutes expected: {', '.join(parts)}.{lag}"
+    away = f" {counted.unseen:,} more have ended since llmprism_catch_up last took stock." if counted.unseen else ""
+    return f"{counted.expected:,} minutes expected: {', '.join(parts)}.{lag}{away}"
 
 
 def part_of_the_price(seen: Coverage) -> str:

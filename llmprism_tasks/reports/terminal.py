@@ -218,7 +218,7 @@ def _jobs(jobs: list[Row]) -> RenderableType:
 
 def _missing(covered: Coverage, *, priced: bool) -> list[RenderableType]:
     """Return the lines about expected minutes that are not done; empty if there are none."""
-    if covered.done >= covered.expected:
+    if covered.done >= covered.expected and not covered.unseen:
         return []
     price = [minute_states.part_of_the_price(covered)] if priced else []
     listed = ["llmprism due lists them."] if covered.due else []

@@ -53,8 +53,10 @@ CREATE MACRO is_address(value) AS
 regexp_full_match(value, '\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%\w+)?');
 
 -- The switches of a path: a list, JSON text of one, or names joined by `|`; NULL for anything else. Names that are joined by
--- another sign would be taken for one switch.
+-- another sign would be taken for one switch. Escapes are JSON's: a cast of text to a list only drops their backslash.
 CREATE MACRO path(value) AS CASE
+    WHEN typeof(value) <> 'VARCHAR[]' AND regexp_matches(value::VARCHAR, '^\[.*\\', 's')
+        THEN try_cast(try_cast(value AS JSON) AS VARCHAR[])
     WHEN typeof(value) = 'VARCHAR[]' OR starts_with(value::VARCHAR, '[') THEN try_cast(value AS VARCHAR[])
     WHEN NOT regexp_matches(value::VARCHAR, '[;,>]') THEN string_split(value::VARCHAR, '|')
 END;

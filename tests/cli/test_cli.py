@@ -489,6 +489,18 @@ def test_expire_says_what_goes_and_a_dry_run_keeps_it(kept: Warehouse, capsys: p
     assert "-- The flows behind this incident have expired (retention.flows_h); the query" in capsys.readouterr().out
 
 
+def test_forget_takes_a_removed_file_s_records_away(kept: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["forget", "--warehouse", kept.location, "--file"]
+    assert cli.main([*asked, "never.csv"]) == 1
+    assert "never.csv, of which nothing was landed" in capsys.readouterr().err
+    part = "SELECT min(window_start_ns), 'wrong.csv', 1, 'd', true FROM windows"
+    kept.write(lambda connection: connection.execute(f"INSERT INTO flow_file_windows {part}"))
+    assert cli.main([*asked, "wrong.csv"]) == 0
+    assert "Forgotten. Windows that were landed from it: 1." in capsys.readouterr().out
+    assert cli.main(["due", "--warehouse", kept.location]) == 0
+    assert "a file that it was landed from was forgotten" in capsys.readouterr().out
+
+
 def test_expire_makes_no_warehouse(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["expire", "--warehouse", "none.duckdb"]) == 1
     assert not Path("none.duckdb").exists()

@@ -13,3 +13,10 @@ def test_whatever_a_file_holds_each_record_is_counted_or_the_file_is_refused_in_
     assert fuzz.is_sound(found), said
     assert found["counts"]["landed"] > CASES / 5
     assert found["counts"]["refused"] > CASES / 5
+
+
+def test_a_damage_that_duckdb_has_no_words_for_is_refused_in_a_sentence() -> None:
+    """Found by `python -m reliability fuzz`: the message ended with its colon, and its first line was looked for."""
+    said: list[str] = []
+    found = fuzz.measure(1, seed=0, first=79, say=said.append)
+    assert found["counts"] == {"landed": 0, "refused": 1, "miscounted": 0, "untyped": 0}, said

@@ -258,3 +258,16 @@ class Model:
             for number, records in self.landed.items()
         ]
         return [(start - START) // MINUTE for start in due(found(rows, there, now_ns=LONG_AFTER))["window_start_ns"]]
+
+
+@pytest.mark.parametrize(("minutes_later", "unseen"), [(2, 0), (2.99, 0), (3, 1), (12, 10)])
+def test_minutes_that_ended_while_nobody_took_stock_are_told(minutes_later: float, unseen: int) -> None:
+    """The one minute that is expected ends a minute after START; the next one is taken stock of meanwhile."""
+    now_ns = START + round(minutes_later * MINUTE)
+    there = found([begun(last_run_ns=now_ns)], [window()], now_ns=now_ns)
+    counted = coverage(there, SETTINGS, now_ns=now_ns)
+    assert (counted.expected, counted.unseen) == (1, unseen)
+    told = f" {unseen} more have ended since llmprism_catch_up last took stock."
+    assert sentence(counted).endswith(told) is (unseen > 0)
+    by_hand = coverage(there.with_columns(expected_by=pl.lit("run")), SETTINGS, now_ns=now_ns)
+    assert by_hand.unseen == 0

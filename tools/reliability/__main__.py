@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from llmprism_tasks.settings import RetentionSettings
-from reliability import fuzz, growth, hosts, kills, page
+from reliability import fuzz, growth, hosts, kills, live, page
 from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -62,6 +62,15 @@ def _fuzz(arguments: argparse.Namespace) -> bool:
     return not fuzz.is_sound(found)
 
 
+def _live(arguments: argparse.Namespace) -> bool:
+    found = live.measure(
+        arguments.minutes, away=(arguments.after, arguments.away), patience_s=arguments.patience_s, say=console.print
+    )
+    keep("live", found)
+    console.print(live.sentence(found))
+    return not live.is_sound(found)
+
+
 def _page(arguments: argparse.Namespace) -> bool:
     console.print(f"Written: {page.write(arguments.out)}")
     return False
@@ -94,6 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     fuzzing.add_argument("--seed", type=int, default=0)
     fuzzing.add_argument("--first", type=int, default=0, help="number of the first case, to make one again")
     fuzzing.set_defaults(run=_fuzz)
+    feeding = commands.add_parser("live", help="a live feed with late records, and a scheduler that is away")
+    feeding.add_argument("--minutes", type=int, default=60)
+    feeding.add_argument("--after", type=int, default=4, help="minutes until the scheduler is stopped")
+    feeding.add_argument("--away", type=int, default=10, help="minutes until it is started again")
+    feeding.add_argument("--patience-s", type=float, default=3600, help="how long it may catch up by itself")
+    feeding.set_defaults(run=_live)
     writing = commands.add_parser("page", help="write docs/reliability.md from what was measured")
     writing.add_argument("--out", type=Path, default=PROJECT / "docs" / "reliability.md")
     writing.set_defaults(run=_page)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reliability import fuzz, growth, kills
@@ -14,9 +14,12 @@ Written by `python -m reliability page` from what `python -m reliability` measur
 """
 
 
+NOT_MEASURED = "Not measured yet."
+
+
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_growth()]), encoding="utf-8")
+    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_live(), *_growth()]), encoding="utf-8")
     return out
 
 
@@ -52,6 +55,8 @@ def _hosts() -> Iterator[str]:
             f"| {noticed['median']:.0f}, at most {noticed['longest']:.0f} "
             f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
         )
+    else:
+        yield NOT_MEASURED
     yield ""
 
 
@@ -62,12 +67,53 @@ def _fuzz() -> Iterator[str]:
         "bytes are landed. Each record is landed or quarantined, and counted as its file holds it; or the file is\n"
         "refused in one sentence.\n"
     )
-    yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
-    yield "|---|---|---|---|---|---|---|"
     if found := kept("fuzz"):
+        yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
+        yield "|---|---|---|---|---|---|---|"
         cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
         yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    else:
+        yield NOT_MEASURED
     yield ""
+
+
+def _live() -> Iterator[str]:
+    yield "## A live feed, and a scheduler that is away\n"
+    yield (
+        "`python -m reliability live`: simulated flows come to files by the time of receipt, some a minute late, in\n"
+        "real time. Airflow's scheduler is stopped meanwhile. What Airflow had not caught up when patience ended was\n"
+        "run by `llmprism due --run`. Then all tables are compared with those of one `llmprism analyze` of all files.\n"
+    )
+    if found := kept("live"):
+        away, took = found["away"], found["run_s"] or {"median": 0.0, "longest": 0.0}
+        after = found["missing_after_outage"]["coverage"]
+        rows = {
+            "minutes of the feed; scheduler away": f"{found['minutes']}; {away[1]} minutes, after {away[0]}",
+            "a run took, s (median, longest)": f"{took['median']:.0f}, {took['longest']:.0f}",
+            "the report after the outage": _listed(after),
+            "messages about the pipeline": ", ".join(found["told"]) or "none",
+            "metrics at a StatsD listener": _listed(found["metrics"]),
+            "minutes that Airflow had done by itself; some may have been due again": found["caught_up"],
+            "minutes done in the end": found["done"],
+            "records sent; landed or quarantined": f"{found['sent']:,}; {found['counted']:,}",
+            "tables that differ": ", ".join(found["differ"]) or "none",
+            "commit, day": f"{found['commit']}, {found['day']}",
+        }
+        yield "| what | found |"
+        yield "|---|---|"
+        yield from (f"| {what} | {value} |" for what, value in rows.items())
+    else:
+        yield NOT_MEASURED
+    yield ""
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return (
+        ", ".join(
+            f"{name} {value:.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+        )
+        or "none"
+    )
 
 
 def _growth() -> Iterator[str]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from llmprism_tasks.contract.tables import TABLES
+from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier
 
-LEFT_OUT = {"windows": ("stage_ns",), "notifications": ("told_ns",)}
-"""Columns that tell when and how long: they differ from run to run."""
-
 
 def digests(location: str) -> dict[str, str]:
-    """Return a digest of each table's rows, whatever their order."""
+    """Return a digest of each table, whatever the order of its rows; when and how often windows ran does not count."""
     with Warehouse(location, lock_wait_s=60).reading() as connection:
         return {
             table.name: str(
@@ -26,4 +23,4 @@ def digests(location: str) -> dict[str, str]:
 
 
 def _compared(table: str, columns: tuple[str, ...]) -> list[str]:
-    return [identifier(column) for column in columns if column not in LEFT_OUT.get(table, ())]
+    return [identifier(column) for column in columns if column not in HISTORY.get(table, ())]

@@ -23,6 +23,9 @@ SCHEDULE, RUN = "schedule", "run"
 LATE_RECORDS = "late_records"
 """Mark on a window of which records were found in a file that its run has not read."""
 
+FORGOTTEN = "forgotten"
+"""Mark on a window that was landed from a file that somebody had forgotten."""
+
 
 def expect(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], now_ns: int, *, by: str = SCHEDULE) -> None:
     """Make rows of windows that are expected from now on; those that are expected already stay as they are.

@@ -7,12 +7,13 @@ window, if it was landed without it, is marked as due.
 
 A file with the content of another one, and with records, is a copy: it is not read. A file to which lines were added
 holds the same records as before in those windows whose number of records is the same; so a file that grows does not
-make all its windows due.
+make all its windows due. A file that is gone is still one that its windows were landed from (`gone_files.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.sources import flows as sources
@@ -28,7 +30,11 @@ from llmprism_tasks.sources.flows import FlowFile
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.landing import gone_files
+from llmprism_tasks.warehouse.landing.gone_files import Records
 from llmprism_tasks.warehouse.sql_files import statement
+
+logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
 
@@ -76,6 +82,17 @@ class Stock:
         """Paths of the files whose records are counted in all windows."""
         return set(self.fresh) - set(self.copies)
 
+    @property
+    def unchanged(self) -> set[str]:
+        """Paths of the files that are as they were when they were last read, or have only grown."""
+        return {file.path for file in self.files if file.path not in self.fresh or self.fresh[file.path].before}
+
+    @property
+    def content(self) -> dict[str, list[str]]:
+        """Paths of the files that were found, and digests of the fresh ones, as `gone_files` takes them."""
+        paths = {*(file.path for file in self.found), *(file.path for file in self.files)}
+        return {"there": sorted(paths), "digests": sorted({content.digest for content in self.fresh.values()})}
+
 
 def take_stock(warehouse: Warehouse, found: Sequence[FlowFile], flows: str, span: Window) -> Stock:
     """Return which files a landing of a span of windows has to read.
@@ -122,12 +139,19 @@ def stock_of_all(found: Sequence[FlowFile], flows: str) -> Stock:
     return Stock(flows, found, [file for file in found if file.path not in copies], fresh, copies)
 
 
+def gone(warehouse: Warehouse, stock: Stock, span: Window) -> dict[int, Records]:
+    """Return the gone files of which windows of a span were landed, by window."""
+    with warehouse.reading() as connection:
+        return gone_files.landed_from(connection, span, **stock.content)
+
+
 def record(
     connection: duckdb.DuckDBPyConnection,
     window: Window,
     stock: Stock,
     parts: Parts,
     *,
+    kept: Records,
     skipped: Collection[str],
     landed_too: Collection[int],
     now_ns: int,
@@ -137,6 +161,7 @@ def record(
     Parameters
     ----------
     parts : records of the files that were read
+    kept : gone files of which the window was landed, and how many of their records stay
     skipped : files that could not be read: they are looked at again
     landed_too : starts of other windows that the same run lands; these are not due
 
@@ -147,18 +172,14 @@ def record(
     files, rows = _frames(stock, parts, skipped)
     connection.register("incoming_files", files.to_arrow())
     connection.register("incoming_parts", rows.to_arrow())
-    own = {"start_ns": window.start_ns, "files": [path for path in parts if window.start_ns in parts[path]]}
+    own = [*(path for path in parts if window.start_ns in parts[path]), *(path for path in kept if kept[path])]
+    landed = {"start_ns": window.start_ns, "files": own}
     try:
         changed = connection.execute(statement("changed_parts"), {"start_ns": window.start_ns}).fetchall()
         for step in ("drop_parts", "add_parts", "drop_files", "add_files") if files.height else ():
             connection.execute(statement(step))
-        unread = {str(path) for (path,) in connection.execute(statement("unread_parts"), own).fetchall()}
-        missed = sources.of_source(unread, stock.flows, length_ns=window.length_ns) if unread else set()
-        if unread - missed:
-            gone = sorted(unread - missed)
-            connection.execute(statement("forget_files"), {"files": gone})
-            connection.execute(statement("drop_gone_parts"), {"start_ns": window.start_ns, "files": gone})
-        connection.execute(statement("mark_landed"), own)
+        missed = _account_for_unread(connection, window, stock, kept, landed)
+        connection.execute(statement("mark_landed"), landed)
     finally:
         connection.unregister("incoming_files")
         connection.unregister("incoming_parts")
@@ -166,6 +187,53 @@ def record(
     due += [window.start_ns] if missed else []  # another landing found records meanwhile, or a file cannot be read now
     minutes.mark_due(connection, due, minutes.LATE_RECORDS, now_ns=now_ns)
     return due
+
+
+def _account_for_unread(
+    connection: duckdb.DuckDBPyConnection, window: Window, stock: Stock, kept: Records, landed: Mapping[str, object]
+) -> set[str]:
+    """Bring what is known of files that a landing has not read up to date; return those that it should have read.
+
+    Parameters
+    ----------
+    landed : the window, and the files it is landed from
+
+    Raises
+    ------
+    TransientError : another process has landed the window meanwhile, from a file that is gone now
+    """
+    there = gone_files.landed_from(connection, window, **stock.content).get(window.start_ns, {})
+    if there.keys() - kept.keys():
+        raise TransientError(
+            found=f"window {window} landed by another process meanwhile, from {min(there.keys() - kept.keys())}",
+            expected="flows of the window as they were when this landing began",
+            todo="It is tried again.",
+        )
+    if kept:
+        gone_files.record(connection, window, there, kept)
+    unread = {str(path) for (path,) in connection.execute(statement("unread_parts"), landed).fetchall()}
+    missed = sources.of_source(unread, stock.flows, length_ns=window.length_ns) if unread else set()
+    given_up = sorted(unread - missed - _lost(connection, window, unread - missed))
+    if given_up:
+        logger.warning(
+            "window %s: no longer landed from %d files that are now out of the source %s, or were sent again under "
+            "another name, such as %s",
+            window,
+            len(given_up),
+            stock.flows,
+            given_up[0],
+        )
+        gone_files.leave(connection, window, given_up)
+    return missed
+
+
+def _lost(connection: duckdb.DuckDBPyConnection, window: Window, unread: Collection[str]) -> set[str]:
+    """Return those of some files that went away before a window was landed from them; warn of them."""
+    known = _rows(connection, "known_parts_of", {"start_ns": window.start_ns, "files": sorted(unread)})
+    lost = {path for path in known.filter(~pl.col("landed"))["source_file"] if not Path(path).exists()}
+    if lost:
+        logger.warning("window %s: %d files went away before it was landed from them: %s", window, len(lost), min(lost))
+    return lost
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, name: str, values: Mapping[str, object]) -> pl.DataFrame:

@@ -8,11 +8,12 @@ window's file.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import duckdb
 import polars as pl
@@ -28,9 +29,10 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.landing import columnar, file_register
+from llmprism_tasks.warehouse.landing import columnar, file_register, gone_files
 from llmprism_tasks.warehouse.landing.file_register import Stock
 from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
+from llmprism_tasks.warehouse.landing.gone_files import Outcome, Records
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
 
@@ -81,9 +83,10 @@ def land(
     intake = intake or Intake()
     files = sources.find(flows, length_ns=window.length_ns, within=window, lateness_ns=lateness_ns)
     stock = file_register.take_stock(warehouse, files, flows, window)
-    with _records(stock, length_ns=window.length_ns, within=window, intake=intake) as staged:
-        reasons = _unusual(window, flows, staged, intake, later_records=None)
-        _Landing(warehouse, staged, stock, intake, run=run).write(window, reasons)
+    gone = file_register.gone(warehouse, stock, window)
+    with _records(stock, length_ns=window.length_ns, within=window, intake=intake, gone=gone) as staged:
+        reasons = _unusual(window, flows, staged, intake, later_records=bool(gone) or None, was_there=bool(gone))
+        _Landing(warehouse, staged, stock, intake, run=run, gone=gone).write(window, reasons)
         return asdict(staged.counts(window))
 
 
@@ -189,12 +192,15 @@ def land_all(
     """
     intake = intake or Intake()
     stock = file_register.stock_of_all(sources.find(flows, length_ns=length_ns), flows)
-    with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake) as staged:
+    gone = file_register.gone(warehouse, stock, ALL_TIME)
+    with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake, gone=gone) as staged:
         windows = _windows(staged, stock, length_ns, intake)
         check(windows)
-        writing = _Landing(warehouse, staged, stock, intake, frozenset(window.start_ns for window in windows), run)
+        landed_too = frozenset(window.start_ns for window in windows)
+        writing = _Landing(warehouse, staged, stock, intake, landed_too, run, gone)
         for window in windows:
-            reasons = _unusual(window, flows, staged, intake, later_records=window != windows[-1])
+            came = window != windows[-1] or window.start_ns in gone
+            reasons = _unusual(window, flows, staged, intake, later_records=came, was_there=window.start_ns in gone)
             write = partial(writing.write, window, reasons)
             if isinstance(staged, columnar.Sound):
                 submit(write)
@@ -240,21 +246,28 @@ def flows_arrived(window: Window, flows: str, intake: Intake | None = None) -> b
 
 
 def _unusual(
-    window: Window, flows: str, staged: Staging | columnar.Sound, intake: Intake, *, later_records: bool | None
+    window: Window,
+    flows: str,
+    staged: Staging | columnar.Sound,
+    intake: Intake,
+    *,
+    later_records: bool | None,
+    was_there: bool = False,
 ) -> list[str]:
     """Return what a window is landed in spite of: files that have not come, or are not finished.
 
     Parameters
     ----------
     later_records : whether a record starts at or after the window's end; None if that is not known
+    was_there : whether the window was landed before, from files that are gone
     """
     own, said = sources.files_of(window, flows), []
     if own is None:
         if not (flows_arrived(window, flows, intake) if later_records is None else later_records):
             said.append(NOT_ARRIVED)
     elif not own:
-        said.append(NOT_ARRIVED)
-    elif intake.waits_for_next and not sources.files_of(window.shifted(1), flows):
+        said += [] if was_there else [NOT_ARRIVED]
+    elif not was_there and intake.waits_for_next and not sources.files_of(window.shifted(1), flows):
         said.append(NO_NEXT_FILE)
     holding = [path for path, windows in staged.parts.items() if window.start_ns in windows]
     unfinished = sorted(
@@ -270,15 +283,37 @@ def _unusual(
     return said
 
 
+def _surplus(kept: Outcome) -> str:
+    return (
+        f"{kept.surplus:,} flows of an older version of a changed file stay, because they cannot be told from those of "
+        f"{', '.join(sorted(kept.records))}, which is gone: put it back, or run `llmprism forget --file` for it"
+    )
+
+
 def _ends_in_a_line(path: str, intake: Intake) -> bool:
     """Return whether a young text is complete to its last line; nobody writes on in an old one."""
     return not intake.is_young(path) or sources.ends_in_a_line(path)
 
 
 @contextmanager
-def _records(stock: Stock, *, length_ns: int, within: Window, intake: Intake) -> Iterator[Staging | columnar.Sound]:
-    """Read files and provide their records: from `columnar` if no record is bad, else from `records.staging`."""
+def _records(
+    stock: Stock,
+    *,
+    length_ns: int,
+    within: Window,
+    intake: Intake,
+    gone: Mapping[int, Records] = MappingProxyType({}),
+) -> Iterator[Staging | columnar.Sound]:
+    """Read files and provide their records: from `columnar` if no record is bad, else from `records.staging`.
+
+    Parameters
+    ----------
+    gone : gone files of which windows were landed; where such windows are landed, what is kept is added to the staging
+    """
     found = columnar.read(stock.files, length_ns=length_ns, within=within, whole=stock.whole, intake=intake)
+    if found is not None and gone:
+        starts = [window.start_ns for window in _windows(found, stock, length_ns, intake)]
+        found = found if within == ALL_TIME and gone.keys().isdisjoint(starts) else None
     if found is not None:
         warn_of(found.strangers)
         yield found
@@ -301,6 +336,7 @@ class _Landing:
     ----------
     landed_too : starts of all windows that are landed together
     run : the runs of the windows, which begin with their landing; None if nothing follows
+    gone : gone files of which windows were landed, by the window's start
     """
 
     warehouse: Warehouse
@@ -309,6 +345,7 @@ class _Landing:
     intake: Intake
     landed_too: frozenset[int] = field(default_factory=frozenset)
     run: Run | None = None
+    gone: Mapping[int, Records] = field(default_factory=dict)
 
     def write(self, window: Window, reasons: Sequence[str], *, unless_landed: bool = False) -> None:
         """Write a window's rows, and what is known of files, in one transaction.
@@ -317,7 +354,10 @@ class _Landing:
         ----------
         reasons : what is unusual about the window
         """
+        kept = self._keep(window)
         counts = self.staged.counts(window)
+        if kept.surplus:
+            reasons = [*reasons, _surplus(kept)]
         said = [*reasons, *([EMPTY] if counts.read == 0 and not reasons else []), *self._flood(window)]
         row = {
             "window_start_ns": window.start_ns,
@@ -337,7 +377,7 @@ class _Landing:
             store.insert(connection, "windows", conform(pl.DataFrame([row | {"flows_digest": digest}]), "windows"))
             if self.run is not None:
                 minutes.begin_run(connection, window, self.run)
-            self._record_files(connection, window)
+            self._record_files(connection, window, kept)
 
         store.replace(
             self.warehouse,
@@ -349,12 +389,21 @@ class _Landing:
             then=keep_books,
         )
 
-    def _record_files(self, connection: duckdb.DuckDBPyConnection, window: Window) -> None:
+    def _keep(self, window: Window) -> Outcome:
+        """Add to the records of a window what is kept of files that are gone."""
+        files = self.gone.get(window.start_ns)
+        if not files or not isinstance(self.staged, Staging):
+            return Outcome()
+        kept = gone_files.kept_of(self.warehouse, window, files, unchanged=self.stock.unchanged)
+        return self.staged.keep(window, kept)
+
+    def _record_files(self, connection: duckdb.DuckDBPyConnection, window: Window, kept: Outcome) -> None:
         due = file_register.record(
             connection,
             window,
             self.stock,
             self.staged.parts,
+            kept=kept.records,
             skipped=self.staged.skipped,
             landed_too=self.landed_too,
             now_ns=self.intake.now_ns,

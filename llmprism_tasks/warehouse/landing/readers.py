@@ -213,7 +213,8 @@ def _strangers(columns: Sequence[str] | Mapping[str, str], origins: Mapping[str,
 
 
 def _cannot_read(file: FlowFile, message: str) -> InputError:
-    reason = message.partition(":")[2].strip().splitlines()[0] if ":" in message else message
+    kind, _, rest = message.strip().partition(":")
+    reason = (rest.strip() or kind).splitlines()[0]
     line = re.search(r"Line: (\d+)", message)
     if line:
         unicode_error = "Invalid unicode" in message

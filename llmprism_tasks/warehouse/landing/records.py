@@ -25,7 +25,7 @@ import pyarrow as pa
 from llmprism_tasks.contract.errors import InputError, TransientError
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.sources.flows import FlowFile, UnfinishedError, check_whole
-from llmprism_tasks.warehouse.landing import oddities
+from llmprism_tasks.warehouse.landing import gone_files, oddities
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.readers import execute, reader
 from llmprism_tasks.warehouse.sql_files import statement
@@ -59,14 +59,14 @@ class Staging:
 
     Attributes
     ----------
-    files : the files
+    files : the files, by their number in `staged`
     parts : by file, how many of its records were placed in each window, by the window's start
     skipped : files of other windows that could not be read, with the reason
     aside : by window, how many addresses that the topology does not list had their flows put aside
     """
 
     connection: duckdb.DuckDBPyConnection
-    files: Sequence[FlowFile]
+    files: list[str]
     parts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     aside: PutAside = field(default_factory=dict)
@@ -91,9 +91,14 @@ class Staging:
 
     def quarantine(self, window: Window) -> Callable[[], Any]:
         """Return a function that returns a window's rows of `flows_quarantine` in order, as an Arrow stream."""
-        values = {"window_start_ns": window.start_ns, "files": [file.path for file in self.files]}
+        values = {"window_start_ns": window.start_ns, "files": self.files}
         query = statement("staged_quarantine")
         return lambda: self.connection.cursor().execute(query, values).to_arrow_reader(ROWS_AT_A_TIME)
+
+    def keep(self, window: Window, kept: gone_files.Kept) -> gone_files.Outcome:
+        """Add to a window's records what the warehouse holds of files that are gone."""
+        self.files.extend(path for path in kept.files if path not in self.files)
+        return gone_files.add(self.connection, window, kept, self.files)
 
     def _sorted(self, window: Window) -> Any:
         values, cursor = {"window_start_ns": window.start_ns}, self.connection.cursor()
@@ -138,7 +143,7 @@ def staging(
             parts = reading.parts()
             connection.execute(statement("mark_duplicates"))
             aside = {} if intake.listed is None else oddities.put_aside(connection, intake.listed, intake.most_unlisted)
-            yield Staging(connection, files, parts, reading.skipped, aside)
+            yield Staging(connection, [file.path for file in files], parts, reading.skipped, aside)
         finally:
             connection.close()
 

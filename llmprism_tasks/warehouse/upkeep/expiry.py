@@ -198,7 +198,7 @@ def refuse_expired(
 
 
 def _due(connection: duckdb.DuckDBPyConnection, kept: Kept, lookback_windows: int) -> Due:
-    windows = store.frame(connection.execute("SELECT window_start_ns, window_end_ns, expired FROM windows"))
+    windows = store.frame(connection.execute(statement("windows_to_expire"), {"gone": [FLOWS[0], TIMELINE[0]]}))
     waiting = connection.execute(statement("waiting_windows")).fetchall()
     return due(windows, {start for (start,) in waiting}, kept, lookback_windows=lookback_windows)
 

@@ -129,6 +129,16 @@ def test_a_switch_path_may_be_written_in_three_ways(warehouse: Warehouse, tmp_pa
     assert store.read(warehouse, "flows", WINDOW)["switch_path"].to_list() == [["leaf0", "spine0"]]
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_escape_in_a_switch_path_is_what_json_says(warehouse: Warehouse, tmp_path: Path, ending: str) -> None:
+    text = '["l\\u00e9af0", "a\\"b\\\\c"]'
+    write(tmp_path / f"flows.{ending}", [flow(0, switch_path=text if ending == "csv" else json.loads(text))])
+    write(tmp_path / "odd.csv", [flow(1, switch_path='["a\\x"]')])
+    land(warehouse, tmp_path)
+    assert store.read(warehouse, "flows", WINDOW)["switch_path"].to_list() == [["l\u00e9af0", 'a"b\\c']]
+    assert store.read(warehouse, "flows_quarantine", WINDOW)["reason"].to_list() == ["not_a_path"]
+
+
 def test_exact_duplicates_are_kept_once_and_counted(warehouse: Warehouse, tmp_path: Path) -> None:
     folder = tmp_path / "flows"
     write(folder / "a.csv", [flow(0), flow(0), flow(1, switch_path=None), flow(0, packets=None)])

@@ -132,6 +132,21 @@ def test_rows_go_by_table_and_windows_say_so(kind: str, request: pytest.FixtureR
     assert nics["addr"].to_list() == [None, None, "10.0.1.2"]  # the job's own steps stay
 
 
+def test_minutes_that_no_run_ever_landed_go_with_the_results_of_their_age(file: Warehouse) -> None:
+    """Of twelve windows, 2, 3 and 11 were never landed; the newest that was is 10, which is 0 minutes old."""
+    never = [window(number).start_ns for number in (2, 3, 11, 12)]
+    marks = (
+        f"SELECT unnest({never}) AS window_start_ns, 'schedule' AS expected_by, 0 AS expected_ns, 0 AS runs, 0 AS tries"
+    )
+    file.write(lambda connection: connection.execute(f"DELETE FROM windows WHERE window_start_ns IN {tuple(never)}"))
+    file.write(lambda connection: connection.execute(f"INSERT INTO minutes BY NAME ({marks})"))
+    expire(file, minutes(results=8))
+    left = store.query(file, "SELECT window_start_ns FROM minutes ORDER BY window_start_ns")
+    assert numbers(tuple(left["window_start_ns"])) == [3, 11, 12]
+    expire(file, minutes(flows=1))
+    assert store.query(file, "SELECT count(*) FROM minutes").item() == 3
+
+
 def test_a_window_that_began_since_it_was_asked_keeps_its_flows(file: Warehouse) -> None:
     kept = minutes(flows=4)
     what = expiry.find_due(file, kept, lookback_windows=LOOKBACK)
