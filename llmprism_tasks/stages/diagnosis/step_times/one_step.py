@@ -10,6 +10,7 @@ named (`cross_step`).
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
+from llmprism_tasks.stages.diagnosis.pauses.between_steps import shares
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
@@ -43,6 +45,9 @@ of which the collector lost a part has fewer; samples of uneven length change th
 
 EACH = ("hang", "stopped", "ended", "cross_step", "straggler", "link_flap", "stalls", "checkpoint_stall", "uneven_micro_batches")
 """Kinds that tell of all slow steps between their start and end, whatever their severity on average."""
+
+MOST_SUSPECTS = 3
+"""NICs that are named together if the data do not tell them apart: more are no help to who looks for the fault."""
 
 ON_PURPOSE = 5.0
 """Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""
@@ -209,20 +214,24 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
-        rows.append(_row("checkpoint_stall", steps, saves, course, evidence, wrote) | {"confidence": 1.0})
+        rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0})
     moving = slow & ~silent
     rest = slow & ~saves
     if moving.any() and (flap := _flap(steps, moving, evidence, settings)) is not None:
-        rows.append(_row("link_flap", steps, moving, course, evidence, flap.pop("how")) | flap)
+        rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
         rest &= ~moving
     if rest.any():
         how = "while all its members were silent" if (rest & silent).any() else "while its members sent data"
-        rows.append(_row("cross_step", steps, rest, course, evidence, f"{how}; the flows name nobody"))
+        rows.append(_row("cross_step", steps, rest, course, f"{how}; the flows name nobody"))
     return rows
 
 
 def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
-    """Return the one NIC or link that was slow in the slow steps alone, as network faults are found in several."""
+    """Return the NIC or link that was slow in the slow steps alone, found as network faults are found in several steps.
+
+    If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `readings` are the
+    NICs that may be; None if nothing was slow, or too many may be.
+    """
     of_job = pl.col("job_id") == steps.job_id
     # Slow steps before the window, or slow for another reason, are no healthy ones to compare with.
     usable = ~(steps.excess > LONGER * steps.model.usual_ns) | slow
@@ -231,16 +240,33 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
         flows=evidence.flows.filter(of_job),
         history=evidence.history.filter(of_job).filter(pl.Series(usable)),
     )
-    rows = devices.find(alone, dataclasses.replace(settings, least_steps=1))
+    once = dataclasses.replace(settings, least_steps=1)
+    rows = devices.find(alone, once)
     rows = rows.filter(pl.col("subject_type").is_in(["addr", "link"]), pl.col("confidence") >= MOST)
-    if rows["subject"].n_unique() != 1:
+    if rows["subject"].n_unique() == 1:
+        row = rows.row(0, named=True)
+        how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"
+        return {name: row[name] for name in ("subject_type", "subject", "confidence", "peers")} | {
+            "kind": "link_flap",
+            "how": how,
+        }
+    suspects = _suspects(alone.once(devices.hops_in_trouble, once))
+    if not 0 < len(suspects) <= MOST_SUSPECTS:
         return None
-    row = rows.row(0, named=True)
-    how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"
-    return {name: row[name] for name in ("subject_type", "subject", "confidence", "peers")} | {"how": how}
+    how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
+    return {"kind": "cross_step", "how": how, "readings": json.dumps(shares(dict.fromkeys(suspects, 1.0)))}
 
 
-def _row(kind: str, steps: Steps, slow: Flags, course: Course, evidence: Evidence, how: str) -> Row:
+def _suspects(hops: pl.DataFrame) -> list[str]:
+    """Return the NICs of slow rings none of whose hops was at its usual pace, sorted."""
+    if not hops["slow"].any():
+        return []
+    rings = hops.filter(pl.col("kind") == "dp").join(hops.filter("slow").select("unit").unique(), on="unit")
+    ends = pl.concat([rings.select("slow", addr=end) for end in ("src_addr", "dst_addr")])
+    return ends.group_by("addr").agg(pl.col("slow").all()).filter("slow")["addr"].sort().to_list()
+
+
+def _row(kind: str, steps: Steps, slow: Flags, course: Course, how: str) -> Row:
     excess = steps.excess[slow]
     longest = int(np.flatnonzero(slow)[steps.lengths[slow].argmax()])
     usual_ns = steps.model.usual_ns
