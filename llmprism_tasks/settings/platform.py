@@ -190,6 +190,19 @@ class NotifySettings:
         several=True,
         reason="kinds of incidents to report, such as hang,slow_nic; empty: all kinds",
     )
+    quiet_kinds: str = text(
+        "ended",
+        choices=tuple(KINDS),
+        several=True,
+        reason="kinds of incidents to keep in reports only; a job that fell silent after a whole step has mostly ended",
+    )
+    one_step_gpu_s: float = number(
+        36_000.0,
+        unit="GPU-seconds",
+        low=0,
+        high=10**12,
+        reason="a single slow step that cost less, ten GPU-hours, sends no message unless another one follows",
+    )
     least_severity: float = number(
         0.0,
         unit="ratio of time lost",
@@ -214,7 +227,15 @@ class NotifySettings:
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.kinds.split(",") if name.strip())
+        return _names(self.kinds)
+
+    @property
+    def quiet_names(self) -> tuple[str, ...]:
+        return _names(self.quiet_kinds)
+
+
+def _names(several: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in several.split(",") if name.strip())
 
 
 @dataclass(frozen=True)

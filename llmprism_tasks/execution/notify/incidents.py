@@ -42,6 +42,8 @@ def send_messages(warehouse: Warehouse, window: Window, settings: Settings, *, n
         window,
         kinds=settings.notify.kind_names,
         least_severity=settings.notify.least_severity,
+        quiet_kinds=settings.notify.quiet_names,
+        one_step_gpu_s=settings.notify.one_step_gpu_s,
         now_ns=now_ns,
         message=lambda row: json.dumps(
             message(row, coverage(during(found, row), settings, now_ns=now_ns)), ensure_ascii=False

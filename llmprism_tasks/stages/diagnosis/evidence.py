@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -208,6 +208,15 @@ def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) 
     """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
     return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
+
+
+def shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return weights as probabilities of three digits that add up to 1, the largest first; not all weights are 0."""
+    whole = sum(weights.values())
+    ordered = sorted(weights, key=lambda name: (-weights[name], name))
+    rounded = {name: round(weights[name] / whole, 3) for name in ordered}
+    rounded[ordered[0]] = round(1 - sum(rounded[name] for name in ordered[1:]), 3)
+    return rounded
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:

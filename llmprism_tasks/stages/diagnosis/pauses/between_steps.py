@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import hang
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -40,10 +40,16 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     known = set(evidence.once(hang.find, settings)["job_id"])
     rows = []
     for silence in (*evidence.rests, *evidence.silences):
-        if silence.is_news and not silence.alone and silence.gap.job_id not in known:
+        if silence.is_news and not silence.alone and silence.gap.job_id not in known and _is_known(silence):
             row = _paused(silence, evidence, settings) if _went_on(silence) else _ended(silence, settings)
             rows += [] if row is None else [row]
     return pl.DataFrame(rows, schema=ROW)
+
+
+def _is_known(silence: Silence) -> bool:
+    """Return whether the job was seen for longer than it was silent: of a job that just began nobody knows its steps,
+    and its micro-batches may have been taken for them."""
+    return sum(silence.where.lengths_ns) > silence.until_ns - silence.gap.since_ns
 
 
 def _went_on(silence: Silence) -> bool:
@@ -57,15 +63,6 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
     return shares({"ended": LAST, "hung": LAST * hidden} | ({} if silence.over else {"paused": pauses}))
-
-
-def shares(weights: Mapping[str, float]) -> dict[str, float]:
-    """Return weights as probabilities of three digits that add up to 1, the largest first; not all weights are 0."""
-    whole = sum(weights.values())
-    ordered = sorted(weights, key=lambda name: (-weights[name], name))
-    rounded = {name: round(weights[name] / whole, 3) for name in ordered}
-    rounded[ordered[0]] = round(1 - sum(rounded[name] for name in ordered[1:]), 3)
-    return rounded
 
 
 def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
@@ -97,7 +94,7 @@ def _ended(silence: Silence, settings: DiagnosisSettings) -> Row:
         "severity": 0.0,
         "explanation": f"{_stood(silence)}, and was silent {lasted}. {', '.join(_said(may_be))}.",
         "confidence": may_be["ended"],
-        "readings": json.dumps(may_be),
+        "readings": json.dumps(may_be, ensure_ascii=False),
     }
 
 

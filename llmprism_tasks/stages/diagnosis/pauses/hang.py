@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
 from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -81,7 +83,14 @@ def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *,
         "explanation": f"The job fell silent {stood}{who}",
         "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
         "peers": peers,
+        "readings": None if quiet is None or quiet.other is None else _tie(subject_type, subject, quiet, hosts),
     }
+
+
+def _tie(subject_type: str, subject: str, quiet: FirstStopped, hosts: dict[str, str]) -> str:
+    """Return the hosts that may have stopped first, with their probabilities."""
+    host = subject if subject_type == "host" else hosts[subject]
+    return json.dumps(shares({host: quiet.chance, str(quiet.other): 1 - quiet.chance}), ensure_ascii=False)
 
 
 def _subject(job_id: str, quiet: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:

@@ -19,9 +19,8 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
-from llmprism_tasks.stages.diagnosis.pauses.between_steps import shares
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
@@ -45,6 +44,10 @@ of which the collector lost a part has fewer; samples of uneven length change th
 
 EACH = ("hang", "stopped", "ended", "cross_step", "straggler", "link_flap", "stalls", "checkpoint_stall", "uneven_micro_batches")
 """Kinds that tell of all slow steps between their start and end, whatever their severity on average."""
+
+LONG_CHECKPOINT = 1.0
+"""Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
+the tenant has chosen."""
 
 MOST_SUSPECTS = 3
 """NICs that are named together if the data do not tell them apart: more are no help to who looks for the fault."""
@@ -211,12 +214,13 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     slow &= np.abs(course.bytes - usual_bytes) <= SAME_BYTES * usual_bytes
     silent = course.silent - usual_silent >= MOST * steps.excess
     saves = slow & silent & (course.written >= max(WRITTEN, ON_PURPOSE * usual_written))
+    rest = slow & ~saves
+    saves &= steps.excess >= LONG_CHECKPOINT * steps.model.usual_ns
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
         rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0})
     moving = slow & ~silent
-    rest = slow & ~saves
     if moving.any() and (flap := _flap(steps, moving, evidence, settings)) is not None:
         rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
         rest &= ~moving
@@ -254,7 +258,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     if not 0 < len(suspects) <= MOST_SUSPECTS:
         return None
     how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
-    return {"kind": "cross_step", "how": how, "readings": json.dumps(shares(dict.fromkeys(suspects, 1.0)))}
+    return {"kind": "cross_step", "how": how, "readings": json.dumps(shares(dict.fromkeys(suspects, 1.0)), ensure_ascii=False)}
 
 
 def _suspects(hops: pl.DataFrame) -> list[str]:
