@@ -10,6 +10,7 @@ import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.execution.notify import delivery
 from llmprism_tasks.reports.minute_states import Coverage, coverage, part_of_the_price, read_states
 from llmprism_tasks.settings import Settings
@@ -76,6 +77,7 @@ def message(incident: Row, seen: Coverage) -> Row:
     kept = (
         *("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows"),
         *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
+        *("single_steps", "readings"),
     )
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     words = (
@@ -91,6 +93,7 @@ def message(incident: Row, seen: Coverage) -> Row:
         "incident": {name: incident[name] for name in kept}
         | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
+        | {"work": work_class(incident["kind"])}
         | {"coverage": {"expected": seen.expected, "done": seen.done}}
         | {
             "next": None

@@ -63,7 +63,8 @@ class Silence:
     stages : pipeline stage of each member, as far as known
     saved : bytes that members wrote to storage about when the job fell silent
     in_mid_step : whether it began in the middle of a step, and not with a checkpoint
-    is_news : whether no earlier window could tell of it: it has just become too long, or is just over
+    is_news : whether it is short beside what was seen of the job, and no earlier window could tell of it: it has just
+        become too long, or is just over
     """
 
     gap: Gap
@@ -135,7 +136,7 @@ def long_silences(
             silence,
             saved=saved,
             in_mid_step=where.midway and saved < settings.recognition.least_bytes,
-            is_news=silence.over or not _was_known(silence, others, patience, window),
+            is_news=_is_surprising(silence) and (silence.over or not _was_known(silence, others, patience, window)),
         )
         if not silence.replaced or saved < settings.recognition.least_bytes:
             found.append(silence)
@@ -156,6 +157,14 @@ def overdue(
     """
     silences = long_silences(bulk, traffic, topology, window, settings, elsewhere)
     return [silence for silence in silences if silence.in_mid_step or silence.replaced]
+
+
+def _is_surprising(silence: Silence) -> bool:
+    """Return whether the job was seen for longer than it was silent.
+
+    Of a job that has just begun nobody knows the steps: its micro-batches may have been taken for them.
+    """
+    return sum(silence.where.lengths_ns) > silence.until_ns - silence.gap.since_ns
 
 
 def _was_known(silence: Silence, others: pl.Series, patience_ns: float, window: Window) -> bool:

@@ -40,16 +40,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     known = set(evidence.once(hang.find, settings)["job_id"])
     rows = []
     for silence in (*evidence.rests, *evidence.silences):
-        if silence.is_news and not silence.alone and silence.gap.job_id not in known and _is_known(silence):
+        if silence.is_news and not silence.alone and silence.gap.job_id not in known:
             row = _paused(silence, evidence, settings) if _went_on(silence) else _ended(silence, settings)
             rows += [] if row is None else [row]
     return pl.DataFrame(rows, schema=ROW)
-
-
-def _is_known(silence: Silence) -> bool:
-    """Return whether the job was seen for longer than it was silent: of a job that just began nobody knows its steps,
-    and its micro-batches may have been taken for them."""
-    return sum(silence.where.lengths_ns) > silence.until_ns - silence.gap.since_ns
 
 
 def _went_on(silence: Silence) -> bool:

@@ -95,8 +95,3 @@ def test_who_began_anew_had_ended() -> None:
 def test_what_was_told_or_may_be_the_collectors_silence_is_not_told(changed: dict[str, Any]) -> None:
     assert told(silence(**changed)) == []
 
-
-def test_of_a_job_that_was_seen_for_less_than_its_silence_nothing_is_known() -> None:
-    new = silence()
-    few = dataclasses.replace(new.where, lengths_ns=new.where.lengths_ns[:7])
-    assert told(dataclasses.replace(new, where=few)) == []
