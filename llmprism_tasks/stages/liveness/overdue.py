@@ -18,7 +18,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
-from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
+from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -160,11 +160,11 @@ def overdue(
 
 
 def _is_surprising(silence: Silence) -> bool:
-    """Return whether the job was seen for longer than it was silent.
+    """Return whether the job was seen for longer than it was silent, or for long.
 
     Of a job that has just begun nobody knows the steps: its micro-batches may have been taken for them.
     """
-    return sum(silence.where.lengths_ns) > silence.until_ns - silence.gap.since_ns
+    return sum(silence.where.lengths_ns) > min(silence.until_ns - silence.gap.since_ns, LEAST_STEPS_NS)
 
 
 def _was_known(silence: Silence, others: pl.Series, patience_ns: float, window: Window) -> bool:

@@ -94,7 +94,7 @@ def test_a_silence_after_a_whole_step_is_news_in_the_window_that_first_knows() -
     (silence,) = rests(whole(), others(120_000))
     assert (silence.over, silence.alone, silence.is_news) == (False, False, True)
     assert [silence.is_news for silence in rests(whole(), others(120_000), window=NEXT)] == [False]
-    late = whole(28)
+    late = ring(NICS, every(STEP, count=88, start=-120_000))
     assert rests(late, others(120_000)) == []
     assert [silence.is_news for silence in rests(late, others(120_000), window=NEXT)] == [True]
 
@@ -103,7 +103,7 @@ def test_a_pause_after_a_whole_step_is_news_when_it_is_over() -> None:
     back = ring(NICS, every(STEP, count=10, start=LAST + 14_000))
     (silence,) = rests(whole(), back, others(120_000))
     assert (silence.over, silence.restarted, silence.is_news) == (True, False, True)
-    assert rests(whole(), ring(NICS, every(STEP, count=10, start=LAST + 9_000)), others(120_000)) == []
+    assert rests(whole(), ring(NICS, every(STEP, count=10, start=LAST + 7_000)), others(120_000)) == []
 
 
 def test_a_silence_longer_than_what_was_seen_of_the_job_is_no_news() -> None:

@@ -13,7 +13,7 @@ from handmade import MB, MS, WINDOW
 from job_evidence import DEFAULT, groups, history, kinds, working
 
 from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence
-from llmprism_tasks.stages.diagnosis.step_times import one_step
+from llmprism_tasks.stages.diagnosis.pauses import one_step
 
 USUAL = 4000.0
 WELL = [USUAL, USUAL + 20, USUAL - 20] * 8
