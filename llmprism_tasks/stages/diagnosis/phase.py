@@ -20,7 +20,7 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import between_steps, checkpoints, hang, job_stalls, one_step, stalls
 from llmprism_tasks.stages.diagnosis.ranking import assemble, deduplicate, drop_unlikely_layouts
-from llmprism_tasks.stages.diagnosis.pauses import one_step, slow_run, unexplained
+from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
 from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic.index import JobTraffic
 
