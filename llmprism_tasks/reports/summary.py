@@ -126,7 +126,7 @@ def _job(row: Row, latest: int | None) -> Row:
 def incident(row: Row) -> Row:
     """Return what reports tell of a row of the view `incidents`; see `summarise`."""
     names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
-    kept = (*names, "windows", "effect_of", "went_on", "evidence_expired", "single_steps", "readings")
+    kept = (*names, "windows", "effect_of", "went_on", "evidence_expired", "single_steps", "candidates", "odds")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}

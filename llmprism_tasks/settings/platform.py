@@ -169,6 +169,10 @@ class ValidationSettings:
     )
 
 
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
 @dataclass(frozen=True)
 class NotifySettings:
     """Which incidents send a message when they open or close, and to whom."""
@@ -194,7 +198,8 @@ class NotifySettings:
         "ended",
         choices=tuple(KINDS),
         several=True,
-        reason="kinds of incidents to keep in reports only; a job that fell silent after a whole step has mostly ended",
+        reason="kinds of incidents that send no message unless `kinds` names them: a job that fell silent after a "
+        "whole step has mostly ended",
     )
     one_step_gpu_s: float = number(
         36_000.0,
@@ -227,15 +232,8 @@ class NotifySettings:
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        return _names(self.kinds)
-
-    @property
-    def quiet_names(self) -> tuple[str, ...]:
-        return _names(self.quiet_kinds)
-
-
-def _names(several: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in several.split(",") if name.strip())
+        """Return the kinds that send messages."""
+        return _names(self.kinds) or tuple(kind for kind in KINDS if kind not in _names(self.quiet_kinds))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS diagnoses (
     recoverable_gpu_s DOUBLE,         -- GPU-seconds a repair would give back, by replay
     peers VARCHAR[],                  -- subjects that it is compared with; NULL for its own past
     evidence_sql VARCHAR,             -- a query that returns the flows behind the diagnosis
-    steps INTEGER,                    -- number of single slow steps; NULL for a fault that lasts
-    readings VARCHAR                  -- JSON: what cannot be told apart, with probabilities
+    candidates VARCHAR[],             -- devices or readings of which one is right, the likeliest first
+    odds DOUBLE[],                    -- probabilities of the candidates; they add up to 1
+    steps INTEGER                     -- number of single slow steps; NULL for a fault that lasts
 );

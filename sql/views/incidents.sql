@@ -181,7 +181,8 @@ worst AS (
         confidence,
         explanation,
         evidence_sql,
-        readings,
+        candidates,
+        odds,
         window_start_ns
     FROM named
     QUALIFY row_number() OVER (
@@ -390,7 +391,8 @@ SELECT
     told.last_window_start_ns,
     told.worst_window_start_ns,
     told.single_steps,  -- slow steps, if it is about single ones; NULL for a fault that lasts
-    told.readings,  -- JSON: what the describing diagnosis cannot tell apart, with probabilities
+    told.candidates,  -- what the describing diagnosis cannot tell apart, the likeliest first
+    told.odds,  -- probabilities of the candidates
     told.went_on,  -- whether a silent job has ended steps since
     coalesce(list_contains(proven.expired, 'flows'), FALSE) AS evidence_expired  -- whether the flows behind it are gone
 FROM told

@@ -43,7 +43,6 @@ def send_messages(warehouse: Warehouse, window: Window, settings: Settings, *, n
         window,
         kinds=settings.notify.kind_names,
         least_severity=settings.notify.least_severity,
-        quiet_kinds=settings.notify.quiet_names,
         one_step_gpu_s=settings.notify.one_step_gpu_s,
         now_ns=now_ns,
         message=lambda row: json.dumps(
@@ -77,7 +76,7 @@ def message(incident: Row, seen: Coverage) -> Row:
     kept = (
         *("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows"),
         *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
-        *("single_steps", "readings"),
+        *("single_steps", "candidates", "odds"),
     )
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     words = (

@@ -40,17 +40,19 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "explanation": pl.String,
     "confidence": pl.Float64,
     "peers": pl.List(pl.String),
+    "candidates": pl.List(pl.String),
+    "odds": pl.List(pl.Float64),
     "steps": pl.Int32,
-    "readings": pl.String,
     "lost_s": pl.Float64,
 }
 """Columns of a finding: those of `diagnoses`, without the window and what `ranking` and `price` add.
 
 `confidence` is the share of the job's loss that the subject explains, 0 to 1; NULL for an effect, which explains none.
 `peers` are the subjects it was compared with, sorted, of the subject's type (for a host: the NICs of other hosts); NULL
-if it was compared only with its own past. `steps` is the number of slow steps if the finding is about single ones, else
-NULL. `readings` is a JSON object: what cannot be told apart, each with its probability, which add up to 1. `lost_s` is
-how long the job lost, if the detector knows it; NULL where `price` finds out.
+if it was compared only with its own past. `candidates` are the devices that may be at fault, or the readings that the
+data leave open, the likeliest first, and `odds` their probabilities, which add up to 1; NULL where one is sure. `steps`
+is the number of slow steps if the finding is about single ones, else NULL. `lost_s` is how long the job lost, if the
+detector knows it; NULL where `price` finds out.
 """
 
 ENOUGH = 12

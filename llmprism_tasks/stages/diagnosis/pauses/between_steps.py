@@ -11,7 +11,6 @@ hangs, or it still pauses. The chances of these are weighed against each other:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 import polars as pl
@@ -88,7 +87,8 @@ def _ended(silence: Silence, settings: DiagnosisSettings) -> Row:
         "severity": 0.0,
         "explanation": f"{_stood(silence)}, and was silent {lasted}. {', '.join(_said(may_be))}.",
         "confidence": may_be["ended"],
-        "readings": json.dumps(may_be, ensure_ascii=False),
+        "candidates": list(may_be),
+        "odds": list(may_be.values()),
     }
 
 

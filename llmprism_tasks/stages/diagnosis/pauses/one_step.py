@@ -10,7 +10,6 @@ named (`cross_step`).
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +43,9 @@ of which the collector lost a part has fewer; samples of uneven length change th
 
 EACH = ("hang", "stopped", "ended", "cross_step", "straggler", "link_flap", "stalls", "checkpoint_stall", "uneven_micro_batches")
 """Kinds that tell of all slow steps between their start and end, whatever their severity on average."""
+
+OF_ONE = ("slow_nic", "degraded_link", "congestion", "link_flap")
+"""Kinds that name one NIC or link for sure."""
 
 LONG_CHECKPOINT = 1.0
 """Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
@@ -233,7 +235,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
 def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
     """Return the NIC or link that was slow in the slow steps alone, found as network faults are found in several steps.
 
-    If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `readings` are the
+    If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `candidates` are the
     NICs that may be; None if nothing was slow, or too many may be.
     """
     of_job = pl.col("job_id") == steps.job_id
@@ -246,7 +248,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     )
     once = dataclasses.replace(settings, least_steps=1)
     rows = devices.find(alone, once)
-    rows = rows.filter(pl.col("subject_type").is_in(["addr", "link"]), pl.col("confidence") >= MOST)
+    rows = rows.filter(pl.col("kind").is_in(OF_ONE), pl.col("confidence") >= MOST)
     if rows["subject"].n_unique() == 1:
         row = rows.row(0, named=True)
         how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"
@@ -258,7 +260,8 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     if not 0 < len(suspects) <= MOST_SUSPECTS:
         return None
     how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
-    return {"kind": "cross_step", "how": how, "readings": json.dumps(shares(dict.fromkeys(suspects, 1.0)), ensure_ascii=False)}
+    odds = shares(dict.fromkeys(suspects, 1.0))
+    return {"kind": "cross_step", "how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
 def _suspects(hops: pl.DataFrame) -> list[str]:

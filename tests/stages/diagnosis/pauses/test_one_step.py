@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from handmade import MB, MS, WINDOW
 from job_evidence import DEFAULT, groups, history, kinds, working
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
 
 USUAL = 4000.0
@@ -114,7 +113,7 @@ def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
     (row,) = told(evidence([*WELL, 9000, *WELL[:5]], current=6, moving=[24]))
     assert row["kind"] == "cross_step"
     assert "while its members sent data" in row["explanation"]
-    assert row["readings"] is None, "four NICs of one ring are too many to name"
+    assert row["candidates"] is None, "four NICs of one ring are too many to name"
 
 
 @pytest.mark.parametrize(
@@ -128,5 +127,4 @@ def test_what_another_finding_tells_is_not_told_again(kind: str, severity: float
 
 
 def test_readings_add_up() -> None:
-    three = json.loads(json.dumps(one_step.shares(dict.fromkeys("abc", 1.0))))
-    assert sum(three.values()) == pytest.approx(1)
+    assert sum(shares(dict.fromkeys("abc", 1.0)).values()) == pytest.approx(1)
