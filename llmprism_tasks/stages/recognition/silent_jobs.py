@@ -51,7 +51,9 @@ def with_fallen_silent(
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
     silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
     for then, their, mine in _as_they_were(bulk, silent, window, recognise):
-        for silence in long_silences(nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere):
+        for silence in long_silences(
+            nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere
+        ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             may_have_ended = silence.is_news and not silence.alone
             if not silence.over and (may_have_ended or (silence.in_mid_step and _hangs(silence, again, settings))):
@@ -59,7 +61,9 @@ def with_fallen_silent(
     before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
     parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
     for then, their, _ in _as_they_were(before, parted, window, recognise):
-        for silence in long_silences(nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere):
+        for silence in long_silences(
+            nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere
+        ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)

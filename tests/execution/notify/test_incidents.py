@@ -162,9 +162,7 @@ def test_who_may_have_ended_pages_nobody_unless_it_is_asked_for(
 
 
 @pytest.mark.parametrize(("rule", "told"), [({}, 0), ({"one_step_gpu_s": 901.0}, 0), ({"one_step_gpu_s": 900.0}, 1)])
-def test_one_slow_step_is_told_if_it_was_dear(
-    run: Run, receiver: Receiver, rule: dict[str, Any], told: int
-) -> None:
+def test_one_slow_step_is_told_if_it_was_dear(run: Run, receiver: Receiver, rule: dict[str, Any], told: int) -> None:
     run(0, ONE_STEP, **rule)
     assert len(receiver.bodies) == told
 

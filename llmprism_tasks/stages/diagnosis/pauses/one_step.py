@@ -41,7 +41,17 @@ SAME_BYTES = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
 
-EACH = ("hang", "stopped", "ended", "cross_step", "straggler", "link_flap", "stalls", "checkpoint_stall", "uneven_micro_batches")
+EACH = (
+    "hang",
+    "stopped",
+    "ended",
+    "cross_step",
+    "straggler",
+    "link_flap",
+    "stalls",
+    "checkpoint_stall",
+    "uneven_micro_batches",
+)
 """Kinds that tell of all slow steps between their start and end, whatever their severity on average."""
 
 OF_ONE = ("slow_nic", "degraded_link", "congestion", "link_flap")
@@ -82,7 +92,7 @@ class Steps:
 
     @property
     def excess(self) -> npt.NDArray[np.float64]:
-        return self.lengths - self.model.usual_ns
+        return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
 
 
 def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -125,13 +135,13 @@ def _single(steps: Steps, settings: DiagnosisSettings) -> Flags:
 def _in_runs(slow: Flags, least: int) -> Flags:
     """Return which slow steps follow each other in runs that are long enough for a fault that lasts."""
     number = np.cumsum(np.diff(slow, prepend=slow[:1]))
-    return slow & (np.bincount(number)[number] >= least)
+    return np.asarray(slow & (np.bincount(number)[number] >= least))
 
 
 def _shifted(steps: Steps) -> Flags:
     """Return which steps are long because a step next to them is as much too short: cut at another place."""
     missing = np.concatenate([[0.0], np.maximum(-steps.excess, 0), [0.0]])
-    return np.maximum(missing[:-2], missing[2:]) >= MOST * steps.excess
+    return np.asarray(np.maximum(missing[:-2], missing[2:]) >= MOST * steps.excess)
 
 
 def _on_schedule(steps: Steps, slow: Flags) -> Flags:
@@ -280,7 +290,9 @@ def _row(kind: str, steps: Steps, slow: Flags, course: Course, how: str) -> Row:
     lasted = " and ".join(f"{length / 1e9:.1f} s" for length in steps.lengths[slow])
     word = "One step" if excess.size == 1 else f"{excess.size} single steps"
     at_s = (course.since[longest] - steps.starts[longest]) / 1e9
-    where = f"The longest silence, of {course.longest[longest] / 1e9:.1f} s, began {max(at_s, 0.0):.1f} s into the step."
+    where = (
+        f"The longest silence, of {course.longest[longest] / 1e9:.1f} s, began {max(at_s, 0.0):.1f} s into the step."
+    )
     return {
         "job_id": steps.job_id,
         "kind": kind,

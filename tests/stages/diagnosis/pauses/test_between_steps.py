@@ -93,4 +93,3 @@ def test_who_began_anew_had_ended() -> None:
 @pytest.mark.parametrize("changed", [{"alone": True}, {"is_news": False}])
 def test_what_was_told_or_may_be_the_collectors_silence_is_not_told(changed: dict[str, Any]) -> None:
     assert told(silence(**changed)) == []
-
