@@ -30,6 +30,9 @@ PREFETCHED = 4
 LAST_STEPS = 2
 """Steps before a silence in which each member exchanges data with another. Two, because one may just have begun or have
 lost its records."""
+AS_RESTART = 0.8
+"""Ratio of the time in which a job restarts from which a pause may be taken for a restart: `restarts` measures it in
+tenths, give or take two. The step with such a pause belongs to no run, so nothing else tells of it."""
 PART_NS = NANOSECONDS_PER_SECOND
 """Bins in which silences are searched, one second: there are a thousand times fewer bins than flows."""
 
@@ -275,7 +278,7 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
     latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
     least_ns = _least_ns(settings)
-    over = pl.max_horizontal((1 + STEP_MORE) * pl.col("longest_ns"), least_ns)
+    over = pl.max_horizontal((1 + STEP_MORE) * pl.col("longest_ns"), AS_RESTART * least_ns)
     shortest = (
         pl.when(pl.col("joined_ns") >= pl.col("back_ns"))
         .then(least_ns)

@@ -103,7 +103,7 @@ def test_a_pause_after_a_whole_step_is_news_when_it_is_over() -> None:
     back = ring(NICS, every(STEP, count=10, start=LAST + 14_000))
     (silence,) = rests(whole(), back, others(120_000))
     assert (silence.over, silence.restarted, silence.is_news) == (True, False, True)
-    assert rests(whole(), ring(NICS, every(STEP, count=10, start=LAST + 7_000)), others(120_000)) == []
+    assert rests(whole(), ring(NICS, every(STEP, count=10, start=LAST + 5_500)), others(120_000)) == []
 
 
 def test_a_silence_longer_than_what_was_seen_of_the_job_is_no_news() -> None:
