@@ -81,7 +81,7 @@ class Evidence:
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
     silences : silences of jobs in the middle of a step, or after which some members were replaced
-    rests : all other long silences of jobs: between two steps, or after a checkpoint was written
+    rests : other long silences of jobs that are news: between two steps, or after a checkpoint was written
     storage : writes of members to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
     paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
     """
@@ -152,8 +152,9 @@ def gather(
         for silence in silent
         if silence.in_mid_step or silence.replaced
     ]
-    rests = [silence for silence in silent if not (silence.in_mid_step or silence.replaced)]
-    if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silent:
+    resting = (silence for silence in silent if not (silence.in_mid_step or silence.replaced))
+    rests = [silence for silence in resting if silence.is_news and not silence.alone]
+    if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences and not rests:
         return None
     # Another run may have other hosts, another layout, or be another job, so runs are not compared.
     division = None if step_ends is None else step_ends.by_run()[0]
