@@ -104,6 +104,12 @@ KINDS: dict[str, Kind] = {
         went_on="had stopped",
         once_over="ask the tenant whether this was on purpose. If not, check its hosts' logs of that time.",
     ),
+    "ended": Kind(
+        "has ended, or hangs between two steps",
+        "nothing if it has ended in order. If it still holds its GPUs, check its processes and its hosts' logs.",
+        went_on="had fallen silent between two steps",
+        once_over="nothing if it ended in order. If not, check its hosts' logs of that time.",
+    ),
     "cross_step": Kind("has slow steps", "check what changed when it began; the flows show no cause yet."),
     "cross_group": Kind(
         "is slower than the other groups of its job",

@@ -82,7 +82,7 @@ def relative_sigma(values: pl.Expr) -> pl.Expr:
     return sigma(values) / values.median()
 
 
-def student_factor(count: int, deviations: float) -> float:
+def student_factor(count: float, deviations: float) -> float:
     """Return the factor for a standard deviation that was estimated from few values.
 
     An excess of `deviations` times the enlarged deviation is as rare as if the deviation were known: the quantile of
@@ -94,6 +94,18 @@ def student_factor(count: int, deviations: float) -> float:
         return math.inf
     normal = deviations * (8 * freedom + 3) / (8 * freedom + 1)
     return math.sqrt(freedom * math.expm1(normal**2 / freedom)) / deviations
+
+
+def normal_deviations(count: float, deviations: float) -> float:
+    """Return how many deviations of a normal distribution are as rare as some of Student's t; undoes `student_factor`.
+
+    Parameters
+    ----------
+    count : number of values behind the estimated deviation, at least 2
+    deviations : not negative
+    """
+    freedom = count - 1
+    return math.sqrt(freedom * math.log1p(deviations**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
 
 
 @kernel(FLOAT64S, INT64S)

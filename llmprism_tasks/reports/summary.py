@@ -12,6 +12,7 @@ import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
+from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.reports.hosts import abbreviated
 from llmprism_tasks.reports.minute_states import coverage, read_states
 from llmprism_tasks.settings import Settings
@@ -125,10 +126,11 @@ def _job(row: Row, latest: int | None) -> Row:
 def incident(row: Row) -> Row:
     """Return what reports tell of a row of the view `incidents`; see `summarise`."""
     names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
-    kept = (*names, "windows", "effect_of", "went_on", "evidence_expired")
+    kept = (*names, "windows", "effect_of", "went_on", "evidence_expired", "single_steps", "candidates", "odds")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}
+        | {"work": work_class(row["kind"])}
         | {name: _number(row[name]) for name in numbers}
         | {"started": _iso(row["start_ns"]), "last_seen": _iso(row["last_seen_ns"])}
         | {"ended": None if row["end_ns"] is None else _iso(row["end_ns"])}

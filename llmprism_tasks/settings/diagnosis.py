@@ -49,6 +49,20 @@ class DiagnosisSettings:
         high=1,
         reason="healthy hosts differ by 1 % permanently; a smaller deviation would only inflate scores",
     )
+    false_alarms_per_h: float = number(
+        0.01,
+        unit="per job and hour",
+        low=1e-9,
+        high=100,
+        reason="how often a single slow step of a healthy job may be reported: one of a hundred jobs an hour",
+    )
+    least_single_s: float = number(
+        1.0,
+        unit="s",
+        low=0,
+        high=3600,
+        reason="a single pause below a second, such as a garbage collection, is nothing to act on",
+    )
     least_lasting_s: float = number(
         10.0, unit="s", low=0, high=3600, reason="a shorter slowdown is a pause: it is over by the time it is reported"
     )

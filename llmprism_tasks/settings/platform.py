@@ -169,6 +169,10 @@ class ValidationSettings:
     )
 
 
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
 @dataclass(frozen=True)
 class NotifySettings:
     """Which incidents send a message when they open or close, and to whom."""
@@ -189,6 +193,20 @@ class NotifySettings:
         choices=tuple(KINDS),
         several=True,
         reason="kinds of incidents to report, such as hang,slow_nic; empty: all kinds",
+    )
+    quiet_kinds: str = text(
+        "ended",
+        choices=tuple(KINDS),
+        several=True,
+        reason="kinds of incidents that send no message unless `kinds` names them: a job that fell silent after a "
+        "whole step has mostly ended",
+    )
+    one_step_gpu_s: float = number(
+        36_000.0,
+        unit="GPU-seconds",
+        low=0,
+        high=10**12,
+        reason="a single slow step that cost less, ten GPU-hours, sends no message unless another one follows",
     )
     least_severity: float = number(
         0.0,
@@ -214,7 +232,8 @@ class NotifySettings:
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.kinds.split(",") if name.strip())
+        """Return the kinds that send messages."""
+        return _names(self.kinds) or tuple(kind for kind in KINDS if kind not in _names(self.quiet_kinds))
 
 
 @dataclass(frozen=True)

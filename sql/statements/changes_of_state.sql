@@ -66,6 +66,8 @@ WHERE
                         AND jobs.unlisted IS NOT NULL
                 )
             )
+            -- One slow step is over by the time it is told: it matters if it comes again, or was dear
+            AND NOT (coalesce(incidents.single_steps = 1, FALSE) AND coalesce(incidents.lost_gpu_s, 0) < $one_step_gpu_s)
             AND (len($kinds::VARCHAR[]) = 0 OR list_has_any(incidents.kinds, $kinds::VARCHAR[]))
         )
     )

@@ -181,6 +181,8 @@ worst AS (
         confidence,
         explanation,
         evidence_sql,
+        candidates,
+        odds,
         window_start_ns
     FROM named
     QUALIFY row_number() OVER (
@@ -274,6 +276,7 @@ spans AS (
         count(DISTINCT window_start_ns) AS windows,
         max(severity) AS peak_severity,
         max(score) AS peak_score,
+        CASE WHEN count(steps) = count(*) THEN sum(steps)::INTEGER END AS single_steps,
         list(DISTINCT kind ORDER BY kind) AS kinds,
         list(DISTINCT job_id ORDER BY job_id) AS jobs
     FROM numbered
@@ -387,6 +390,9 @@ SELECT
     told.first_window_start_ns,
     told.last_window_start_ns,
     told.worst_window_start_ns,
+    told.single_steps,  -- slow steps, if it is about single ones; NULL for a fault that lasts
+    told.candidates,  -- what the describing diagnosis cannot tell apart, the likeliest first
+    told.odds,  -- probabilities of the candidates
     told.went_on,  -- whether a silent job has ended steps since
     coalesce(list_contains(proven.expired, 'flows'), FALSE) AS evidence_expired  -- whether the flows behind it are gone
 FROM told

@@ -10,6 +10,7 @@ import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import KINDS
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.execution.notify import delivery
 from llmprism_tasks.reports.minute_states import Coverage, coverage, part_of_the_price, read_states
 from llmprism_tasks.settings import Settings
@@ -42,6 +43,7 @@ def send_messages(warehouse: Warehouse, window: Window, settings: Settings, *, n
         window,
         kinds=settings.notify.kind_names,
         least_severity=settings.notify.least_severity,
+        one_step_gpu_s=settings.notify.one_step_gpu_s,
         now_ns=now_ns,
         message=lambda row: json.dumps(
             message(row, coverage(during(found, row), settings, now_ns=now_ns)), ensure_ascii=False
@@ -74,6 +76,7 @@ def message(incident: Row, seen: Coverage) -> Row:
     kept = (
         *("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host", "windows"),
         *("peak_severity", "confidence", "lost_gpu_s", "recoverable_gpu_s", "explanation", "evidence_sql"),
+        *("single_steps", "candidates", "odds"),
     )
     where = f" on {incident['host']}" if incident["subject_type"] == "addr" and incident["host"] else ""
     words = (
@@ -89,6 +92,7 @@ def message(incident: Row, seen: Coverage) -> Row:
         "incident": {name: incident[name] for name in kept}
         | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
+        | {"work": work_class(incident["kind"])}
         | {"coverage": {"expected": seen.expected, "done": seen.done}}
         | {
             "next": None

@@ -44,8 +44,9 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     `diagnoses` with `fault` (its row in `truth_faults`; NULL for none), `job` (the true one) and `verdict`: `named` (a
-    subject that counts as right), `symptom` (a fault's effect on its job: subject type job, dp_group or pp_stage) or
-    `false`. At times of several faults, a diagnosis belongs to the fault that it names.
+    subject that counts as right), `symptom` (a fault's effect on its job: subject type job, dp_group or pp_stage; or
+    `ended` of a job that had no step meanwhile) or `false`.
+    At times of several faults, a diagnosis belongs to the fault that it names.
     """
     diagnoses = found["diagnoses"].with_row_index("diagnosis").join(owned.select(*FOUND_JOB, "job"), FOUND_JOB, "left")
     faults = _faults(truth)
@@ -61,12 +62,24 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
         .unique("diagnosis", keep="first", maintain_order=True)
         .select("diagnosis", "fault", "named")
     )
-    verdict = pl.when("named").then(pl.lit("named")).when(pl.col("fault").is_not_null()).then(pl.lit("symptom"))
+    silent = diagnoses.filter(pl.col("kind") == "ended").join(_at_work(diagnoses, truth), on="diagnosis", how="anti")
+    effect = pl.col("fault").is_not_null() | pl.col("diagnosis").is_in(silent["diagnosis"].implode())
+    verdict = pl.when("named").then(pl.lit("named")).when(effect).then(pl.lit("symptom"))
     return (
         diagnoses.join(met, on="diagnosis", how="left")
         .with_columns(verdict=verdict.otherwise(pl.lit("false")))
         .drop("diagnosis", "named")
         .sort(*FOUND_JOB, "kind", "subject_type", "subject")
+    )
+
+
+def _at_work(diagnoses: pl.DataFrame, truth: Tables) -> pl.DataFrame:
+    """Return `diagnosis`: the rows at whose time a whole step of their true job passed."""
+    steps = truth["truth_steps"].select(
+        "job", begins_ns=pl.col("end_ns").shift().over("job", order_by="end_ns"), ends_ns="end_ns"
+    )
+    return diagnoses.join(steps.drop_nulls(), on="job").filter(
+        pl.col("begins_ns") >= pl.col("start_ns"), pl.col("ends_ns") <= pl.col("end_ns")
     )
 
 

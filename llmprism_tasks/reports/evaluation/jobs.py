@@ -133,6 +133,8 @@ def invented_jobs(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataF
         .then(pl.lit("an invisible job"))
         .otherwise(pl.lit("nobody"))
     )
+    # A job of which the window says that it has ended is there to be told of.
+    called = called.join(found["diagnoses"].filter(pl.col("kind") == "ended"), on=FOUND_JOB, how="anti")
     return called.join(tenants, on=FOUND_JOB, how="left").select(*FOUND_JOB, "job", who=who).sort(FOUND_JOB)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
-from llmprism_tasks.stages.liveness.overdue import Silence, overdue
+from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
 from llmprism_tasks.stages.parallelism.phase import parallelism
 from llmprism_tasks.stages.step_division import completion
@@ -40,12 +40,19 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "explanation": pl.String,
     "confidence": pl.Float64,
     "peers": pl.List(pl.String),
+    "candidates": pl.List(pl.String),
+    "odds": pl.List(pl.Float64),
+    "steps": pl.Int32,
+    "lost_s": pl.Float64,
 }
 """Columns of a finding: those of `diagnoses`, without the window and what `ranking` and `price` add.
 
 `confidence` is the share of the job's loss that the subject explains, 0 to 1; NULL for an effect, which explains none.
 `peers` are the subjects it was compared with, sorted, of the subject's type (for a host: the NICs of other hosts); NULL
-if it was compared only with its own past.
+if it was compared only with its own past. `candidates` are the devices that may be at fault, or the readings that the
+data leave open, the likeliest first, and `odds` their probabilities, which add up to 1; NULL where one is sure. `steps`
+is the number of slow steps if the finding is about single ones, else NULL. `lost_s` is how long the job lost, if the
+detector knows it; NULL where `price` finds out.
 """
 
 ENOUGH = 12
@@ -73,7 +80,8 @@ class Evidence:
     groups : data-parallel groups: `job_id`, `addr`, `component`
     members : `job_id`, `addr`, `host`, `pp_stage` (NULL when unknown)
     window : the window
-    silences : silences of jobs in the middle of a step
+    silences : silences of jobs in the middle of a step, or after which some members were replaced
+    rests : other long silences of jobs that are news: between two steps, or after a checkpoint was written
     storage : writes of members to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
     paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
     """
@@ -85,6 +93,7 @@ class Evidence:
     members: pl.DataFrame
     window: Window
     silences: Sequence[Silence] = ()
+    rests: Sequence[Silence] = ()
     storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
     paths: pl.Series | None = None
 
@@ -130,18 +139,22 @@ def gather(
     settings: Settings,
     elsewhere: pl.DataFrame | None = None,
 ) -> Evidence | None:
-    """Gather the evidence of a window; None if no job has steps in it or is silent in the middle of a step.
+    """Gather the evidence of a window; None if no job has steps in it or is silent for long.
 
     Parameters
     ----------
     job_traffic, step_ends : as for `diagnosis`
     """
     every, traffic = job_traffic.bulk, job_traffic.index
+    silent = long_silences(every, traffic, topology, window, settings, elsewhere)
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
-        for silence in overdue(every, traffic, topology, window, settings, elsewhere)
+        for silence in silent
+        if silence.in_mid_step or silence.replaced
     ]
-    if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences:
+    resting = (silence for silence in silent if not (silence.in_mid_step or silence.replaced))
+    rests = [silence for silence in resting if silence.is_news and not silence.alone]
+    if steps.filter(pl.col("addr").is_not_null()).is_empty() and not silences and not rests:
         return None
     # Another run may have other hosts, another layout, or be another job, so runs are not compared.
     division = None if step_ends is None else step_ends.by_run()[0]
@@ -154,6 +167,7 @@ def gather(
         members=job_members.select("job_id", "addr", "host", "pp_stage"),
         window=window,
         silences=silences,
+        rests=rests,
         storage=_written(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
     )
@@ -197,6 +211,15 @@ def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) 
     """Return the flows of known pairs, with their `kind`."""
     kinds = pairs.drop_nulls("kind").select(*nic_pairs.PAIR, pl.col("kind").cast(KIND))
     return nic_pairs.of_pairs(bulk, traffic.pairs.join(kinds, on=nic_pairs.PAIR).select("pair", "kind"))
+
+
+def shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return weights as probabilities of three digits that add up to 1, the largest first; not all weights are 0."""
+    whole = sum(weights.values())
+    ordered = sorted(weights, key=lambda name: (-weights[name], name))
+    rounded = {name: round(weights[name] / whole, 3) for name in ordered}
+    rounded[ordered[0]] = round(1 - sum(rounded[name] for name in ordered[1:]), 3)
+    return rounded
 
 
 def slowdown(history: pl.DataFrame, start_ns: int, end_ns: int) -> float:

@@ -18,7 +18,7 @@ from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import devices
-from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang, job_stalls, stalls
+from llmprism_tasks.stages.diagnosis.pauses import between_steps, checkpoints, hang, job_stalls, one_step, stalls
 from llmprism_tasks.stages.diagnosis.ranking import assemble, deduplicate, drop_unlikely_layouts
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
 from llmprism_tasks.stages.step_division.division import Division
@@ -26,6 +26,7 @@ from llmprism_tasks.stages.traffic.index import JobTraffic
 
 DETECTORS = (
     hang.find,
+    between_steps.find,
     checkpoints.find,
     slow_compute.find,
     pipeline_imbalance.find,
@@ -103,6 +104,8 @@ def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings
         return frames.empty("diagnoses")
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])
     last = last_arrival.find(found, evidence, settings.diagnosis)
-    found = drop_unlikely_layouts(deduplicate(pl.concat([last, found])), jobs)
+    found = pl.concat([last, found])
+    found = pl.concat([found, one_step.find(found, evidence, settings.diagnosis)])
+    found = drop_unlikely_layouts(deduplicate(found), jobs)
     rows = price(evidence, assemble(found, evidence, settings), jobs)
     return frames.conform(rows.with_columns(window_start_ns=pl.lit(evidence.window.start_ns)), "diagnoses")

@@ -32,13 +32,22 @@ SHORTEST_RING = 4
 time."""
 
 
+EVEN, LIKELIER = 0.5, 0.75
+"""Chance of the first of two hosts that nothing tells apart, and of one for whom the data speak: what they show is
+often, but not always, the cause of the silence and not its effect."""
+
+
 @dataclass(frozen=True)
 class FirstStopped:
-    """The NICs of one host that stopped first, another host that may have (`other`), and the evidence (`reason`)."""
+    """The NICs of one host that stopped first, another host that may have (`other`), and the evidence (`reason`).
+
+    `chance` is the probability that it was the host, and not the other one.
+    """
 
     addrs: tuple[str, ...]
     other: str | None
     reason: str
+    chance: float = 1.0
 
 
 def late_pairs(where: StepProgress, hosts: Mapping[str, str], settings: DiagnosisSettings) -> pl.DataFrame:
@@ -115,10 +124,11 @@ def _either(
 ) -> FirstStopped:
     """Return which of two hosts stopped first: the one that has not exchanged data with any host for longer.
 
-    If the last exchange of both was with each other, a message between two pipeline stages waited for the earlier
-    stage: that one's input comes from outside the flows, while the later stage only waits. Otherwise it is the host
-    that was due to send for longest, or the host that has not begun to send while the other has. If both are equally
-    likely, it is the first by name, so that another window names the same host.
+    If the last exchange of both was with each other, it is the host that had received all that it needed and has not
+    sent. If each was due to send, a message between two pipeline stages waited for the earlier stage: that one's input
+    comes from outside the flows, while the later stage only waits. Otherwise it is the host that was due to send for
+    longest, or the host that has not begun to send while the other has. If both are equally likely, it is the first by
+    name, so that another window names the same host.
     """
     ends = sorted({*first["src_addr"], *first["dst_addr"]})
     one, two = sorted({hosts[addr] for addr in ends})
@@ -129,11 +139,15 @@ def _either(
         late[hosts[src]] = max(late[hosts[src]], late_ns)
         sent[hosts[src]] += bytes_
     margin_ns = max(3 * float(first["noise_ns"].max()), CLOCKS_NS)  # type: ignore[arg-type]
+    ready = {hosts[src] for src in first["src_addr"]} - {hosts[dst] for dst in where.due["dst_addr"]}
+    chance = LIKELIER
     if abs(seen[one] - seen[two]) > margin_ns:
         waiting, why = (
             min(one, two, key=seen.__getitem__),
             "fell silent before {}, its next peer",
         )
+    elif len(ready) == 1:
+        (waiting,), why = ready, "had received all that it needed and has not sent to {}"
     elif order[one] != order[two]:
         waiting, why = min(one, two, key=order.__getitem__), "was due to send to {} first"
     elif abs(late[one] - late[two]) > margin_ns:
@@ -142,8 +156,9 @@ def _either(
         waiting, why = min(one, two, key=sent.__getitem__), "has sent nothing to {}, which has begun to send"
     else:
         waiting, why = one, "was due to exchange data with {}, and both were due at the same time"
+        chance = EVEN
     other = two if waiting == one else one
-    return FirstStopped(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other))
+    return FirstStopped(tuple(addr for addr in ends if hosts[addr] == waiting), other, why.format(other), chance)
 
 
 def _last_seen(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> dict[str, int]:

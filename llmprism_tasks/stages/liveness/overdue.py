@@ -1,9 +1,10 @@
-"""Overdue jobs: jobs that are silent in the middle of a step for longer than their own rhythm explains.
+"""Overdue jobs: jobs that are silent for longer than their own rhythm explains, and where in a step they fell silent.
 
 A job is silent when all its members are; members that wait for a hung one soon fall silent, too. A silence must be
-clearly longer than any earlier silence of the same job. Jobs that end normally or write a checkpoint are silent as
-well, and all jobs are while the collector stands still; none of these is reported. A job that comes back with other
-NICs in place of some members was restarted, at whatever point of a step it had stopped.
+clearly longer than any earlier silence of the same job. In the middle of a step, it is a hang or a crash. Jobs that end
+normally or write a checkpoint fall silent between two steps, where hangs happen as well. All jobs are silent while the
+collector stands still, which is not reported. A job that comes back with other NICs in place of some members was
+restarted, at whatever point of a step it had stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
-from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
+from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -29,6 +30,9 @@ PREFETCHED = 4
 LAST_STEPS = 2
 """Steps before a silence in which each member exchanges data with another. Two, because one may just have begun or have
 lost its records."""
+AS_RESTART = 0.8
+"""Ratio of the time in which a job restarts from which a pause may be taken for a restart: `restarts` measures it in
+tenths, give or take two. The step with such a pause belongs to no run, so nothing else tells of it."""
 PART_NS = NANOSECONDS_PER_SECOND
 """Bins in which silences are searched, one second: there are a thousand times fewer bins than flows."""
 
@@ -48,7 +52,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Silence:
-    """A silence in the middle of a step, or one that ended in a restart.
+    """A silence that is longer than any before it.
 
     Attributes
     ----------
@@ -60,6 +64,10 @@ class Silence:
     replaced : host of each NIC that took part before and was replaced by another NIC
     replacements : the replacing NICs, sorted
     stages : pipeline stage of each member, as far as known
+    saved : bytes that members wrote to storage about when the job fell silent
+    in_mid_step : whether it began in the middle of a step, and not with a checkpoint
+    is_news : whether it is short beside what was seen of the job, and no earlier window could tell of it: it has just
+        become too long, or is just over
     """
 
     gap: Gap
@@ -70,6 +78,9 @@ class Silence:
     replaced: Mapping[str, str] = field(default_factory=dict)
     replacements: tuple[str, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
+    saved: int = 0
+    in_mid_step: bool = True
+    is_news: bool = True
 
     @property
     def over(self) -> bool:
@@ -77,7 +88,7 @@ class Silence:
         return self.gap.back_ns is not None
 
 
-def overdue(
+def long_silences(
     bulk: pl.DataFrame,
     traffic: TrafficIndex,
     topology: pl.DataFrame,
@@ -85,7 +96,7 @@ def overdue(
     settings: Settings,
     elsewhere: pl.DataFrame | None = None,
 ) -> list[Silence]:
-    """Return the silences of jobs in the middle of a step that last beyond the window's start.
+    """Return the silences of jobs that last beyond the window's start.
 
     Silences after which other NICs took the place of members are returned wherever the job stood in its step.
     Membership is known only after some steps, so these are returned also if the job came back in the window before.
@@ -113,17 +124,61 @@ def overdue(
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
-        in_mid_step = where.midway and silence.until_ns > window.start_ns and not _of_all(silence, strangers)
-        if not (silence.replaced or in_mid_step):
+        lasts = silence.until_ns > window.start_ns and not _of_all(silence, strangers)
+        if not (silence.replaced or lasts):
             continue
-        saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         longest_ns = 0 if silence.replaced else gap.longest_ns
         patience = longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
         unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
-        silent_ns = silence.until_ns - gap.since_ns - unseen_ns
-        if silent_ns > patience and saved < settings.recognition.least_bytes:
+        overdue_ = silence.until_ns - gap.since_ns - unseen_ns > patience
+        # A pause that is over needs no patience: no hang can be meant.
+        if not overdue_ and (where.midway or not silence.over or silence.restarted or unseen_ns):
+            continue
+        saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+        silence = dataclasses.replace(
+            silence,
+            saved=saved,
+            in_mid_step=where.midway and saved < settings.recognition.least_bytes,
+            is_news=_is_surprising(silence) and (silence.over or not _was_known(silence, others, patience, window)),
+        )
+        if not silence.replaced or saved < settings.recognition.least_bytes:
             found.append(silence)
     return found
+
+
+def overdue(
+    bulk: pl.DataFrame,
+    traffic: TrafficIndex,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+    elsewhere: pl.DataFrame | None = None,
+) -> list[Silence]:
+    """Return the silences, as `long_silences` does, of jobs that cannot go on by themselves or were restarted.
+
+    They began in the middle of a step, or other NICs took the place of members after them.
+    """
+    silences = long_silences(bulk, traffic, topology, window, settings, elsewhere)
+    return [silence for silence in silences if silence.in_mid_step or silence.replaced]
+
+
+def _is_surprising(silence: Silence) -> bool:
+    """Return whether the job was seen for longer than it was silent, or for long.
+
+    Of a job that has just begun nobody knows the steps: its micro-batches may have been taken for them.
+    """
+    return sum(silence.where.lengths_ns) > min(silence.until_ns - silence.gap.since_ns, LEAST_STEPS_NS)
+
+
+def _was_known(silence: Silence, others: pl.Series, patience_ns: float, window: Window) -> bool:
+    """Return whether the window before could tell of a silence: other flows were seen in it for long enough.
+
+    Parameters
+    ----------
+    others : start of each flow outside the job, ns
+    """
+    seen_ns = window.start_ns if silence.alone else int(others.filter(others < window.start_ns).max() or 0)  # type: ignore[arg-type]
+    return seen_ns - silence.gap.since_ns > patience_ns
 
 
 def _unseen_ns(silence: Silence, sent: pl.Series, window: Window) -> int:
@@ -208,7 +263,8 @@ def _least_ns(settings: Settings) -> int:
 def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
     """Yield the gaps between a job's flows that are longer than any before and reach into the last two windows.
 
-    Shorter gaps are included if other NICs joined the job after them.
+    A gap that is not over must be longer by the time in which a job restarts. Shorter gaps are included if other NICs
+    joined the job after them.
     """
     gaps = (
         _parts(bulk)
@@ -221,7 +277,15 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
     )
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
     latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
-    shortest = pl.when(pl.col("joined_ns") >= pl.col("back_ns")).then(0).otherwise("longest_ns") + _least_ns(settings)
+    least_ns = _least_ns(settings)
+    over = pl.max_horizontal((1 + STEP_MORE) * pl.col("longest_ns"), AS_RESTART * least_ns)
+    shortest = (
+        pl.when(pl.col("joined_ns") >= pl.col("back_ns"))
+        .then(least_ns)
+        .when(pl.col("back_ns").is_not_null())
+        .then(over)
+        .otherwise(pl.col("longest_ns") + least_ns)
+    )
     long = (
         gaps.with_columns(longest_ns=longest)
         .join(latest, on="job_id", maintain_order="left")

@@ -49,6 +49,7 @@ class StepProgress:
     ended_ns : end of the last whole step
     silent_ns : end of the last flow
     period_ns : length of a typical step
+    lengths_ns : lengths of the whole steps
     even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
     job
         that ends normally is, if its parameters are gathered in the next step
@@ -66,6 +67,7 @@ class StepProgress:
     even: bool
     pairs: pl.DataFrame
     due: pl.DataFrame
+    lengths_ns: tuple[int, ...] = ()
 
 
 def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> StepProgress | None:
@@ -92,7 +94,8 @@ def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> 
     pairs = _taking_part(steps)
     # Flows outside all steps that began before the last whole step ended are leftovers of it.
     midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
-    period_ns = int(job_steps["end_ns"].diff().median())  # type: ignore[arg-type]
+    lengths_ns = job_steps["end_ns"].diff().drop_nulls()
+    period_ns = int(lengths_ns.median())  # type: ignore[arg-type]
     due = _due(begun, steps, silent_ns - ended_ns, settings).join(pairs.select(PAIR), on=PAIR).sort(PAIR)
     midway &= not _is_last_answer(due, begun, steps, pairs, settings)
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
@@ -100,9 +103,8 @@ def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> 
     due = due if midway else due.clear()
     even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
-    return StepProgress(
-        midway, ended_ns, silent_ns, period_ns, even, pairs.join(last, on=PAIR, how="left").sort(PAIR), due
-    )
+    pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
+    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, due, tuple(lengths_ns))
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:

@@ -1,8 +1,9 @@
-"""Jobs that have fallen silent in the middle of a step: they are still there, though they send nothing.
+"""Jobs that have fallen silent: they are still there, though they send nothing.
 
 Whoever has sent nothing for longer than its period explains takes no part in the window's jobs. A job that hangs is
 recognised as it was when it fell silent, for as long as the look-back shows it, unless one of its NICs works again. One
-that goes on just before the window ends, and has not sent enough to be recognised by, is what it was, too.
+that may have ended is so in the one window that tells of it. One that goes on just before the window ends, and has not
+sent enough to be recognised by, is what it was, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import polars as pl
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import RecognitionSettings, Settings
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
-from llmprism_tasks.stages.liveness.overdue import Silence, overdue
+from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.step_division.restarts import at_restarts
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -36,7 +37,7 @@ def with_fallen_silent(
     recognise: Recognise,
     elsewhere: pl.DataFrame | None = None,
 ) -> Tables:
-    """Add the jobs that fell silent in the middle of a step, and give those of which a part was found all members back.
+    """Add the jobs that fell silent, and give those of which a part was found all members back.
 
     Parameters
     ----------
@@ -44,20 +45,25 @@ def with_fallen_silent(
     bulk : bulk flows between NICs, look-back included
     traffic : all flows of the same time
     recognise : flows and the window they end with -> `jobs` and `job_members`
-    elsewhere : as for `overdue`
+    elsewhere : as for `long_silences`
     """
     jobs, members = found
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
     silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
     for then, their, mine in _as_they_were(bulk, silent, window, recognise):
-        for silence in overdue(nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere):
+        for silence in long_silences(
+            nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere
+        ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
-            if not silence.over and _hangs(silence, again, settings):
+            may_have_ended = silence.is_news and not silence.alone
+            if not silence.over and (may_have_ended or (silence.in_mid_step and _hangs(silence, again, settings))):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
     before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
     parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
     for then, their, _ in _as_they_were(before, parted, window, recognise):
-        for silence in overdue(nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere):
+        for silence in long_silences(
+            nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere
+        ):
             again = their.filter(pl.col("job_id") == silence.gap.job_id)
             if silence.over and not silence.restarted and _is_unknown(jobs, members, again):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)

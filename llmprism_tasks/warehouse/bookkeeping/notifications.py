@@ -38,6 +38,7 @@ def claim(
     *,
     kinds: Sequence[str],
     least_severity: float,
+    one_step_gpu_s: float = 0.0,
     now_ns: int,
     message: Callable[[Row], str],
 ) -> list[Row]:
@@ -48,6 +49,7 @@ def claim(
     window : the window that just ended, to which the rows belong
     kinds : kinds of incidents for which a message is sent; empty for all
     least_severity : ratio of time lost; incidents below it send no message when they open
+    one_step_gpu_s : GPU-seconds below which an incident of one slow step sends none
     message : function from a row of the view `incidents`, with `change` (opened or closed), to the message
 
     Returns
@@ -55,7 +57,7 @@ def claim(
     rows of `notifications`; no other caller gets the same changes
     """
     values = {"kinds": list(kinds), "least_severity": least_severity, "slack_ns": 2 * window.length_ns}
-    values |= {"now_ns": now_ns, "even_chance": EVEN_CHANCE}
+    values |= {"now_ns": now_ns, "even_chance": EVEN_CHANCE, "one_step_gpu_s": one_step_gpu_s}
 
     def due(connection: duckdb.DuckDBPyConnection) -> list[Row]:
         return store.frame(connection.execute(statement("changes_of_state"), values)).to_dicts()

@@ -149,6 +149,32 @@ def test_what_is_told_can_be_chosen(run: Run, receiver: Receiver, rule: dict[str
     assert len(receiver.bodies) == told
 
 
+ENDED = {"kind": "ended", "subject_type": "job", "subject": "gpt", "severity": 0.0}
+ONE_STEP = {"kind": "cross_step", "subject_type": "job", "subject": "gpt", "steps": 1, "lost_gpu_s": 900.0}
+
+
+@pytest.mark.parametrize(("rule", "told"), [({}, 0), ({"quiet_kinds": ""}, 1), ({"quiet_kinds": "hang"}, 1)])
+def test_who_may_have_ended_pages_nobody_unless_it_is_asked_for(
+    run: Run, receiver: Receiver, rule: dict[str, Any], told: int
+) -> None:
+    run(0, ENDED, **rule)
+    assert len(receiver.bodies) == told
+
+
+@pytest.mark.parametrize(("rule", "told"), [({}, 0), ({"one_step_gpu_s": 901.0}, 0), ({"one_step_gpu_s": 900.0}, 1)])
+def test_one_slow_step_is_told_if_it_was_dear(run: Run, receiver: Receiver, rule: dict[str, Any], told: int) -> None:
+    run(0, ONE_STEP, **rule)
+    assert len(receiver.bodies) == told
+
+
+def test_a_slow_step_that_comes_again_is_told(run: Run, receiver: Receiver) -> None:
+    run(0, ONE_STEP)
+    run(1)
+    assert receiver.told == []
+    run(2, ONE_STEP)
+    assert [change for change, _ in receiver.told] == ["opened"]
+
+
 def test_an_effect_is_not_told_beside_its_cause(run: Run, receiver: Receiver) -> None:
     slow_steps = {"kind": "cross_step", "subject_type": "job", "subject": "gpt", "severity": 0.9}
     run(0, {}, slow_steps)

@@ -10,7 +10,7 @@ import pytest
 from handmade import MB, MS, WINDOW, Row, burst, every, flows, messages, pipeline, ring, settings, topology, visible
 
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.stages.liveness.overdue import Silence, overdue
+from llmprism_tasks.stages.liveness.overdue import Silence, long_silences, overdue
 from llmprism_tasks.stages.liveness.step_progress import StepProgress, step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
@@ -50,6 +50,13 @@ def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[
     return overdue(inside(table, nics), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
 
 
+def rests(*parts: list[Row], window: Window = WINDOW) -> list[Silence]:
+    """Return the silences that are no hang."""
+    table = visible(flows(*parts), window)
+    told = long_silences(inside(table), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
+    return [silence for silence in told if not silence.in_mid_step]
+
+
 def stood(*parts: list[Row]) -> StepProgress | None:
     """Return where a job stood in the middle of a step, if it did."""
     bulk = inside(flows(*parts))
@@ -81,6 +88,26 @@ def test_it_is_in_each_window_that_its_silence_touches_and_the_look_back_shows()
 @pytest.mark.parametrize("window", [WINDOW, NEXT])
 def test_who_ends_with_a_whole_step_is_not_overdue(window: Window) -> None:
     assert found(whole(), others(120_000), window=window) == []
+
+
+def test_a_silence_after_a_whole_step_is_news_in_the_window_that_first_knows() -> None:
+    (silence,) = rests(whole(), others(120_000))
+    assert (silence.over, silence.alone, silence.is_news) == (False, False, True)
+    assert [silence.is_news for silence in rests(whole(), others(120_000), window=NEXT)] == [False]
+    late = ring(NICS, every(STEP, count=88, start=-120_000))
+    assert rests(late, others(120_000)) == []
+    assert [silence.is_news for silence in rests(late, others(120_000), window=NEXT)] == [True]
+
+
+def test_a_pause_after_a_whole_step_is_news_when_it_is_over() -> None:
+    back = ring(NICS, every(STEP, count=10, start=LAST + 14_000))
+    (silence,) = rests(whole(), back, others(120_000))
+    assert (silence.over, silence.restarted, silence.is_news) == (True, False, True)
+    assert rests(whole(), ring(NICS, every(STEP, count=10, start=LAST + 5_500)), others(120_000)) == []
+
+
+def test_a_silence_longer_than_what_was_seen_of_the_job_is_no_news() -> None:
+    assert [silence.is_news for silence in rests(whole(8), others(120_000))] == [False]
 
 
 def test_what_follows_each_step_may_follow_the_last() -> None:

@@ -154,5 +154,6 @@ def priced(broken: Any, fault: Mapping[str, Any], *, severity: float = 0.0) -> d
         "start_ns": LAST.start_ns,
         "end_ns": LAST.end_ns,
         "severity": severity,
+        "lost_s": None,
     }
     return price(evidence, pl.DataFrame([row]), tables["jobs"]).row(0, named=True)

@@ -54,12 +54,18 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
     exchange data in every layer.
     """
     lost, given_back, waiting = [], [], set(layer_exchanging_jobs(evidence))
-    for job_id, kind, subject_type, subject, start_ns, end_ns, severity in diagnoses.select(
-        "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns", "severity"
+    for job_id, kind, subject_type, subject, start_ns, end_ns, severity, lost_s in diagnoses.select(
+        "job_id", "kind", "subject_type", "subject", "start_ns", "end_ns", "severity", "lost_s"
     ).iter_rows():
         trouble = Trouble(job_id, kind, subject_type, subject, max(start_ns, evidence.window.start_ns), end_ns)
-        if kind == "hang":
-            cost: tuple[float | None, float | None] = (_silent(trouble, evidence),) * 2
+        if lost_s is not None:
+            cost: tuple[float | None, float | None]
+            known_cost = lost_s * trouble.of_job(evidence.members).height
+            cost = (known_cost, None if kind in EFFECTS else known_cost)
+        elif kind == "ended":
+            cost = (None, None)
+        elif kind == "hang":
+            cost = (_silent(trouble, evidence),) * 2
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
         elif kind in EFFECTS or (kind in COMPUTING and job_id in waiting):

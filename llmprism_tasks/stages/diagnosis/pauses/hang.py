@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
 from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.overdue import Silence
 
@@ -56,6 +56,7 @@ def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *,
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
+    odds = None if quiet is None else _tie(subject_type, subject, quiet, hosts)
     stood = f"{'in the middle of' if where.midway else 'after'} a step of {period_s:.1f} s, and "
     if silence.over:
         stood += f"was silent for {silent_s:.0f} s until it {'restarted' if silence.restarted else 'went on'}."
@@ -81,7 +82,17 @@ def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *,
         "explanation": f"The job fell silent {stood}{who}",
         "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
         "peers": peers,
+        "candidates": odds and list(odds),
+        "odds": odds and list(odds.values()),
     }
+
+
+def _tie(subject_type: str, subject: str, quiet: FirstStopped, hosts: dict[str, str]) -> dict[str, float] | None:
+    """Return the two hosts that may have stopped first, with their probabilities; None if there is no other."""
+    if quiet.other is None:
+        return None
+    host = subject if subject_type == "host" else hosts[subject]
+    return shares({host: quiet.chance, quiet.other: 1 - quiet.chance})
 
 
 def _subject(job_id: str, quiet: FirstStopped | None, hosts: dict[str, str]) -> tuple[str, str, list[str] | None]:

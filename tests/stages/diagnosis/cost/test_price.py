@@ -87,6 +87,7 @@ def diagnosed(evidence: Evidence, **changed: object) -> dict[str, object]:
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
         "severity": 0.0,
+        "lost_s": None,
     }
     jobs = pl.DataFrame({"job_id": [row["job_id"]], "tp": [1], "sharded": [False]})
     return price(evidence, pl.DataFrame([row | changed]), jobs).row(0, named=True)

@@ -205,6 +205,22 @@ def test_of_two_equally_due_who_has_begun_to_send_has_come(sent: Mapping[str, fl
     assert named(evidence(due)) == [("hang", "addr", first)]
 
 
+def test_of_two_who_had_received_all_and_sent_nothing_comes_first_whatever_its_stage() -> None:
+    """`a` waits for a gradient of `p`, to which it has sent all activations."""
+    due = evidence(pairs({"p": "a"}, {"p": 600}))
+    (one,) = due.silences
+    (row,) = hang.find(
+        dataclasses.replace(due, silences=[dataclasses.replace(one, stages={"a": 0, "p": 1})]), DEFAULT
+    ).to_dicts()
+    assert (row["subject"], row["candidates"], row["odds"]) == ("p", ["host-p", "host-a"], [0.75, 0.25])
+    assert "had received all that it needed and has not sent to host-a" in row["explanation"]
+
+
+def test_what_nothing_tells_apart_is_a_tie() -> None:
+    (row,) = hang.find(evidence(pairs({"a": "p", "p": "a"}, {"a": 600, "p": 600})), DEFAULT).to_dicts()
+    assert (row["candidates"], row["odds"]) == (["host-a", "host-p"], [0.5, 0.5])
+
+
 def test_where_all_idle_hops_meet_is_who_has_not_come() -> None:
     """`b`, whose pipeline's next stage `z` waits for it, too; and with one of a ring away, one of two that meet."""
     first = dict.fromkeys("cde", 19_990.0)

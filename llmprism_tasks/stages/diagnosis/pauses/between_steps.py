@@ -1,0 +1,118 @@
+"""Silences between two steps: a job that has ended, or hangs where nobody can see it, or has paused for long.
+
+A silence that no other detector explains is told once, by what it may be. A job that went on has paused; the row is
+about the one step that lasted so long. A job that is still silent, or began anew, is `ended`: it ended in order, or it
+hangs, or it still pauses. The chances of these are weighed against each other:
+
+- a job that ends does so after a whole step, and one in so many steps is the last;
+- a job hangs at any moment of a step, and is taken for ended if nothing is due at that moment: for a share of the step;
+- a pause as long as the silence has the chance that the job's own step lengths give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
+from llmprism_tasks.stages.diagnosis.pauses import hang
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
+from llmprism_tasks.stages.diagnosis.step_times import duration_model
+from llmprism_tasks.stages.liveness.overdue import Silence
+
+Row = dict[str, object]
+
+LAST = 0.001
+"""Chance that a step is its job's last, and chance that a job hangs in it: jobs have about a thousand steps. Both are
+alike, because nothing but the place in the step speaks for the one or the other."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Tell of the silences that are no hang and no crash, in the first window that knows of each.
+
+    `severity` is the time lost to a pause over the window's length; 0 for `ended`. `score` is the silence over the
+    longest one before. `confidence` of `ended` is the chance that the job ended. Nothing is told while nobody else is
+    seen: the collector may be silent.
+    """
+    known = set(evidence.once(hang.find, settings)["job_id"])
+    rows = []
+    for silence in (*evidence.rests, *evidence.silences):
+        if silence.is_news and not silence.alone and silence.gap.job_id not in known:
+            row = _paused(silence, evidence, settings) if _went_on(silence) else _ended(silence, settings)
+            rows += [] if row is None else [row]
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def _went_on(silence: Silence) -> bool:
+    return silence.over and not silence.restarted
+
+
+def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
+    """Return what a silent job may be doing, the likeliest first, with probabilities that add up to 1."""
+    where = silence.where
+    hidden = min(1.0, silence.gap.longest_ns / where.period_ns)
+    model = duration_model.fitted(where.lengths_ns, settings.least_noise)
+    pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
+    return shares({"ended": LAST, "hung": LAST * hidden} | ({} if silence.over else {"paused": pauses}))
+
+
+def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
+    """Return the row of a job that went on; None if its steps take as long now and then."""
+    gap, where = silence.gap, silence.where
+    silent_ns = silence.until_ns - gap.since_ns
+    model = duration_model.fitted(where.lengths_ns, settings.least_noise)
+    if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
+        return None
+    lost_ns = silent_ns - gap.longest_ns
+    saves = silence.saved >= WRITTEN
+    return _common(silence) | {
+        "kind": "checkpoint_stall" if saves else "cross_step",
+        "severity": lost_ns / evidence.window.length_ns,
+        "explanation": f"{_stood(silence)}, and was silent for {silent_ns / 1e9:.1f} s until it went on.",
+        "confidence": 1.0 if saves else None,
+        "steps": 1,
+        "lost_s": lost_ns / 1e9,
+    }
+
+
+def _ended(silence: Silence, settings: DiagnosisSettings) -> Row:
+    """Return the row of a job that is silent, or began anew."""
+    may_be = readings(silence, settings)
+    silent_s = (silence.until_ns - silence.gap.since_ns) / 1e9
+    lasted = f"for {silent_s:.0f} s until it began anew" if silence.over else f"for at least {silent_s:.0f} s"
+    return _common(silence) | {
+        "kind": "ended",
+        "severity": 0.0,
+        "explanation": f"{_stood(silence)}, and was silent {lasted}. {', '.join(_said(may_be))}.",
+        "confidence": may_be["ended"],
+        "candidates": list(may_be),
+        "odds": list(may_be.values()),
+    }
+
+
+def _common(silence: Silence) -> Row:
+    gap = silence.gap
+    return {
+        "job_id": gap.job_id,
+        "subject_type": "job",
+        "subject": gap.job_id,
+        "start_ns": gap.since_ns,
+        "end_ns": silence.until_ns,
+        "score": (silence.until_ns - gap.since_ns) / max(gap.longest_ns, silence.where.period_ns),
+    }
+
+
+def _stood(silence: Silence) -> str:
+    where = silence.where
+    wrote = f", after its members began to write {silence.saved / 1e6:,.0f} MB to storage"
+    stood = "in" if where.midway else "after the end of"
+    return f"The job fell silent {stood} a step of {where.period_ns / 1e9:.1f} s{wrote * (silence.saved >= WRITTEN)}"
+
+
+def _said(may_be: Mapping[str, float]) -> Iterator[str]:
+    words = {"ended": "it ended in order", "hung": "it hangs or hung between two steps", "paused": "it pauses"}
+    for number, (name, chance) in enumerate(may_be.items()):
+        text = f"{words[name]} ({chance:.0%})"
+        yield text if number else text[0].upper() + text[1:]

@@ -1,0 +1,308 @@
+"""One slow step: a single step that lasts far longer than its job's noise explains, told in its own window.
+
+LLMPrism (arXiv 2505.00342), stage 5, compares steps with other steps of their job (cross-step) by k sigma. Here one
+number decides: how many such rows a healthy job may have per hour. The job's own distribution of step lengths turns it
+into the shortest length that is told. Where the time went tells what it was: while all were silent and wrote to
+storage, a checkpoint (`checkpoint_stall`); in the transfers of one NIC or link, a flap (`link_flap`); else nobody is
+named (`cross_step`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
+from llmprism_tasks.stages.diagnosis.network import devices
+from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
+from llmprism_tasks.stages.diagnosis.step_times import duration_model
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
+
+Row = dict[str, Any]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+MOST = 0.5
+"""Share of a step's excess that must be silence, or a device's delay, or explained by another finding."""
+
+SELDOM = 0.2
+"""Share of a job's steps from which on slow ones are no single steps: they are how the job works."""
+
+ALIKE = 0.1
+"""Ratio by which two pauses may differ in length to be the same work, such as an evaluation after so many steps."""
+
+SAME_BYTES = 0.25
+"""Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
+of which the collector lost a part has fewer; samples of uneven length change them by less."""
+
+EACH = (
+    "hang",
+    "stopped",
+    "ended",
+    "cross_step",
+    "straggler",
+    "link_flap",
+    "stalls",
+    "checkpoint_stall",
+    "uneven_micro_batches",
+)
+"""Kinds that tell of all slow steps between their start and end, whatever their severity on average."""
+
+OF_ONE = ("slow_nic", "degraded_link", "congestion", "link_flap")
+"""Kinds that name one NIC or link for sure."""
+
+LONG_CHECKPOINT = 1.0
+"""Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
+the tenant has chosen."""
+
+MOST_SUSPECTS = 3
+"""NICs that are named together if the data do not tell them apart: more are no help to who looks for the fault."""
+
+ON_PURPOSE = 5.0
+"""Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one job, in order; all arrays have the shape (steps,).
+
+    Attributes
+    ----------
+    job_id : the job
+    starts, ends : ns; a step begins where the one before it ended
+    current : whether the step ended in the window
+    model : the distribution of their lengths
+    """
+
+    job_id: str
+    starts: Integers
+    ends: Integers
+    current: Flags
+    model: DurationModel
+
+    @property
+    def lengths(self) -> Integers:
+        return self.ends - self.starts
+
+    @property
+    def excess(self) -> npt.NDArray[np.float64]:
+        return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
+
+
+def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Tell of single slow steps of the window that no other finding explains.
+
+    `score` is how many deviations of the job's noise the longest of them lies above the usual step. `severity` is the
+    ratio by which they lengthen the window's steps.
+
+    Parameters
+    ----------
+    found : rows of `evidence.ROW` from all other detectors
+    """
+    rows: list[Row] = []
+    for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
+        steps = _steps(str(job_id), history, settings)
+        if steps is None:
+            continue
+        slow = _single(steps, settings)
+        if slow.any():
+            slow &= ~_explained(steps, found)
+        if slow.any():
+            rows.extend(_told(steps, slow, evidence, settings))
+    return pl.DataFrame(rows, schema=ROW)
+
+
+def _steps(job_id: str, history: pl.DataFrame, settings: DiagnosisSettings) -> Steps | None:
+    starts, ends, current = (history[name].to_numpy() for name in ("start_ns", "end_ns", "current"))
+    model = duration_model.fitted(ends - starts, settings.least_noise)
+    return None if model is None else Steps(job_id, starts, ends, current, model)
+
+
+def _single(steps: Steps, settings: DiagnosisSettings) -> Flags:
+    """Return which steps of the window are slow, and are no run of slow steps, no schedule and no error of division."""
+    slow = steps.lengths > steps.model.least_ns(settings)
+    if not (slow & steps.current).any() or slow.mean() > SELDOM:
+        return np.zeros_like(slow)
+    return slow & steps.current & ~_in_runs(slow, settings.least_steps) & ~_shifted(steps) & ~_on_schedule(steps, slow)
+
+
+def _in_runs(slow: Flags, least: int) -> Flags:
+    """Return which slow steps follow each other in runs that are long enough for a fault that lasts."""
+    number = np.cumsum(np.diff(slow, prepend=slow[:1]))
+    return np.asarray(slow & (np.bincount(number)[number] >= least))
+
+
+def _shifted(steps: Steps) -> Flags:
+    """Return which steps are long because a step next to them is as much too short: cut at another place."""
+    missing = np.concatenate([[0.0], np.maximum(-steps.excess, 0), [0.0]])
+    return np.asarray(np.maximum(missing[:-2], missing[2:]) >= MOST * steps.excess)
+
+
+def _on_schedule(steps: Steps, slow: Flags) -> Flags:
+    """Return which slow steps come after equal numbers of steps, or, as the second of two, are as long as the first.
+
+    Evaluations and checkpoints do. Of two distances nobody can tell that they are equal, but work that is done again
+    takes as long again.
+    """
+    at = np.flatnonzero(slow)
+    excess = steps.excess[at]
+    every = np.diff(at)
+    equal = every.size > 1 and np.ptp(every) <= 1 and every.min() > 1
+    again = at.size > 1 and np.ptp(excess) <= ALIKE * float(excess.max())
+    scheduled = np.zeros_like(slow)
+    scheduled[at] = equal or again
+    return scheduled
+
+
+def _explained(steps: Steps, found: pl.DataFrame) -> Flags:
+    """Return which steps another finding about the job tells of: at their time, and as large as their excess."""
+    explained = np.zeros_like(steps.current)
+    for start_ns, end_ns, kind, severity in (
+        found.filter(pl.col("job_id") == steps.job_id).select("start_ns", "end_ns", "kind", "severity").iter_rows()
+    ):
+        enough = (kind in EACH) | (severity * steps.model.usual_ns >= MOST * steps.excess)
+        explained |= (steps.starts < end_ns) & (steps.ends > start_ns) & enough
+    return explained
+
+
+@dataclass(frozen=True)
+class Course:
+    """What the flows of a job show of each of its steps, arrays of shape (steps,).
+
+    Attributes
+    ----------
+    bytes : what flows that begin in the step move
+    silent : time in which no flow was under way, ns
+    longest, since : the longest of these silences, and when it began, ns
+    written : bytes that members wrote to addresses outside the topology
+    """
+
+    bytes: Integers
+    silent: Integers
+    longest: Integers
+    since: Integers
+    written: Integers
+
+
+def _course(steps: Steps, evidence: Evidence) -> Course:
+    flows = evidence.flows.filter(pl.col("job_id") == steps.job_id).select("flow_start_ns", "flow_end_ns", "bytes")
+    begins, ends, sizes = (column.to_numpy() for column in flows.sort("flow_start_ns").get_columns())
+    count = steps.starts.size
+    moved, silent, longest, since, written = np.zeros((5, count), np.int64)
+    step, inside = _placed(begins, steps)
+    np.add.at(moved, step[inside], sizes[inside])
+    until = np.maximum.accumulate(ends)[:-1]
+    gaps = np.maximum(begins[1:] - until, 0)
+    at, inside = step[1:], inside[1:]
+    np.add.at(silent, at[inside], gaps[inside])
+    np.maximum.at(longest, at[inside], gaps[inside])
+    is_longest = inside & (gaps == longest[np.minimum(at, count - 1)]) & (gaps > 0)
+    since[at[is_longest]] = until[is_longest]
+    stored = evidence.storage.filter(pl.col("job_id") == steps.job_id)
+    step, inside = _placed(stored["flow_start_ns"].to_numpy(), steps)
+    np.add.at(written, step[inside], stored["bytes"].to_numpy()[inside])
+    return Course(moved, silent, longest, since, written)
+
+
+def _placed(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
+    """Return the step in which each time lies, and whether it lies in any."""
+    step = np.searchsorted(steps.starts, times, side="right") - 1
+    return np.maximum(step, 0), (step >= 0) & (times <= steps.ends[step])
+
+
+def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> list[Row]:
+    """Return a row for each kind of slow step and its subject."""
+    course = _course(steps, evidence)
+    quick = ~(steps.excess > LONGER * steps.model.usual_ns)
+    usual_bytes, usual_silent, usual_written = (
+        float(np.median(values[quick])) for values in (course.bytes, course.silent, course.written)
+    )
+    slow &= np.abs(course.bytes - usual_bytes) <= SAME_BYTES * usual_bytes
+    silent = course.silent - usual_silent >= MOST * steps.excess
+    saves = slow & silent & (course.written >= max(WRITTEN, ON_PURPOSE * usual_written))
+    rest = slow & ~saves
+    saves &= steps.excess >= LONG_CHECKPOINT * steps.model.usual_ns
+    rows = []
+    if saves.any():
+        wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
+        rows.append(_row("checkpoint_stall", steps, saves, course, wrote) | {"confidence": 1.0})
+    moving = slow & ~silent
+    if moving.any() and (flap := _flap(steps, moving, evidence, settings)) is not None:
+        rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
+        rest &= ~moving
+    if rest.any():
+        how = "while all its members were silent" if (rest & silent).any() else "while its members sent data"
+        rows.append(_row("cross_step", steps, rest, course, f"{how}; the flows name nobody"))
+    return rows
+
+
+def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
+    """Return the NIC or link that was slow in the slow steps alone, found as network faults are found in several steps.
+
+    If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `candidates` are the
+    NICs that may be; None if nothing was slow, or too many may be.
+    """
+    of_job = pl.col("job_id") == steps.job_id
+    # Slow steps before the window, or slow for another reason, are no healthy ones to compare with.
+    usable = ~(steps.excess > LONGER * steps.model.usual_ns) | slow
+    alone = dataclasses.replace(
+        evidence,
+        flows=evidence.flows.filter(of_job),
+        history=evidence.history.filter(of_job).filter(pl.Series(usable)),
+    )
+    once = dataclasses.replace(settings, least_steps=1)
+    rows = devices.find(alone, once)
+    rows = rows.filter(pl.col("kind").is_in(OF_ONE), pl.col("confidence") >= MOST)
+    if rows["subject"].n_unique() == 1:
+        row = rows.row(0, named=True)
+        how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"
+        return {name: row[name] for name in ("subject_type", "subject", "confidence", "peers")} | {
+            "kind": "link_flap",
+            "how": how,
+        }
+    suspects = _suspects(alone.once(devices.hops_in_trouble, once))
+    if not 0 < len(suspects) <= MOST_SUSPECTS:
+        return None
+    how = f"while a ring was slow on every hop of {', '.join(suspects)}, one of which may have lost its link"
+    odds = shares(dict.fromkeys(suspects, 1.0))
+    return {"kind": "cross_step", "how": how, "candidates": list(odds), "odds": list(odds.values())}
+
+
+def _suspects(hops: pl.DataFrame) -> list[str]:
+    """Return the NICs of slow rings none of whose hops was at its usual pace, sorted."""
+    if not hops["slow"].any():
+        return []
+    rings = hops.filter(pl.col("kind") == "dp").join(hops.filter("slow").select("unit").unique(), on="unit")
+    ends = pl.concat([rings.select("slow", addr=end) for end in ("src_addr", "dst_addr")])
+    return ends.group_by("addr").agg(pl.col("slow").all()).filter("slow")["addr"].sort().to_list()
+
+
+def _row(kind: str, steps: Steps, slow: Flags, course: Course, how: str) -> Row:
+    excess = steps.excess[slow]
+    longest = int(np.flatnonzero(slow)[steps.lengths[slow].argmax()])
+    usual_ns = steps.model.usual_ns
+    lasted = " and ".join(f"{length / 1e9:.1f} s" for length in steps.lengths[slow])
+    word = "One step" if excess.size == 1 else f"{excess.size} single steps"
+    at_s = (course.since[longest] - steps.starts[longest]) / 1e9
+    where = (
+        f"The longest silence, of {course.longest[longest] / 1e9:.1f} s, began {max(at_s, 0.0):.1f} s into the step."
+    )
+    return {
+        "job_id": steps.job_id,
+        "kind": kind,
+        "subject_type": "job",
+        "subject": steps.job_id,
+        "start_ns": int(steps.starts[slow].min()),
+        "end_ns": int(steps.ends[slow].max()),
+        "score": steps.model.deviations(float(steps.lengths[longest])),
+        "severity": float(excess.sum()) / (usual_ns * max(int(steps.current.sum()), 1)),
+        "explanation": f"{word} took {lasted} instead of {usual_ns / 1e9:.1f} s, {how}. {where}",
+        "steps": int(excess.size),
+        "lost_s": float(excess.sum()) / 1e9,
+    }

@@ -1,0 +1,84 @@
+"""Duration model: how rarely a healthy job needs as long as that for one step.
+
+The logarithms of a job's step lengths follow Student's t distribution about their median. The deviation is that of
+their median absolute deviation, which slow steps hardly change. Of few steps the deviation is uncertain, so their
+distribution has a heavier tail; so do jobs whose steps differ much, for the deviation itself is larger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from llmprism_tasks.numerics.robust import normal_deviations, sigma_of, student_factor
+from llmprism_tasks.settings import DiagnosisSettings
+
+EFFICIENCY = 0.37
+"""Values from which a standard deviation is as certain as from one absolute deviation's median: 0.37 of them, for
+normal values (Rousseeuw and Croux 1993)."""
+
+HEAVIEST = 8.0
+"""Most degrees of freedom. Steps have a heavier tail than the normal distribution however many were seen: the longest
+of hundreds of healthy steps lies six to eight deviations above the median."""
+
+LONGER = 0.25
+"""Ratio of the usual step by which a step must be longer to be worth a row; the jitter of a whole job is less."""
+
+HOUR_NS = 3_600e9
+
+RAREST = 8.0
+"""Deviations of the normal distribution above which a chance is no smaller number: 1e-15."""
+
+
+@dataclass(frozen=True)
+class DurationModel:
+    """The distribution of a job's step lengths: median of the logarithms of ns, their deviation, degrees of freedom."""
+
+    middle: float
+    deviation: float
+    freedom: float
+
+    @property
+    def usual_ns(self) -> float:
+        return math.exp(self.middle)
+
+    def longest_ns(self, chance: float) -> float:
+        """Return the length that a step exceeds with a chance."""
+        normal = max(-NormalDist().inv_cdf(chance), 0.0)
+        student = normal * student_factor(self.freedom + 1, normal) if normal else 0.0
+        return math.exp(min(self.middle + student * self.deviation, 700.0))
+
+    def least_ns(self, settings: DiagnosisSettings) -> float:
+        """Return the length above which a step is told: healthy jobs exceed it as seldom as the settings say."""
+        chance = min(settings.false_alarms_per_h * self.usual_ns / HOUR_NS, 0.5)
+        worth_ns = max(LONGER * self.usual_ns, settings.least_single_s * 1e9)
+        return max(self.longest_ns(chance), self.usual_ns + worth_ns)
+
+    def chance(self, length_ns: float) -> float:
+        """Return the chance that a step takes at least as long."""
+        above = self.deviations(length_ns)
+        return 0.5 if above <= 0 else NormalDist().cdf(-min(normal_deviations(self.freedom + 1, above), RAREST))
+
+    def deviations(self, length_ns: float) -> float:
+        """Return by how many deviations a step is longer than the usual one."""
+        return (math.log(max(length_ns, 1.0)) - self.middle) / self.deviation
+
+
+def fitted(lengths_ns: Sequence[int] | npt.NDArray[np.int64], least_noise: float) -> DurationModel | None:
+    """Return the model of a job's steps; None if too few were seen to tell any chance.
+
+    Parameters
+    ----------
+    lengths_ns : at least 1 ns each
+    least_noise : smallest deviation that is believed, as a ratio of a step
+    """
+    logarithms = np.log(np.maximum(np.asarray(lengths_ns, dtype=np.float64), 1.0))
+    freedom = min(EFFICIENCY * (logarithms.size - 1), HEAVIEST)
+    if freedom < 1:
+        return None
+    return DurationModel(float(np.median(logarithms)), max(sigma_of(logarithms), least_noise), freedom)

@@ -1,0 +1,95 @@
+"""A silence between two steps is told once: as a pause if the job went on, else with what it may be."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MS, WINDOW
+from job_evidence import DEFAULT, working
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.pauses import between_steps
+from llmprism_tasks.stages.liveness.overdue import Gap, Silence
+from llmprism_tasks.stages.liveness.step_progress import StepProgress
+
+PERIOD = 4000
+SINCE = 20_000
+PAIRS = {"src_addr": pl.String, "dst_addr": pl.String, "late_ns": pl.Int64, "noise_ns": pl.Int64, "sent": pl.Int64}
+
+
+def silence(*, until: float = 50_000, back: bool = False, longest: float = 2000, **changed: Any) -> Silence:
+    since_ns, until_ns = (WINDOW.start_ns + round(at * MS) for at in (SINCE, until))
+    where = StepProgress(
+        midway=False,
+        ended_ns=since_ns,
+        silent_ns=since_ns,
+        period_ns=PERIOD * MS,
+        even=True,
+        pairs=pl.DataFrame(schema=PAIRS),
+        due=pl.DataFrame(schema=PAIRS),
+        lengths_ns=tuple((PERIOD + 10 * (at % 3)) * MS for at in range(40)),
+    )
+    gap = Gap("j", since_ns, until_ns if back else None, round(longest * MS))
+    one = Silence(gap, until_ns, restarted=False, alone=False, where=where, in_mid_step=False)
+    return dataclasses.replace(one, **changed)
+
+
+def evidence(*rests: Silence) -> Evidence:
+    return dataclasses.replace(working([{"a": [500.0] * 4, "b": [500.0] * 4}]), rests=rests)
+
+
+def told(*rests: Silence) -> list[dict[str, Any]]:
+    rows = between_steps.find(evidence(*rests), DEFAULT)
+    assert rows.schema == pl.Schema(ROW)
+    return rows.to_dicts()
+
+
+def test_who_is_silent_after_a_whole_step_may_have_ended_or_hang() -> None:
+    (row,) = told(silence())
+    assert (row["kind"], row["subject_type"], row["subject"], row["severity"]) == ("ended", "job", "j", 0)
+    may_be = dict(zip(row["candidates"], row["odds"], strict=True))
+    assert list(may_be) == ["ended", "hung", "paused"]
+    assert sum(may_be.values()) == pytest.approx(1)
+    assert may_be["ended"] == row["confidence"] > may_be["hung"] > may_be["paused"]
+    assert "fell silent after the end of a step of 4.0 s, and was silent for at least 30 s" in row["explanation"]
+
+
+@pytest.mark.parametrize(("longest", "hung"), [(4000, 0.5), (1000, 0.2), (40, 0.01)])
+def test_a_hang_is_the_likelier_the_longer_a_step_is_silent_by_itself(longest: float, hung: float) -> None:
+    (row,) = told(silence(longest=longest))
+    assert dict(zip(row["candidates"], row["odds"], strict=True))["hung"] == pytest.approx(hung, abs=0.005)
+
+
+def test_who_pauses_so_long_now_and_then_may_still_pause() -> None:
+    usual = silence()
+    uneven = tuple(round(PERIOD * factor) * MS for factor in [0.2, 0.5, 1, 2, 5] * 8)
+    (row,) = told(dataclasses.replace(usual, where=dataclasses.replace(usual.where, lengths_ns=uneven)))
+    assert dict(zip(row["candidates"], row["odds"], strict=True))["paused"] > 0.9
+
+
+def test_who_went_on_has_paused_and_the_row_says_for_how_long() -> None:
+    (row,) = told(silence(back=True))
+    assert (row["kind"], row["steps"]) == ("cross_step", 1)
+    assert row["lost_s"] == pytest.approx(28)
+    assert "was silent for 30.0 s until it went on" in row["explanation"]
+
+
+def test_who_wrote_to_storage_first_has_saved_a_checkpoint() -> None:
+    (row,) = told(silence(back=True, saved=10**9))
+    assert (row["kind"], row["confidence"]) == ("checkpoint_stall", 1)
+    assert "after its members began to write 1,000 MB to storage" in row["explanation"]
+
+
+def test_who_began_anew_had_ended() -> None:
+    (row,) = told(silence(back=True, restarted=True))
+    assert row["kind"] == "ended"
+    assert list(dict(zip(row["candidates"], row["odds"], strict=True))) == ["ended", "hung"]
+    assert "for 30 s until it began anew" in row["explanation"]
+
+
+@pytest.mark.parametrize("changed", [{"alone": True}, {"is_news": False}])
+def test_what_was_told_or_may_be_the_collectors_silence_is_not_told(changed: dict[str, Any]) -> None:
+    assert told(silence(**changed)) == []

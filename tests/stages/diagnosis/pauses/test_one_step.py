@@ -1,0 +1,130 @@
+"""One slow step is told in its own window with what it was; schedules, noise and errors of division are not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW
+from job_evidence import DEFAULT, groups, history, kinds, working
+
+from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence, shares
+from llmprism_tasks.stages.diagnosis.pauses import one_step
+
+USUAL = 4000.0
+WELL = [USUAL, USUAL + 20, USUAL - 20] * 8
+RING = {"a": "b", "b": "c", "c": "d", "d": "a"}
+NOTHING = pl.DataFrame(schema=ROW)
+
+
+def evidence(lengths: Sequence[float], current: int, *, moving: Sequence[int] = (), scale: float = 1.0) -> Evidence:
+    """Return a job whose ring reduces in the last 400 ms of each step.
+
+    Parameters
+    ----------
+    moving : steps whose ring takes all the time that they are longer than usual
+    scale : bytes of the steps that are longer than usual, over the usual bytes
+    """
+    steps = history(lengths, current=current)
+    rows = []
+    for at, (start_ns, end_ns) in enumerate(steps.select("start_ns", "end_ns").iter_rows()):
+        start, end = ((ns - WINDOW.start_ns) / MS for ns in (start_ns, end_ns))
+        takes = 400 + max(end - start - USUAL, 0) * (at in moving)
+        size = round(8 * MB * (scale if end - start > 1.2 * USUAL else 1))
+        rows += [(end - takes, end - 1, src, dst, size) for src, dst in RING.items()]
+    well = working([{addr: [500.0] * 3 for addr in RING}])
+    return dataclasses.replace(well, flows=kinds(dp=rows), history=steps, groups=groups(RING))
+
+
+def told(job: Evidence, found: pl.DataFrame = NOTHING, **changed: Any) -> list[dict[str, Any]]:
+    return one_step.find(found, job, dataclasses.replace(DEFAULT, **changed)).to_dicts()
+
+
+def test_a_whole_job_that_stands_still_in_one_step_is_told_with_what_it_costs() -> None:
+    (row,) = told(evidence([*WELL, 14_000, *WELL[:5]], current=6))
+    assert (row["kind"], row["subject_type"], row["subject"], row["steps"]) == ("cross_step", "job", "j", 1)
+    assert row["lost_s"] == pytest.approx(10, rel=0.01)
+    assert row["end_ns"] - row["start_ns"] == 14_000 * MS
+    assert row["severity"] == pytest.approx(10 / (6 * 4), rel=0.01)
+    assert row["confidence"] is None
+    assert "One step took 14.0 s instead of 4.0 s, while all its members were silent" in row["explanation"]
+
+
+def test_it_is_told_in_its_own_window_alone() -> None:
+    assert told(evidence([*WELL, 14_000, *WELL[:15]], current=15)) == []
+
+
+@pytest.mark.parametrize(("length", "count"), [(4900, 0), (5200, 1)])
+def test_a_second_and_a_quarter_of_the_step_are_worth_a_row(length: float, count: int) -> None:
+    assert len(told(evidence([*WELL, length, *WELL[:5]], current=6))) == count
+
+
+def test_noise_raises_the_bar() -> None:
+    noisy = [USUAL * factor for factor in (0.7, 1.4, 0.9, 1.2, 1.0, 0.8, 1.1, 1.5, 0.6, 1.0)] * 3
+    assert told(evidence([*noisy, 14_000, *noisy[:3]], current=4)) == []
+
+
+def test_of_a_handful_of_steps_nobody_knows_what_is_usual() -> None:
+    assert told(evidence([*WELL[:3], 14_000, USUAL], current=5)) == []
+
+
+@pytest.mark.parametrize("steps", [(10, 20, 30), (14, 30)])
+def test_what_recurs_after_equal_numbers_of_steps_or_takes_as_long_again_is_a_schedule(steps: Sequence[int]) -> None:
+    lengths = [12_000 if at in steps else WELL[at % len(WELL)] for at in range(36)]
+    assert told(evidence(lengths, current=8)) == []
+
+
+def test_a_second_pause_of_another_length_is_no_schedule() -> None:
+    lengths = [{14: 7000, 30: 12_000}.get(at, WELL[at % len(WELL)]) for at in range(36)]
+    assert [row["steps"] for row in told(evidence(lengths, current=8))] == [1]
+
+
+def test_slow_steps_in_a_row_are_a_fault_that_lasts() -> None:
+    assert told(evidence([*WELL, 9000, 9100, 9000, *WELL[:4]], current=7)) == []
+
+
+def test_a_step_that_was_cut_at_another_place_is_not_slow() -> None:
+    assert told(evidence([*WELL, 6500, 1500, *WELL[:4]], current=6)) == []
+
+
+@pytest.mark.parametrize("scale", [2.0, 0.5])
+def test_two_steps_taken_for_one_and_one_that_lost_records_are_not_told(scale: float) -> None:
+    assert told(evidence([*WELL, 8000, *WELL[:5]], current=6, scale=scale)) == []
+
+
+@pytest.mark.parametrize(("written", "length", "kind"), [(500, 14_000, "checkpoint_stall"), (0, 14_000, "cross_step")])
+def test_who_writes_to_storage_meanwhile_saves_a_checkpoint(written: int, length: float, kind: str) -> None:
+    job = evidence([*WELL, length, *WELL[:5]], current=6)
+    stored = pl.DataFrame([("j", WINDOW.start_ns + 1000 * MS, written * MB)], schema=STORAGE, orient="row")
+    (row,) = told(dataclasses.replace(job, storage=stored))
+    assert (row["kind"], row["subject_type"]) == (kind, "job")
+
+
+def test_a_checkpoint_that_costs_less_than_a_step_is_the_tenants_choice() -> None:
+    job = evidence([*WELL, 7000, *WELL[:5]], current=6)
+    stored = pl.DataFrame([("j", WINDOW.start_ns + 1000 * MS, 500 * MB)], schema=STORAGE, orient="row")
+    assert told(dataclasses.replace(job, storage=stored)) == []
+
+
+def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
+    (row,) = told(evidence([*WELL, 9000, *WELL[:5]], current=6, moving=[24]))
+    assert row["kind"] == "cross_step"
+    assert "while its members sent data" in row["explanation"]
+    assert row["candidates"] is None, "four NICs of one ring are too many to name"
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity", "count"), [("stalls", 0.01, 0), ("slow_compute", 2.0, 0), ("slow_compute", 0.1, 1)]
+)
+def test_what_another_finding_tells_is_not_told_again(kind: str, severity: float, count: int) -> None:
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    other = {"job_id": "j", "kind": kind, "subject_type": "job", "subject": "j", "severity": severity, "score": 9.0}
+    span = {"start_ns": WINDOW.start_ns, "end_ns": WINDOW.end_ns, "explanation": "It is slow."}
+    assert len(told(job, pl.DataFrame([other | span], schema=ROW))) == count
+
+
+def test_readings_add_up() -> None:
+    assert sum(shares(dict.fromkeys("abc", 1.0)).values()) == pytest.approx(1)

@@ -1,0 +1,64 @@
+"""How rarely a healthy job takes so long: few steps, and steps that differ much, give no confidence."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from job_evidence import DEFAULT
+
+from llmprism_tasks.stages.diagnosis.step_times.duration_model import HEAVIEST, fitted
+
+SECOND = 10**9
+
+
+def lengths(count: int, sigma: float, seed: int = 0) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(0, sigma, count)
+    return (4 * SECOND * np.exp(drawn)).astype(np.int64)
+
+
+def test_the_usual_step_is_the_median_whatever_a_few_slow_ones_take() -> None:
+    model = fitted([4 * SECOND] * 20 + [40 * SECOND] * 3, DEFAULT.least_noise)
+    assert model is not None
+    assert model.usual_ns == pytest.approx(4 * SECOND)
+    assert (model.deviation, model.freedom) == (DEFAULT.least_noise, HEAVIEST)
+
+
+def test_of_few_steps_no_chance_is_known() -> None:
+    assert fitted([SECOND] * 3, DEFAULT.least_noise) is None
+    assert fitted([SECOND] * 4, DEFAULT.least_noise) is not None
+
+
+def test_fewer_steps_or_more_noise_raise_the_bar() -> None:
+    few, many, noisy = (
+        fitted(lengths(count, sigma), DEFAULT.least_noise) for count, sigma in ((6, 0.02), (60, 0.02), (60, 0.35))
+    )
+    assert few is not None
+    assert many is not None
+    assert noisy is not None
+    assert many.least_ns(DEFAULT) < 6 * SECOND < few.least_ns(DEFAULT)
+    assert noisy.least_ns(DEFAULT) > 20 * SECOND
+
+
+def test_the_chance_of_the_longest_healthy_length_is_the_chance_asked_for() -> None:
+    model = fitted(lengths(60, 0.05), DEFAULT.least_noise)
+    assert model is not None
+    for chance in (0.1, 1e-3, 1e-6):
+        assert model.chance(model.longest_ns(chance)) == pytest.approx(chance, rel=0.01)
+    assert model.chance(SECOND) == 0.5
+
+
+def test_more_false_alarms_are_a_lower_bar() -> None:
+    model = fitted(lengths(60, 0.1), DEFAULT.least_noise)
+    assert model is not None
+    assert model.least_ns(dataclasses.replace(DEFAULT, false_alarms_per_h=10)) < model.least_ns(DEFAULT)
+
+
+def test_steps_that_vary_log_normally_by_a_third_raise_no_alarm() -> None:
+    """A hundred jobs of five minutes, each judged by its own steps."""
+    for seed in range(100):
+        steps = lengths(75, 0.35, seed)
+        model = fitted(steps, DEFAULT.least_noise)
+        assert model is not None
+        assert steps.max() < model.least_ns(DEFAULT)
