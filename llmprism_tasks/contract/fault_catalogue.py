@@ -64,6 +64,10 @@ KINDS: dict[str, Kind] = {
         "has slow traffic through it",
         "check its ports' errors, speeds and queues, and what else the slow traffic has in common.",
     ),
+    "slow_network": Kind(
+        "or another device on the same path slows the traffic",
+        "check the errors, speeds and queues of all the devices that it names, the likeliest first.",
+    ),
     "degraded_link": Kind(
         "slows the traffic through it",
         "check the errors and speed of both its ports. If it lasts, take it out of routing.",

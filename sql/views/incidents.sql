@@ -90,7 +90,9 @@ placed AS (
                 AND standing.stands_still THEN 'stalls'
             WHEN standing.kind = 'straggler' AND standing.subject_type = 'job' THEN 'slow_job'
             WHEN standing.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
-            WHEN standing.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
+            WHEN standing.kind = 'slow_network' AND standing.subject_type = 'addr' THEN 'slow_host'
+            WHEN standing.kind = 'slow_network' AND standing.subject_type = 'link' THEN 'slow_link'
+            WHEN standing.kind IN ('degraded_switch', 'switch_level', 'slow_network') THEN 'slow_switch'
             WHEN standing.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
             WHEN standing.kind IN ('cross_step', 'cross_group') THEN 'slow_job'
             WHEN standing.kind IN ('hang', 'stopped') THEN 'silent'
@@ -103,7 +105,7 @@ placed AS (
         CASE WHEN standing.subject_type IN ('switch', 'link') THEN '' ELSE standing.job_id END AS tenant,
         CASE
             WHEN standing.kind IN ('cross_step', 'cross_group') THEN 2
-            WHEN standing.kind IN ('straggler', 'switch_level') THEN 1
+            WHEN standing.kind IN ('straggler', 'switch_level', 'slow_network') THEN 1
             ELSE 0
         END AS vagueness
     FROM standing

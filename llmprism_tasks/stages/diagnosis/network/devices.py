@@ -14,7 +14,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import congestion, cross_group, switch_level
-from llmprism_tasks.stages.diagnosis.network.localisation import ends, suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import subject, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
@@ -29,6 +29,14 @@ KINDS = {
     "switch": ("degraded_switch", "and traffic that avoids it is not slower"),
 }
 """For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
+
+
+SURE = 0.8
+"""Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
+devices of one type that cannot be told apart, neither is."""
+
+FEW = 8
+"""Most devices that are named together; a longer list helps nobody who has to look at them."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -51,10 +59,12 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
-            if not culprit["rivals"] and row["confidence"] >= MOST:
-                rows.append(row | _fault(culprit, job_id, losses, evidence, settings))
-            else:
+            if row["confidence"] < MOST:
                 rows.extend(switch_level.rows(row, culprit, settings))
+            elif culprit["odds"][0] >= SURE:
+                rows.append(row | _fault(culprit, job_id, losses, evidence, settings))
+            elif culprit["transfers"] > 1 and len(culprit["candidates"]) <= FEW:
+                rows.append(row | _one_of(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
     rows.extend(cross_group.rows(unexplained, losses, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
@@ -84,8 +94,20 @@ def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     return {
         "kind": kind,
         "subject_type": "link" if of_link else device_type,
-        "subject": " - ".join(sorted(ends(culprit["device"]))) if of_link else culprit["device"],
+        "subject": subject(culprit["device"]),
         "how": how,
+    }
+
+
+def _one_of(culprit: Row) -> Row:
+    """Return a fault of the network that is one of several devices'."""
+    device_type = culprit["device_type"]
+    listed = ", ".join(f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True))
+    return {
+        "kind": "slow_network",
+        "subject_type": "link" if device_type == "one_way" else device_type,
+        "subject": subject(culprit["device"]),
+        "how": f"and the fault may be that of any one of {listed}",
     }
 
 

@@ -128,11 +128,13 @@ def test_in_a_ring_who_pushes_slowly_accuses_and_who_pushes_quickly_clears(
     ("pushes", "names"),
     [
         ({"a": 6, "c": 1, "d": 1}, [("slow_nic", "b")]),
-        ({"a": 6, "d": 1}, []),
+        ({"a": 6, "d": 1}, [("slow_nic", "b")]),
     ],
 )
-def test_a_nic_that_nothing_clears_rivals_the_leaf_that_something_does(pushes: dict[str, float], names: Named) -> None:
-    """All of the ring is on one leaf. Who never comes early may be slow, or wait for `b`; a leaf spares nobody."""
+def test_a_nic_that_nothing_clears_is_likelier_than_the_leaf_that_something_does(
+    pushes: dict[str, float], names: Named
+) -> None:
+    """All of the ring is on one leaf. Who never comes early waits for `b`; a leaf spares nobody."""
     hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcd", 6, *["leaf-0"] * 4)]
     assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
 
@@ -212,14 +214,14 @@ def test_a_hop_that_is_no_better_than_the_slow_ones_clears_nobody() -> None:
     assert named(job(*slow, both("b", "d"), both("b", "e"), quick)) == []
 
 
-def test_of_two_links_that_cannot_be_told_apart_neither_is_named() -> None:
-    """All pairs are between two leaves; the spine at which both links meet is."""
+def test_of_two_links_that_cannot_be_told_apart_both_are_named() -> None:
+    """All pairs are between two leaves; other pairs clear the spine at which both links meet."""
     slow = [both(a, b, 2, "leaf-0 s1 leaf-1") for a, b in ("ad", "be")]
     well = [both(a, b, 1, "leaf-0 s2 leaf-1") for a, b in ("ad", "be", "cf")]
     beside = [both("g", "h", 1, "leaf-2 s1 leaf-3"), both("i", "j", 1, "leaf-2 s1 leaf-3")]
     rows = found(job(*slow, *well, *beside))
-    assert rows.select("kind", "subject_type", "subject").rows() == [("switch_level", "switch", "s1")]
-    assert "one of leaf-0 - s1, leaf-1 - s1" in rows["explanation"][0]
+    assert rows.select("kind", "subject_type", "subject").rows() == [("slow_network", "link", "leaf-0 - s1")]
+    assert "any one of leaf-0 - s1 (50%), leaf-1 - s1 (50%)" in rows["explanation"][0]
 
 
 FLAPS = (1.0,) * 6 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3
