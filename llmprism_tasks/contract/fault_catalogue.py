@@ -50,6 +50,10 @@ KINDS: dict[str, Kind] = {
         "sends or receives slowly",
         "check the NIC's errors, pause frames, cable and PCIe width. If it lasts, move the job off that host.",
     ),
+    "latent": Kind(
+        "is slow, which its job hides so far",
+        "check the NIC's errors, cable, speed and PCIe width before another job needs its full rate.",
+    ),
     "straggler": Kind(
         "holds up its job",
         "check its clocks, temperature and errors, and what else runs there, then its NIC. "

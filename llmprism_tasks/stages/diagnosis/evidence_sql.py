@@ -47,6 +47,7 @@ TRAFFIC: dict[str, Traffic] = {
     "link_flap": RATES,
     "switch_level": RATES,
     "slow_network": RATES,
+    "latent": RATES,
     "cross_group": RATES,
     "cross_step": Traffic(("dp", "pp"), past=True),
 }

@@ -113,11 +113,11 @@ def unexplained(found: list[Row]) -> list[Row]:
 
 
 def ranked(found: list[Row]) -> list[Row]:
-    """Number the suspects of each job from 1, the worst; subjects that are no device have no `rank`."""
+    """Number the suspects of each job from 1, the worst; what is no device, or hidden, has no `rank`."""
     places: dict[str, int] = defaultdict(int)
     ordered = []
     for row in sorted(found, key=_worst_first):
-        suspect = row["subject_type"] in DEVICES
+        suspect = row["subject_type"] in DEVICES and row["kind"] != "latent"
         places[row["job_id"]] += suspect
         ordered.append(row | {"rank": places[row["job_id"]] if suspect else None})
     return ordered

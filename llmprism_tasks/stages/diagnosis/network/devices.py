@@ -1,8 +1,7 @@
 """Network: find the NIC, link or switch that moves the same bytes more slowly while the job loses time.
 
 The pace of each path in the job's slow steps is compared with its pace in healthy steps. The device that all slow paths
-share and no quick path crosses is named. A slow ring or pair that is hidden behind computing costs no step, and is not
-looked for.
+share and no quick path crosses is named. Jobs that lose no time help to tell devices apart by their best pace.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.diagnosis.network import congestion, cross_group, switch_level
+from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
 from llmprism_tasks.stages.diagnosis.network.localisation import subject, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
@@ -52,7 +51,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     every = placed(evidence, steps)
     records = timed(every, settings)
     by_step = paces(records, settings)
-    losses = Losses(records, by_step, extra(every, hops), steps, suspect(hops, settings))
+    elsewhere = evidence.once(best_pace.verdicts, settings).filter(~pl.col("job_id").is_in(steps["job_id"].implode()))
+    known = pl.concat([hops, elsewhere.select(hops.columns)])
+    losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
     rows: list[Row] = []
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
         for job_id in losses.jobs(culprit):

@@ -1,0 +1,88 @@
+"""Latent: a NIC that is slow while its job hides it behind computing, and that will cost more in another job.
+
+No step is longer, so only the pace tells: that of the NIC's transfers against those of peers that do equal work, and
+against its own past. Several pairs must agree, in both directions: a sender that computes between packets, or a
+receiver that is late, slows one direction only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.network.best_pace import verdicts
+from llmprism_tasks.stages.diagnosis.network.localisation import suspect
+
+Row = dict[str, Any]
+
+SURE = 0.9
+"""Probability from which a NIC is named that costs nothing yet: there is no hurry, so more is wanted than elsewhere."""
+
+BESIDE = 0.1
+"""Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the NICs whose best pace is far below that of their peers or of their own past.
+
+    `score` is the ratio of time per byte to that of peers or past. `severity` is 0: what it costs is in the price.
+    """
+    judged = evidence.once(verdicts, settings)
+    rows = []
+    for (job_id,), hops in judged.filter(pl.col("slow").any().over("job_id")).group_by("job_id", maintain_order=True):
+        steps = evidence.history.filter(pl.col("job_id") == job_id, "current")
+        span = {"start_ns": steps["start_ns"].min(), "end_ns": steps["end_ns"].max()}
+        for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
+            if culprit["device_type"] != "addr" or culprit["odds"][0] < SURE:
+                continue
+            mine = hops.filter(_touch(culprit["device"]))
+            if _agree(mine, culprit["device"], settings) and not _shared(mine, culprit["device"], evidence):
+                rows.append(_row(str(job_id), culprit["device"], mine) | span)
+    return pl.DataFrame([{name: row.get(name) for name in ROW} for row in rows], schema=ROW)
+
+
+def _touch(addr: str) -> pl.Expr:
+    return (pl.col("src_addr") == addr) | (pl.col("dst_addr") == addr)
+
+
+def _agree(mine: pl.DataFrame, addr: str, settings: DiagnosisSettings) -> bool:
+    """Return whether most pairs of a NIC are slow, both of those that it sends to and of those that it receives from."""
+    pairs = mine.group_by("src_addr", "dst_addr").agg(pl.col("slow").any())
+    ways = pairs.group_by(sends=pl.col("src_addr") == addr).agg(pl.col("slow").mean())
+    return ways.height == len(("sends", "receives")) and bool((ways["slow"] >= settings.persistence).all())
+
+
+def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
+    """Return whether others move so much through a NIC that it may be slow because of them."""
+    job_id = mine["job_id"][0]
+    of_nic = (pl.col("job_id") == job_id) & (pl.col("addr") == addr)
+    others = evidence.beside.filter(of_nic)["bytes"].sum()
+    own = evidence.flows.filter(
+        pl.col("job_id") == job_id, _touch(addr), pl.col("flow_start_ns") >= evidence.window.start_ns
+    )["bytes"].sum()
+    return bool(others >= BESIDE * own)
+
+
+def _row(job_id: str, addr: str, mine: pl.DataFrame) -> Row:
+    slow = mine.filter("slow")
+    ratio, pace = slow.select(pl.col("ratio", "now").median()).row(0)
+    pairs = slow.select("src_addr", "dst_addr").unique().height
+    against = [
+        f"{math.exp(far):.1f} times the time per byte {whose}"
+        for name, whose in (("by_peers", "of its peers"), ("by_past", "that it took before"))
+        if (far := slow[name].median()) is not None
+    ]
+    return {
+        "job_id": job_id,
+        "kind": "latent",
+        "subject_type": "addr",
+        "subject": addr,
+        "score": ratio,
+        "severity": 0.0,
+        "explanation": f"{addr} moves data at {8 / pace:.2f} Gbit/s at best, {' and '.join(against)}, in {pairs} pairs "
+        "and both directions. The job loses little to it, as long as computing hides it.",
+    }
