@@ -71,6 +71,8 @@ KINDS: dict[str, Kind] = {
     "slow_network": Kind(
         "or another device on the same path slows the traffic",
         "check the errors, speeds and queues of all the devices that it names, the likeliest first.",
+        of_job="has a slow network",
+        next_of_job="check the errors, speeds and queues of what its hosts have in common: leaves, uplinks, spines.",
     ),
     "degraded_link": Kind(
         "slows the traffic through it",

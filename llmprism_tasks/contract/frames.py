@@ -16,6 +16,7 @@ POLARS_TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "BOOLEAN": pl.Boolean,
     "VARCHAR": pl.String,
     "VARCHAR[]": pl.List(pl.String),
+    "DOUBLE[]": pl.List(pl.Float64),
 }
 
 

@@ -362,6 +362,8 @@ TABLES: tuple[Table, ...] = (
             Column("recoverable_gpu_s", "DOUBLE", "GPU-seconds a repair would give back, by replay", optional=True),
             Column("peers", "VARCHAR[]", "subjects that it is compared with; NULL for its own past", optional=True),
             Column("evidence_sql", "VARCHAR", "a query that returns the flows behind the diagnosis", optional=True),
+            Column("candidates", "VARCHAR[]", "devices of which one is at fault, the likeliest first", optional=True),
+            Column("odds", "DOUBLE[]", "probabilities of the candidates; they add up to 1", optional=True),
         ),
     ),
     Table(

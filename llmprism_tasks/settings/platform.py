@@ -169,6 +169,10 @@ class ValidationSettings:
     )
 
 
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
 @dataclass(frozen=True)
 class NotifySettings:
     """Which incidents send a message when they open or close, and to whom."""
@@ -189,6 +193,13 @@ class NotifySettings:
         choices=tuple(KINDS),
         several=True,
         reason="kinds of incidents to report, such as hang,slow_nic; empty: all kinds",
+    )
+    quiet_kinds: str = text(
+        "latent",
+        choices=tuple(KINDS),
+        several=True,
+        reason="kinds of incidents that send no message unless `kinds` names them: what costs nothing yet can wait for "
+        "the morning",
     )
     least_severity: float = number(
         0.0,
@@ -214,7 +225,8 @@ class NotifySettings:
 
     @property
     def kind_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.kinds.split(",") if name.strip())
+        """Return the kinds that send messages."""
+        return _names(self.kinds) or tuple(kind for kind in KINDS if kind not in _names(self.quiet_kinds))
 
 
 @dataclass(frozen=True)

@@ -16,5 +16,7 @@ CREATE TABLE IF NOT EXISTS diagnoses (
     lost_gpu_s DOUBLE,                -- GPU-seconds the job lost in the interval
     recoverable_gpu_s DOUBLE,         -- GPU-seconds a repair would give back, by replay
     peers VARCHAR[],                  -- subjects that it is compared with; NULL for its own past
-    evidence_sql VARCHAR              -- a query that returns the flows behind the diagnosis
+    evidence_sql VARCHAR,             -- a query that returns the flows behind the diagnosis
+    candidates VARCHAR[],             -- devices of which one is at fault, the likeliest first
+    odds DOUBLE[]                     -- probabilities of the candidates; they add up to 1
 );

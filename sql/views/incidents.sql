@@ -88,7 +88,7 @@ placed AS (
             WHEN
                 standing.kind IN ('slow_compute', 'straggler') AND standing.subject_type <> 'job'
                 AND standing.stands_still THEN 'stalls'
-            WHEN standing.kind = 'straggler' AND standing.subject_type = 'job' THEN 'slow_job'
+            WHEN standing.kind IN ('straggler', 'slow_network') AND standing.subject_type = 'job' THEN 'slow_job'
             WHEN standing.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
             WHEN standing.kind = 'slow_network' AND standing.subject_type = 'addr' THEN 'slow_host'
             WHEN standing.kind = 'slow_network' AND standing.subject_type = 'link' THEN 'slow_link'
@@ -354,7 +354,7 @@ blamed AS (
             AND effect.first_window_start_ns <= cause.last_window_start_ns
             AND cause.first_window_start_ns <= effect.last_window_start_ns
             AND effect.finished_so_far - cause.finished_so_far < 2
-    WHERE effect.family = 'slow_job' AND cause.family <> 'slow_job'
+    WHERE effect.family = 'slow_job' AND cause.family NOT IN ('slow_job', 'latent')
     GROUP BY effect.incident_id
 )
 

@@ -54,7 +54,7 @@ def test_both_ends_of_a_range_are_allowed_and_nothing_beyond(section: str, setti
             load(overrides={f"{section}.{setting.name}": str(value)})
 
 
-@pytest.mark.parametrize("kinds", ["", "hang", "hang,slow_nic", "hang, slow_nic"])
+@pytest.mark.parametrize("kinds", ["hang", "latent", "hang,slow_nic", "hang, slow_nic"])
 def test_several_choices_may_be_given(kinds: str) -> None:
     assert load(overrides={"notify.kinds": kinds}).notify.kind_names == tuple(kinds.replace(",", " ").split())
 

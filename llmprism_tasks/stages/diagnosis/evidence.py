@@ -40,12 +40,15 @@ ROW: dict[str, pl.DataType | type[pl.DataType]] = {
     "explanation": pl.String,
     "confidence": pl.Float64,
     "peers": pl.List(pl.String),
+    "candidates": pl.List(pl.String),
+    "odds": pl.List(pl.Float64),
 }
 """Columns of a finding: those of `diagnoses`, without the window and what `ranking` and `price` add.
 
 `confidence` is the share of the job's loss that the subject explains, 0 to 1; NULL for an effect, which explains none.
 `peers` are the subjects it was compared with, sorted, of the subject's type (for a host: the NICs of other hosts); NULL
-if it was compared only with its own past.
+if it was compared only with its own past. `candidates` are the devices that may be at fault, the likeliest first, and
+`odds` their probabilities, which add up to 1; NULL where one subject is sure.
 """
 
 ENOUGH = 12

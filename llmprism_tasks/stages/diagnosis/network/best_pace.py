@@ -14,7 +14,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, placed
 
-NOW, PAST = 8, 4
+NOW, PAST = 6, 3
 """Most steps of a job that show its pace now (the window's last ones) and before it (the look-back's first ones)."""
 
 QUICKEST = 0.25
@@ -96,9 +96,9 @@ def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the best pace of each place: `PLACE`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte, and
     `size` (bytes in a step). Places that are seen in too few steps now are absent."""
     steps = _steps(evidence.history)
-    large = pl.col("bytes") >= settings.own_bytes
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
-    records = placed(evidence, steps).filter(large, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+    large = placed(evidence, steps, least_bytes=settings.own_bytes)
+    records = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
     now = pl.col("slow")
     return (
         records.group_by("place", "step_ns")

@@ -30,6 +30,9 @@ KINDS = {
 """For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
 
 
+WHAT = {"dp_group": "The data-parallel group of {}", "job": "Traffic between the members of {}"}
+"""The subject of a sentence, for the types of subjects that traffic does not cross."""
+
 SURE = 0.8
 """Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
 devices of one type that cannot be told apart, neither is."""
@@ -63,11 +66,11 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             if row["confidence"] < MOST:
                 rows.extend(switch_level.rows(row, culprit, settings))
             elif culprit["odds"][0] >= SURE:
-                rows.append(row | _fault(culprit, job_id, losses, evidence, settings))
+                rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))
             elif culprit["transfers"] > 1 and len(culprit["candidates"]) <= FEW:
-                rows.append(row | _one_of(culprit))
+                rows.append(row | _alternatives(culprit) | _one_of(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
-    rows.extend(cross_group.rows(unexplained, losses, settings))
+    rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
 
 
@@ -100,6 +103,11 @@ def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     }
 
 
+def _alternatives(culprit: Row) -> Row:
+    several = len(culprit["candidates"]) > 1
+    return {name: culprit[name] if several else None for name in ("candidates", "odds")}
+
+
 def _one_of(culprit: Row) -> Row:
     """Return a fault of the network that is one of several devices'."""
     device_type = culprit["device_type"]
@@ -114,9 +122,9 @@ def _one_of(culprit: Row) -> Row:
 
 def _with_explanation(row: Row) -> Row:
     """Return the row of `ROW` with its explanation."""
-    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "Traffic through"
+    what = WHAT.get(row["subject_type"], "Traffic through {}").format(row["subject"])
     said = (
-        f"{what} {row['subject']} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
+        f"{what} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
         f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s. "
         f"This explains {row['confidence']:.0%} of the loss."
     )

@@ -34,12 +34,13 @@ PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
 
-def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
+def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> pl.DataFrame:
     """Assign the records to the steps in which they end.
 
     Parameters
     ----------
     steps : steps of the jobs to look at, as `slow_steps.in_trouble` returns
+    least_bytes : least size of a record
 
     Returns
     -------
@@ -47,7 +48,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
     and numbers that identify the hop (`pair`) and the path of the hop (`place`)
     """
     of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
-    flows = nic_pairs.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS)))
+    wanted = evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), pl.col("bytes") >= least_bytes)
+    flows = nic_pairs.in_order(wanted)
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
     step = _steps_of(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
