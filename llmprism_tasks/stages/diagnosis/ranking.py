@@ -29,7 +29,7 @@ EFFECTS = ("cross_step", "cross_group")
 MOST = 0.5
 """Share of its job's loss from which a cause takes more than all other causes together."""
 
-AMONG_ALIKE = ("slow_compute", "pipeline_imbalance")
+AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", "latent")
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY = 0.5

@@ -1,8 +1,8 @@
 """Best pace: whether the devices on a path let data pass as quickly as they do elsewhere, whether or not it costs time.
 
-Waiting, computing, congestion and records that a collector merged make a transfer slower now and then, but nothing makes
-it quicker than its slowest device allows. So of each path of each pair only the quickest large record of a step counts.
-It is compared with that of its peers, which do the same work at the same time, and with its own past.
+Waiting, computing, congestion and records that a collector merged make a transfer slower now and then, but nothing
+makes it quicker than its slowest device allows. So of each path of each pair only the quickest large record of a step
+counts. It is compared with that of its peers, which do the same work at the same time, and with its own past.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     Returns
     -------
-    sorted by `PLACE`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, whichever is quicker),
-    `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent` and `proven`
-    (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one). Paths that are neither slow nor quick, as those without peers and past, are absent
+    sorted by `PLACE`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, the quicker one),
+    `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`, `proven`
+    (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one). Paths that are
+    neither slow nor quick, as those without peers and past, are absent.
     """
     measured = _measured(evidence, settings)
     if measured.is_empty():
@@ -150,5 +151,3 @@ def _split(places: pl.DataFrame, name: str) -> pl.DataFrame:
     ordered = places.sort("class", name)
     new = (pl.col("class") != pl.col("class").shift()) | (pl.col(name) > ALIKE * pl.col(name).shift())
     return ordered.with_columns(new.fill_null(value=True).cum_sum().alias("class"))
-
-

@@ -15,9 +15,7 @@ from llmprism_tasks.stages.diagnosis.ranking import MOST
 Row = dict[str, Any]
 
 
-def rows(
-    hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: DiagnosisSettings
-) -> Iterator[Row]:
+def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: DiagnosisSettings) -> Iterator[Row]:
     """Yield one row for each job whose slow groups explain most of its loss: the group, or the network if several are.
 
     Each group is compared with its own healthy steps, so even of two groups the slower one is known. The subject is the

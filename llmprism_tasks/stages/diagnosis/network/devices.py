@@ -111,7 +111,9 @@ def _alternatives(culprit: Row) -> Row:
 def _one_of(culprit: Row) -> Row:
     """Return a fault of the network that is one of several devices'."""
     device_type = culprit["device_type"]
-    listed = ", ".join(f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True))
+    listed = ", ".join(
+        f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True)
+    )
     return {
         "kind": "slow_network",
         "subject_type": "link" if device_type == "one_way" else device_type,

@@ -7,7 +7,6 @@ receiver that is late, slows one direction only.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
@@ -50,7 +49,7 @@ def _touch(addr: str) -> pl.Expr:
 
 
 def _agree(mine: pl.DataFrame, addr: str, settings: DiagnosisSettings) -> bool:
-    """Return whether most pairs of a NIC are slow, both of those that it sends to and of those that it receives from."""
+    """Return whether most pairs of a NIC are slow, of those that it sends to and of those that it receives from."""
     pairs = mine.group_by("src_addr", "dst_addr").agg(pl.col("slow").any())
     ways = pairs.group_by(sends=pl.col("src_addr") == addr).agg(pl.col("slow").mean())
     return ways.height == len(("sends", "receives")) and bool((ways["slow"] >= settings.persistence).all())
@@ -64,17 +63,18 @@ def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
     own = evidence.flows.filter(
         pl.col("job_id") == job_id, _touch(addr), pl.col("flow_start_ns") >= evidence.window.start_ns
     )["bytes"].sum()
-    return bool(others >= BESIDE * own)
+    return float(others) >= BESIDE * float(own)
 
 
 def _row(job_id: str, addr: str, mine: pl.DataFrame) -> Row:
     slow = mine.filter("slow")
     ratio, pace = slow.select(pl.col("ratio", "now").median()).row(0)
     pairs = slow.select("src_addr", "dst_addr").unique().height
+    far = pl.col("by_peers", "by_past").median().exp()
     against = [
-        f"{math.exp(far):.1f} times the time per byte {whose}"
-        for name, whose in (("by_peers", "of its peers"), ("by_past", "that it took before"))
-        if (far := slow[name].median()) is not None
+        f"{times:.1f} times the time per byte {whose}"
+        for times, whose in zip(slow.select(far).row(0), ("of its peers", "that it took before"), strict=True)
+        if times is not None
     ]
     return {
         "job_id": job_id,

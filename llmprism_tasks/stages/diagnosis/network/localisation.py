@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE
 from llmprism_tasks.stages.diagnosis.ranking import MOST
 
 DEVICE = ["device_type", "device"]
 
-PRIOR = {"addr": 1e-4, "link": 1e-5, "one_way": 3e-6, "switch": 1e-6}
+PRIOR = {"addr": 1e-4, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6}
 """How often a device of each type is faulty. Only the order and the distance of the types matter: a NIC can be slow
 without harm to other transfers, a link hits fewer than its switch. `one_way` is one direction of a link."""
 
@@ -164,7 +165,7 @@ def _posterior(suspects: pl.DataFrame, accusing: list[int]) -> dict[str, float]:
     return dict(kept.sort("odds", descending=True, maintain_order=True).rows())
 
 
-def _crossed(numbers: pl.Series, of: list[int] | None) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _crossed(numbers: pl.Series, of: list[int] | None) -> Floats:
     """Return which transfer crosses which device, shape (devices, transfers); of the transfers `of`, or of all."""
     rows = pl.DataFrame({"number": numbers}).with_row_index("device").explode("number").drop_nulls()
     names = rows["number"].unique().sort() if of is None else pl.Series(sorted(of), dtype=rows["number"].dtype)
@@ -174,10 +175,11 @@ def _crossed(numbers: pl.Series, of: list[int] | None) -> np.ndarray[Any, np.dty
     return found
 
 
-def _either(crossed: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _either(crossed: Floats) -> Floats:
     """Return how many transfers cross one or the other of two devices, shape (devices, devices)."""
-    each = crossed.sum(axis=1)
-    return each[:, None] + each[None, :] - crossed @ crossed.T
+    each: Floats = crossed.sum(axis=1)
+    either: Floats = each[:, None] + each[None, :] - crossed @ crossed.T
+    return either
 
 
 def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:

@@ -124,10 +124,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     Returns
     -------
     sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
-    `slow`, `alike` (all hops of its ring have the pace of the slowest), `innocent` and `proven`. All hops of a ring wait for its slowest hop. If some hops of a ring are slower than
-    others, even if only in what they send early, those alone are `slow` and the others `innocent`. Hops that were slow
-    in what they sent early are `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or
-    too few healthy ones are absent.
+    `slow`, `alike` (all hops of its ring have the pace of the slowest), `innocent` and `proven`. All hops of a ring
+    wait for its slowest hop. If some hops of a ring are slower than others, even if only in what they send early, those
+    alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are `proven`. A hop that
+    never sends early is neither. Paths seen in too few slow steps or too few healthy ones are absent.
     """
     seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
     ratio = pl.col("now") / pl.col("usual")
@@ -153,7 +153,9 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         )
         .filter("enough")
         .with_columns(ratio=ratio)
-        .with_columns(alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself)
+        .with_columns(
+            alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
+        )
         .with_columns(proven=pl.col("slow") & ring & measured)
         .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
         .sort(PLACE)
