@@ -14,11 +14,12 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, placed
 
-NOW, PAST = 6, 3
-"""Most steps of a job that show its pace now (the window's last ones) and before it (the look-back's first ones)."""
+NOW, PAST = 12, 3
+"""Most steps of a job that show its pace now (the last ones) and before (the look-back's first ones)."""
 
-QUICKEST = 0.25
-"""Quantile over the steps of the best paces that counts: a record that overtook in a single step shows nothing."""
+QUICKEST = 0.1
+"""Quantile over the steps of the best paces that counts. A member of a ring shows its own pace only in steps in which
+it is early. Of twelve steps the second best counts, as the time of one record may be wrong."""
 
 ALIKE = 1.1
 """Ratio of two successive sizes or loads up to which they are alike; jitter and headers change sizes by less."""
@@ -96,7 +97,7 @@ def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
 def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the best pace of each place: `PLACE`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte, and
     `size` (bytes in a step). Places that are seen in too few steps now are absent."""
-    steps = _steps(evidence.history)
+    steps = _steps(evidence.history, settings)
     pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
     large = placed(evidence, steps, least_bytes=settings.own_bytes)
     records = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
@@ -119,12 +120,17 @@ def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
 
 
-def _steps(history: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps to look at, in the form that `path_pace.placed` takes: `slow` marks those of the window."""
-    ordered = history.sort("job_id", "start_ns").with_columns(slow=pl.col("current"))
-    late = pl.col("current") & (pl.col("current").cum_sum(reverse=True).over("job_id") <= NOW)
-    early = ~pl.col("current") & ((~pl.col("current")).cum_sum().over("job_id") <= PAST)
-    return ordered.filter(late | early).select("job_id", "start_ns", "end_ns", "current", "slow")
+def _steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the steps to look at, in the form that `path_pace.placed` takes.
+
+    `slow` marks those that show the pace now: the window's, and where these are too few, some before them.
+    """
+    number, count = pl.int_range(pl.len()).over("job_id"), pl.len().over("job_id")
+    from_end = count.cast(pl.Int64) - number
+    late = (from_end <= NOW) & (pl.col("current") | (from_end <= settings.least_steps))
+    ordered = history.sort("job_id", "start_ns").with_columns(slow=late, number=number)
+    early = ~pl.col("slow") & (pl.col("number") < PAST) & ~pl.col("current")
+    return ordered.filter(pl.col("slow") | early).select("job_id", "start_ns", "end_ns", "current", "slow")
 
 
 def _with_classes(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:

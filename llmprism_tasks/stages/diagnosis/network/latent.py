@@ -1,12 +1,13 @@
-"""Latent: a NIC that is slow while its job hides it behind computing, and that will cost more in another job.
+"""Latent: a device that is slow while its job hides it behind computing, and that will cost more in another job.
 
-No step is longer, so only the pace tells: that of the NIC's transfers against those of peers that do equal work, and
-against its own past. Several pairs must agree, in both directions: a sender that computes between packets, or a
-receiver that is late, slows one direction only.
+No step is longer, so only the pace tells: that of the device's transfers against those of peers that do equal work, and
+against its own past. Several pairs of a NIC must agree, in both directions: a sender that computes between packets, or
+a receiver that is late, slows one direction only. Of a link or switch, several transfers must have become slower.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import polars as pl
@@ -14,19 +15,19 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network.best_pace import verdicts
-from llmprism_tasks.stages.diagnosis.network.localisation import suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import subject, suspect
 
 Row = dict[str, Any]
 
 SURE = 0.9
-"""Probability from which a NIC is named that costs nothing yet: there is no hurry, so more is wanted than elsewhere."""
+"""Probability from which a device is named that costs nothing yet: there is no hurry, so more than elsewhere."""
 
 BESIDE = 0.1
 """Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
-    """Name the NICs whose best pace is far below that of their peers or of their own past.
+    """Name the NICs, links and switches whose best pace is far below that of their peers or of their own past.
 
     `score` is the ratio of time per byte to that of peers or past. `severity` is 0: what it costs is in the price.
     """
@@ -36,12 +37,24 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         steps = evidence.history.filter(pl.col("job_id") == job_id, "current")
         span = {"start_ns": steps["start_ns"].min(), "end_ns": steps["end_ns"].max()}
         for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
-            if culprit["device_type"] != "addr" or culprit["odds"][0] < SURE:
+            of_nic = culprit["device_type"] == "addr"
+            slow = hops[culprit["hops"]]
+            if culprit["odds"][0] < SURE:
                 continue
-            mine = hops.filter(_touch(culprit["device"]))
-            if _agree(mine, culprit["device"], settings) and not _shared(mine, culprit["device"], evidence):
-                rows.append(_row(str(job_id), culprit["device"], mine) | span)
+            if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
+                rows.append(_row(str(job_id), culprit, slow) | span)
     return pl.DataFrame([{name: row.get(name) for name in ROW} for row in rows], schema=ROW)
+
+
+def _slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
+    mine = hops.filter(_touch(addr))
+    return _agree(mine, addr, settings) and not _shared(mine, addr, evidence)
+
+
+def _slowed(slow: pl.DataFrame, culprit: Row, settings: DiagnosisSettings) -> bool:
+    """Return whether several transfers through a link or switch became slower: some always share a link with others."""
+    since = slow["by_past"].median()
+    return culprit["transfers"] > 1 and since is not None and float(since) >= math.log(settings.latent_rate)  # type: ignore[arg-type]
 
 
 def _touch(addr: str) -> pl.Expr:
@@ -66,8 +79,8 @@ def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
     return float(others) >= BESIDE * float(own)
 
 
-def _row(job_id: str, addr: str, mine: pl.DataFrame) -> Row:
-    slow = mine.filter("slow")
+def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
+    device_type, device = culprit["device_type"], subject(culprit["device"])
     ratio, pace = slow.select(pl.col("ratio", "now").median()).row(0)
     pairs = slow.select("src_addr", "dst_addr").unique().height
     far = pl.col("by_peers", "by_past").median().exp()
@@ -79,10 +92,10 @@ def _row(job_id: str, addr: str, mine: pl.DataFrame) -> Row:
     return {
         "job_id": job_id,
         "kind": "latent",
-        "subject_type": "addr",
-        "subject": addr,
+        "subject_type": "link" if device_type == "one_way" else device_type,
+        "subject": device,
         "score": ratio,
         "severity": 0.0,
-        "explanation": f"{addr} moves data at {8 / pace:.2f} Gbit/s at best, {' and '.join(against)}, in {pairs} pairs "
-        "and both directions. The job loses little to it, as long as computing hides it.",
+        "explanation": f"{device} lets data pass at {8 / pace:.2f} Gbit/s at best, {' and '.join(against)}, in {pairs} "
+        f"pairs of NICs. The job loses little to it, as long as computing hides it.",
     }
