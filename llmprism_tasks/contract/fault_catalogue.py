@@ -52,7 +52,7 @@ KINDS: dict[str, Kind] = {
     ),
     "latent": Kind(
         "is slow, which its job hides so far",
-        "check the NIC's errors, cable, speed and PCIe width before another job needs its full rate.",
+        "check its errors, cable and speed before another job needs its full rate.",
     ),
     "straggler": Kind(
         "holds up its job",
