@@ -1,4 +1,4 @@
-"""Simulated faults of the network, each told once, by its name: several at once, hidden ones, and paths that all cross."""
+"""Simulated faults of the network, each told once, by its name: several at once, hidden ones, paths that all cross."""
 
 from __future__ import annotations
 

@@ -40,6 +40,9 @@ CLEARED = math.log((1 - BY_CHANCE) / UNFELT)
 LIKELIEST = 48
 """Most devices of which pairs are considered, the likeliest ones; the others cannot change the first digits."""
 
+DIGITS = 6
+"""Digits of a probability from which two differ, rather than by rounding."""
+
 NEGLIGIBLE = 0.01
 """Probability below which a device is no candidate."""
 
@@ -162,7 +165,7 @@ def _posterior(suspects: pl.DataFrame, accusing: list[int]) -> dict[str, float]:
     )
     first = pl.col("subject") == subject(suspects["device"][0])
     kept = found.filter(first | (pl.col("odds") >= NEGLIGIBLE)).with_columns(pl.col("odds") / pl.col("odds").sum())
-    return dict(kept.sort("odds", descending=True, maintain_order=True).rows())
+    return dict(kept.sort(pl.col("odds").round(DIGITS), ~first, descending=[True, False], maintain_order=True).rows())
 
 
 def _crossed(numbers: pl.Series, of: list[int] | None) -> Floats:
