@@ -13,7 +13,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
-from llmprism_tasks.stages.diagnosis.network.localisation import subject, suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
@@ -65,7 +65,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 continue
             if row["confidence"] < MOST:
                 rows.extend(switch_level.rows(row, culprit, settings))
-            elif culprit["odds"][0] >= SURE:
+            elif certainty(culprit) >= SURE:
                 rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))
             elif culprit["transfers"] > 1 and len(culprit["candidates"]) <= FEW:
                 rows.append(row | _alternatives(culprit) | _one_of(culprit))

@@ -15,7 +15,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network.best_pace import verdicts
-from llmprism_tasks.stages.diagnosis.network.localisation import subject, suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
 
 Row = dict[str, Any]
 
@@ -39,7 +39,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
             of_nic = culprit["device_type"] == "addr"
             slow = hops[culprit["hops"]]
-            if culprit["odds"][0] < SURE:
+            if certainty(culprit) < SURE:
                 continue
             if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
                 rows.append(_row(str(job_id), culprit, slow) | span)

@@ -124,6 +124,12 @@ def subject(device: str) -> str:
     return " - ".join(sorted(ends(device))) if " to " in device else device
 
 
+def certainty(culprit: dict[str, Any]) -> float:
+    """Return the probability that a row of `Suspicion.culprits` is at fault."""
+    odds = dict(zip(culprit["candidates"], culprit["odds"], strict=True))
+    return float(odds[subject(culprit["device"])])
+
+
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     judged = _judged(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
