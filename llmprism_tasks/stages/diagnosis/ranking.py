@@ -84,13 +84,16 @@ def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.
 def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
     """Keep the worst of several findings about one device at one time; a host and a NIC in it are one device.
 
+    A link or switch that slows one job is no news in another that hides it.
+
     Parameters
     ----------
     hosts : host by job and NIC
     """
     kept: list[Row] = []
     for row in sorted(found, key=_worst_first):
-        if row["subject_type"] not in DEVICES or not any(_one_trouble(row, worse, hosts) for worse in kept):
+        known = row["kind"] == "latent" and any(_same_subject(row, worse) for worse in kept)
+        if row["subject_type"] not in DEVICES or not (known or any(_one_trouble(row, worse, hosts) for worse in kept)):
             kept.append(row)
     return kept
 
@@ -129,6 +132,10 @@ def _one_trouble(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> boo
     one, two = ((row["subject_type"], row["subject"]), (other["subject_type"], other["subject"]))
     within = {("host", hosts.get((row["job_id"], name))) for kind, name in (one, two) if kind == "addr"}
     return one == two or bool({one, two} & within)
+
+
+def _same_subject(row: Row, other: Row) -> bool:
+    return bool(other["kind"] != "latent" and all(row[name] == other[name] for name in ("subject_type", "subject")))
 
 
 def _together(row: Row, other: Row) -> bool:

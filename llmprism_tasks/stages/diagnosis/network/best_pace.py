@@ -31,7 +31,7 @@ LEAST_SIGMA = 0.05
 """Least deviation of the logarithm of a pace: healthy paths differ by a few percent permanently."""
 
 UNKNOWN = -1
-"""Where no pipeline stage or path is known."""
+"""The pipeline stage where none is known."""
 
 
 def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:

@@ -65,8 +65,9 @@ class Suspicion:
     crossings : each path of each hop, once per device that it crosses: `DEVICE`, `hop` (its number), `PLACE`, `now`,
         `usual`, `ratio`, `slow`
     culprits : `DEVICE`, `hops` (numbers of the slow hops that cross it), `candidates` (what may be at fault, itself
-        first; the two directions of a link are one), `odds` (their probabilities, which add up to 1), `transfers` (how
-        many slow transfers it explains; a ring that is slow alike is one); the device that explains most comes first
+        among them; the two directions of a link are one), `odds` (their probabilities, which add up to 1), `transfers`
+        (how many slow transfers it explains; a ring that is slow alike is one); the device that explains most comes
+        first
     """
 
     crossings: pl.DataFrame
@@ -202,8 +203,8 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own; if none has one, hops of slow rings), `cleared` (hops that
     clear it), `slow_hops`, `hops` (their numbers), `units` (how many slow units cross it), `all_units` (number of slow
-    units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself,
-    or one of a ring that is slow alike, for all of them), `clearing` (numbers of the hops that clear it)
+    units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself, or one hop of a ring that
+    is slow alike, for all of them), `clearing` (numbers of the hops that clear it)
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
