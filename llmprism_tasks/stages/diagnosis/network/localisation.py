@@ -140,28 +140,37 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     if judged.is_empty():
         return None
     prior = pl.col("device_type").replace_strict(PRIOR, return_dtype=pl.Float64).log()
-    fault = ACCUSED * pl.col("accusing").list.len() - CLEARED * pl.col("cleared") + prior
+    fault = ACCUSED * pl.col("accusing").list.len() + pl.col("hinted") - CLEARED * pl.col("cleared") + prior
     ordered = judged.with_columns(prior=prior, fault=fault).sort("fault", *DEVICE, descending=[True, False, False])
     best = ordered.row(0, named=True)
     instead = ordered.filter(pl.col("accusing").list.set_intersection(best["accusing"]).list.len() > 0)
-    odds = _posterior(instead.head(LIKELIEST), best["accusing"])
+    odds = _posterior(instead.head(LIKELIEST), best)
     told = {"candidates": list(odds), "odds": list(odds.values()), "transfers": len(best["accusing"])}
     return {name: best[name] for name in (*DEVICE, "hops")} | told
 
 
-def _posterior(suspects: pl.DataFrame, accusing: list[int]) -> dict[str, float]:
+def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]:
     """Return the probability of each device to be at fault for some slow transfers, the likeliest first.
 
     Parameters
     ----------
-    suspects : `device`, `accusing` and `clearing` (numbers of transfers), `prior` (its logarithm)
-    accusing : the slow transfers to explain
+    suspects : as `_judged` returns, with `prior` (its logarithm)
+    best : the one whose slow transfers are to be explained
     """
-    slow, quick = (_crossed(suspects[name], of) for name, of in (("accusing", accusing), ("clearing", None)))
     prior = suspects["prior"].to_numpy()
     # Entry (i, j) is the hypothesis that just i and j are faulty, or i alone if they are the same.
-    both = prior[:, None] + prior[None, :] - np.diag(prior)
-    weight = both + ACCUSED * _either(slow) - CLEARED * _either(quick)
+    weight = prior[:, None] + prior[None, :] - np.diag(prior)
+    weight += ACCUSED * _either(_crossed(suspects["accusing"], best["accusing"]))
+    weight -= CLEARED * _either(_crossed(suspects["clearing"]))
+    hints = suspects.select("hints").with_row_index("device").explode("hints").drop_nulls().unnest("hints")
+    hints = hints.filter(pl.col("transfer").is_in(best["accusing"])).sort("hop")
+    if hints.height:
+        of_device = hints.group_by("device").agg("hop")
+        hops = pl.DataFrame({"device": range(suspects.height)}, schema={"device": pl.UInt32}).join(
+            of_device, on="device", how="left", maintain_order="left"
+        )
+        says = hints.unique("hop", maintain_order=True)["hint"].to_numpy()
+        weight += _either(_crossed(hops["hop"], hints["hop"].unique().to_list()), says)
     share = np.exp(weight - weight.max())
     by_device = share.sum(axis=1)
     found = (
@@ -175,7 +184,7 @@ def _posterior(suspects: pl.DataFrame, accusing: list[int]) -> dict[str, float]:
     return dict(kept.sort(pl.col("odds").round(DIGITS), ~first, descending=[True, False], maintain_order=True).rows())
 
 
-def _crossed(numbers: pl.Series, of: list[int] | None) -> Floats:
+def _crossed(numbers: pl.Series, of: list[int] | None = None) -> Floats:
     """Return which transfer crosses which device, shape (devices, transfers); of the transfers `of`, or of all."""
     rows = pl.DataFrame({"number": numbers}).with_row_index("device").explode("number").drop_nulls()
     names = rows["number"].unique().sort() if of is None else pl.Series(sorted(of), dtype=rows["number"].dtype)
@@ -185,10 +194,16 @@ def _crossed(numbers: pl.Series, of: list[int] | None) -> Floats:
     return found
 
 
-def _either(crossed: Floats) -> Floats:
-    """Return how many transfers cross one or the other of two devices, shape (devices, devices)."""
-    each: Floats = crossed.sum(axis=1)
-    either: Floats = each[:, None] + each[None, :] - crossed @ crossed.T
+def _either(crossed: Floats, counts: Floats | float = 1.0) -> Floats:
+    """Return how many transfers cross one or the other of two devices, shape (devices, devices).
+
+    Parameters
+    ----------
+    counts : for how much each transfer counts
+    """
+    counted = crossed * counts
+    each: Floats = counted.sum(axis=1)
+    either: Floats = each[:, None] + each[None, :] - counted @ crossed.T
     return either
 
 
@@ -198,19 +213,25 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
     such a hop is limited by something else, and further slowness would not show. A hop that sends early at its usual
     pace clears its devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
+    Members of a ring that wait for another one show their own pace by chance only. The fewer of them do not, the more
+    each of these hops hints at its devices.
 
     Returns
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own; if none has one, hops of slow rings), `cleared` (hops that
     clear it), `slow_hops`, `hops` (their numbers), `units` (how many slow units cross it), `all_units` (number of slow
     units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself, or one hop of a ring that
-    is slow alike, for all of them), `clearing` (numbers of the hops that clear it)
+    is slow alike, for all of them), `clearing` (numbers of the hops that clear it), `hints` (each slow hop of a ring
+    that is slow alike: `hop`, `transfer`, and its `hint`, a logarithm of odds), `hinted` (their sum)
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
     quicker = pace.is_null() | (pl.col("now") * slow_rate <= pace)
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
-    first = pl.col("hop").min().over("job_id", "unit")
+    ring = ["job_id", "kind", "unit"]
+    first = pl.col("hop").min().over(ring)
+    held_up = pl.col("slow") & pl.col("alike") & ~pl.col("proven")
+    share = pl.col("hop").filter("slow").n_unique().over(ring) / pl.col("hop").n_unique().over(ring)
     marked = crossings.with_columns(
         slow_units=pl.col("unit").filter("slow").n_unique().over("job_id"),
         slow=pl.col("slow") & (crossed | ~proven),
@@ -218,6 +239,7 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
         clears=~pl.col("slow") & (pl.col("innocent") | quicker),
         transfer=pl.when(pl.col("alike") & ~pl.col("proven")).then(first).otherwise("hop"),
         by_itself=pl.col("kind") != "dp",
+        hint=pl.when(held_up & (crossed | ~proven)).then(-share.log()),
     )
     of_jobs = (
         marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())
@@ -233,6 +255,8 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
             accusing=pl.col("transfer").filter("slow").unique().sort(),
             clearing=pl.col("hop").filter("clears").sort(),
             units=pl.struct("job_id", "unit").filter("slow").n_unique(),
+            hints=pl.struct("hop", "transfer", "hint").filter(pl.col("hint").is_not_null()),
+            hinted=pl.col("hint").sum(),
         )
         .join(of_jobs, on=DEVICE)
         .with_columns(accused=pl.when("heard").then("own_hops").otherwise("slow_hops"))
