@@ -161,3 +161,9 @@ def test_a_variable_with_one_underscore_too_few_is_told_its_name() -> None:
     with pytest.raises(SettingsError, match="LLMPRISM_NOTIFY__WEBHOK"):
         load(environment={"LLMPRISM_NOTIFY_WEBHOK": "https://hooks.example"})
     assert load(environment={"LLMPRISM_HOME": "x", "LLMPRISM_WINDOW": "x"}) == Settings()
+
+
+def test_without_kinds_all_but_the_quiet_ones_send_messages() -> None:
+    every = load(overrides={"notify.quiet_kinds": ""}).notify.kind_names
+    assert set(every) - set(load().notify.kind_names) == {"latent"}
+    assert "hang" not in load(overrides={"notify.quiet_kinds": "hang,latent"}).notify.kind_names
