@@ -41,8 +41,8 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     -------
     sorted by `PLACE`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, the quicker one),
     `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`, `proven`
-    (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one). Paths that are
-    neither slow nor quick, as those without peers and past, are absent.
+    (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one), and `of_class` (the
+    same number for peers). Paths that are neither slow nor quick, as those without peers and past, are absent.
     """
     measured = _measured(evidence, settings)
     if measured.is_empty():
@@ -62,7 +62,7 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     )
 
 
-COMPARED = ("by_peers", "peers_sigma", "by_past", "past_sigma")
+COMPARED = ("by_peers", "peers_sigma", "by_past", "past_sigma", "class")
 
 
 def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -89,6 +89,7 @@ def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             proven=pl.lit(value=False),
             by_peers="by_peers",
             by_past="by_past",
+            of_class="class",
         )
         .sort(PLACE)
     )

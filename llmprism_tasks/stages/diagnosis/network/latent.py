@@ -42,7 +42,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             if certainty(culprit) < SURE:
                 continue
             if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
-                rows.append(_row(str(job_id), culprit, slow) | span)
+                rows.append(_row(str(job_id), culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None} | span)
     return pl.DataFrame([{name: row.get(name) for name in ROW} for row in rows], schema=ROW)
 
 
@@ -77,6 +77,14 @@ def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
         pl.col("job_id") == job_id, _touch(addr), pl.col("flow_start_ns") >= evidence.window.start_ns
     )["bytes"].sum()
     return float(others) >= BESIDE * float(own)
+
+
+def _peers(hops: pl.DataFrame, slow: pl.DataFrame) -> list[str] | None:
+    """Return the NICs with equal work that are quick; None if there are none."""
+    alike = hops.filter(~pl.col("slow"), pl.col("of_class").is_in(slow["of_class"].implode()))
+    ends = pl.concat([alike["src_addr"], alike["dst_addr"]]).unique()
+    slowed = pl.concat([slow["src_addr"], slow["dst_addr"]])
+    return ends.filter(~ends.is_in(slowed.implode())).sort().to_list() or None
 
 
 def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:

@@ -41,6 +41,7 @@ def test_a_nic_that_is_slower_than_its_peers_is_told_and_costs_nothing_yet() -> 
     assert (row["kind"], row["subject_type"], row["subject"]) == ("latent", "addr", "f")
     assert row["score"] == pytest.approx(2)
     assert row["severity"] == 0
+    assert row["peers"] == list("acdhiklmnop"), "those that exchange nothing with it"
     assert "2.0 times the time per byte of its peers and 2.0 times the time per byte that it took" in row["explanation"]
 
 
