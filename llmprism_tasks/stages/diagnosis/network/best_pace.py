@@ -7,6 +7,8 @@ counts. It is compared with that of its peers, which do the same work at the sam
 
 from __future__ import annotations
 
+import math
+
 import polars as pl
 
 from llmprism_tasks.numerics.robust import sigma
@@ -60,6 +62,11 @@ def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         ),
         settings,
     )
+
+
+def became_slow(settings: DiagnosisSettings) -> pl.Expr:
+    """Select the verdicts on paths that are slow against their own past, not only against peers."""
+    return (pl.col("by_past") >= math.log(settings.latent_rate)).fill_null(value=False)
 
 
 COMPARED = ("by_peers", "peers_sigma", "by_past", "past_sigma", "class")

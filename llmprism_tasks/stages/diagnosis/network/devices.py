@@ -54,7 +54,9 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     every = placed(evidence, steps)
     records = timed(every, settings)
     by_step = paces(records, settings)
-    elsewhere = evidence.once(best_pace.verdicts, settings).filter(~pl.col("job_id").is_in(steps["job_id"].implode()))
+    elsewhere = evidence.once(best_pace.verdicts, settings).filter(
+        ~pl.col("job_id").is_in(steps["job_id"].implode()), ~pl.col("slow") | best_pace.became_slow(settings)
+    )
     known = pl.concat([hops, elsewhere.select(hops.columns)])
     losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
     rows: list[Row] = []

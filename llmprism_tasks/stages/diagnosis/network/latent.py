@@ -8,13 +8,14 @@ a receiver that is late, slows one direction only. Of a link or switch, several 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.diagnosis.network.best_pace import verdicts
+from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
 from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
 
 Row = dict[str, Any]
@@ -32,18 +33,25 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     `score` is the ratio of time per byte to that of peers or past. `severity` is 0: what it costs is in the price.
     """
     judged = evidence.once(verdicts, settings)
-    rows = []
+    rows: list[Row] = []
     for (job_id,), hops in judged.filter(pl.col("slow").any().over("job_id")).group_by("job_id", maintain_order=True):
         steps = evidence.history.filter(pl.col("job_id") == job_id, "current")
         span = {"start_ns": steps["start_ns"].min(), "end_ns": steps["end_ns"].max()}
-        for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
-            of_nic = culprit["device_type"] == "addr"
-            slow = hops[culprit["hops"]]
-            if certainty(culprit) < SURE:
-                continue
-            if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
-                rows.append(_row(str(job_id), culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None} | span)
+        # What became slow and what always was are different faults; some roles are always slower than others.
+        for slow_hops in (became_slow(settings), ~became_slow(settings)):
+            known = hops.filter(~pl.col("slow") | slow_hops)
+            rows.extend(row | span for row in _named(str(job_id), known, evidence, settings))
     return pl.DataFrame([{name: row.get(name) for name in ROW} for row in rows], schema=ROW)
+
+
+def _named(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
+    for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
+        of_nic = culprit["device_type"] == "addr"
+        slow = hops[culprit["hops"]]
+        if certainty(culprit) < SURE:
+            continue
+        if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
+            yield _row(job_id, culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None}
 
 
 def _slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:

@@ -121,3 +121,13 @@ def test_no_evidence_no_rows() -> None:
 def _touching(nic: str) -> list[Hop]:
     pairs = [hop for pair in PAIRS if nic in pair for hop in both(pair[0], pair[1], 2)]
     return [*pairs, *(hop for stage in STAGES if nic in stage for hop in ring(stage, 2))]
+
+
+def test_roles_that_are_always_slower_hide_nothing_that_became_slow() -> None:
+    """Two hops of each of four other rings always take twice as long as their peers, one way."""
+    rings = [[dataclasses.replace(hop, factors=ALWAYS) if at in (0, 2) else hop for at, hop in enumerate(ring(nics))]
+             for nics in ("ABCD", "EFGH", "IJKL", "MNOP")]  # fmt: skip
+    hops = [hop for part in rings for hop in part]
+    pairs = [both(pair[0], pair[1], 2 if "f" in pair else 1) for pair in PAIRS]
+    stages = [ring(stage, 2 if "f" in stage else 1) for stage in STAGES]
+    assert told(late(job(hops, *pairs, *stages, lost=0), 8)) == ["f"]
