@@ -83,6 +83,9 @@ def _add_report(subparsers: Subparsers, common: argparse.ArgumentParser) -> None
     report.add_argument("--live", action="store_true", help="read the warehouse itself, even if there is a read copy")
     report.add_argument("--format", choices=("text", "json"), default="text")
     report.add_argument("--evidence", action="store_true", help="also the queries that return their flows")
+    report.add_argument(
+        "--probes", action="store_true", help="only the bandwidth tests that tell apart what flows do not"
+    )
     report.add_argument("--picture", type=Path, metavar="FILE", help="save what the text shows as an SVG file, too")
     report.add_argument(
         "--html", type=Path, metavar="FILE", help="write one page that needs no server, to attach to a ticket"

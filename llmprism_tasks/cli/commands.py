@@ -72,6 +72,12 @@ def analyze(arguments: argparse.Namespace) -> None:
 def report(arguments: argparse.Namespace) -> None:
     """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
     settings, _ = _load(arguments)
+    if arguments.probes:
+        from llmprism_tasks.reports import probes
+
+        tests = shown(probes.probes(_existing_warehouse(arguments)))  # a read copy has no flows
+        output.say(json.dumps(tests, indent=2) if arguments.format == "json" else probes.text(tests))
+        return
     warehouse = _to_read(arguments)
     if arguments.html is not None:
         from llmprism_tasks.cli.pages import write_page

@@ -50,6 +50,10 @@ KINDS: dict[str, Kind] = {
         "sends or receives slowly",
         "check the NIC's errors, pause frames, cable and PCIe width. If it lasts, move the job off that host.",
     ),
+    "latent": Kind(
+        "is slow, which its job hides so far",
+        "check its errors, cable and speed before another job needs its full rate.",
+    ),
     "straggler": Kind(
         "holds up its job",
         "check its clocks, temperature and errors, and what else runs there, then its NIC. "
@@ -63,6 +67,12 @@ KINDS: dict[str, Kind] = {
     "switch_level": Kind(
         "has slow traffic through it",
         "check its ports' errors, speeds and queues, and what else the slow traffic has in common.",
+    ),
+    "slow_network": Kind(
+        "or another device on the same path slows the traffic",
+        "check the errors, speeds and queues of all the devices that it names, the likeliest first.",
+        of_job="has a slow network",
+        next_of_job="check the errors, speeds and queues of what its hosts have in common: leaves, uplinks, spines.",
     ),
     "degraded_link": Kind(
         "slows the traffic through it",

@@ -12,6 +12,8 @@ WORK_CLASSES: dict[str, str] = {
     "degraded_switch": NETWORK,
     "switch_level": NETWORK,
     "degraded_link": NETWORK,
+    "slow_network": NETWORK,
+    "latent": NETWORK,
     "congestion": NETWORK,
     "link_flap": NETWORK,
     "cross_group": NETWORK,

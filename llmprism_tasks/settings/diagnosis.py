@@ -135,3 +135,11 @@ class DiagnosisSettings:
         high=100,
         reason="the pace of a healthy path varies by a few percent; a degraded device halves it",
     )
+    latent_rate: float = number(
+        1.5,
+        unit="ratio",
+        low=1.01,
+        high=100,
+        reason="a device that costs no time is told from this ratio of its pace to that of its peers: lanes and hosts "
+        "that are well differ by less, and a half-rate link by more",
+    )

@@ -195,11 +195,11 @@ class NotifySettings:
         reason="kinds of incidents to report, such as hang,slow_nic; empty: all kinds",
     )
     quiet_kinds: str = text(
-        "ended",
+        "latent,ended",
         choices=tuple(KINDS),
         several=True,
-        reason="kinds of incidents that send no message unless `kinds` names them: a job that fell silent after a "
-        "whole step has mostly ended",
+        reason="kinds of incidents that send no message unless `kinds` names them: what costs nothing yet can wait, "
+        "and a job that fell silent after a whole step has mostly ended",
     )
     one_step_gpu_s: float = number(
         36_000.0,

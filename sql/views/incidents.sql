@@ -88,9 +88,11 @@ placed AS (
             WHEN
                 standing.kind IN ('slow_compute', 'straggler') AND standing.subject_type <> 'job'
                 AND standing.stands_still THEN 'stalls'
-            WHEN standing.kind = 'straggler' AND standing.subject_type = 'job' THEN 'slow_job'
+            WHEN standing.kind IN ('straggler', 'slow_network') AND standing.subject_type = 'job' THEN 'slow_job'
             WHEN standing.kind IN ('slow_compute', 'slow_nic', 'straggler') THEN 'slow_host'
-            WHEN standing.kind IN ('degraded_switch', 'switch_level') THEN 'slow_switch'
+            WHEN standing.kind = 'slow_network' AND standing.subject_type = 'addr' THEN 'slow_host'
+            WHEN standing.kind = 'slow_network' AND standing.subject_type = 'link' THEN 'slow_link'
+            WHEN standing.kind IN ('degraded_switch', 'switch_level', 'slow_network') THEN 'slow_switch'
             WHEN standing.kind IN ('degraded_link', 'congestion', 'link_flap') THEN 'slow_link'
             WHEN standing.kind IN ('cross_step', 'cross_group') THEN 'slow_job'
             WHEN standing.kind IN ('hang', 'stopped') THEN 'silent'
@@ -103,7 +105,7 @@ placed AS (
         CASE WHEN standing.subject_type IN ('switch', 'link') THEN '' ELSE standing.job_id END AS tenant,
         CASE
             WHEN standing.kind IN ('cross_step', 'cross_group') THEN 2
-            WHEN standing.kind IN ('straggler', 'switch_level') THEN 1
+            WHEN standing.kind IN ('straggler', 'switch_level', 'slow_network') THEN 1
             ELSE 0
         END AS vagueness
     FROM standing
@@ -355,7 +357,7 @@ blamed AS (
             AND effect.first_window_start_ns <= cause.last_window_start_ns
             AND cause.first_window_start_ns <= effect.last_window_start_ns
             AND effect.finished_so_far - cause.finished_so_far < 2
-    WHERE effect.family = 'slow_job' AND cause.family <> 'slow_job'
+    WHERE effect.family = 'slow_job' AND cause.family NOT IN ('slow_job', 'latent')
     GROUP BY effect.incident_id
 )
 

@@ -13,7 +13,7 @@ WITH job_steps AS (  -- a job's own steps have no addr; a step begins at the end
     GROUP BY window_start_ns, job_id
 ),
 
-job_troubles AS (  -- the first suspect says more than the effect on the job
+job_troubles AS (  -- the first suspect says more than the effect on the job; what is latent is no trouble of it yet
     SELECT
         window_start_ns,
         job_id,
@@ -22,6 +22,7 @@ job_troubles AS (  -- the first suspect says more than the effect on the job
         max(lost_gpu_s) AS lost_gpu_s,
         first(explanation ORDER BY rank NULLS LAST, severity DESC, kind, subject) AS worst_explanation
     FROM diagnoses
+    WHERE kind <> 'latent'
     GROUP BY window_start_ns, job_id
 )
 

@@ -54,7 +54,7 @@ def test_both_ends_of_a_range_are_allowed_and_nothing_beyond(section: str, setti
             load(overrides={f"{section}.{setting.name}": str(value)})
 
 
-@pytest.mark.parametrize("kinds", ["hang", "ended", "hang,slow_nic", "hang, slow_nic"])
+@pytest.mark.parametrize("kinds", ["hang", "ended", "latent", "hang,slow_nic", "hang, slow_nic"])
 def test_several_choices_may_be_given(kinds: str) -> None:
     assert load(overrides={"notify.kinds": kinds}).notify.kind_names == tuple(kinds.replace(",", " ").split())
 
@@ -165,5 +165,5 @@ def test_a_variable_with_one_underscore_too_few_is_told_its_name() -> None:
 
 def test_without_kinds_all_but_the_quiet_ones_send_messages() -> None:
     every = load(overrides={"notify.quiet_kinds": ""}).notify.kind_names
-    assert set(every) - set(load().notify.kind_names) == {"ended"}
+    assert set(every) - set(load().notify.kind_names) == {"ended", "latent"}
     assert "hang" not in load(overrides={"notify.quiet_kinds": "hang,ended"}).notify.kind_names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,7 +45,7 @@ class Hop:
     pushes: float | None = None
 
 
-def ring(addrs: str, factor: float = 1, *paths: str, gbps: float = 100) -> list[Hop]:
+def ring(addrs: Sequence[str], factor: float = 1, *paths: str, gbps: float = 100) -> list[Hop]:
     """Return the hops of a ring of NICs, a letter each, all at the pace of its slowest; a path for each, or for all."""
     closed = [*pairwise(addrs), (addrs[-1], addrs[0])]
     each = paths if len(paths) > 1 else [*paths, ""][:1] * len(closed)
@@ -88,7 +89,7 @@ def job(*parts: Iterable[Hop], lost: float = COSTS, slow: Sequence[bool] = (), n
 def late(evidence: Evidence, since: int) -> Evidence:
     """Return the evidence as if only the steps from `since` on had ended in the window."""
     current = pl.int_range(pl.len()) >= since
-    return Evidence(**{**vars(evidence), "history": evidence.history.with_columns(current=current)})
+    return dataclasses.replace(evidence, history=evidence.history.with_columns(current=current))
 
 
 def _records(hop: Hop, slow: list[bool], begins: list[float]) -> pl.DataFrame:

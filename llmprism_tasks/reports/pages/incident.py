@@ -22,7 +22,10 @@ MOST_ROWS, MOST_FLOWS, MOST_PEERS = 60, 100, 24
 AROUND = 2
 """Windows before and after the worst one whose steps are plotted: what was normal has to be in the plot."""
 
-NETWORK = ("slow_nic", "degraded_link", "degraded_switch", "switch_level", "congestion", "link_flap", "cross_group")
+NETWORK = (
+    *("slow_nic", "latent", "degraded_link", "degraded_switch", "switch_level"),
+    *("slow_network", "congestion", "link_flap", "cross_group"),
+)
 """Kinds whose members are compared by the time they communicate; all others by the time they compute."""
 
 

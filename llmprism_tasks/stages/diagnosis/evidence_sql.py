@@ -46,6 +46,8 @@ TRAFFIC: dict[str, Traffic] = {
     "congestion": RATES,
     "link_flap": RATES,
     "switch_level": RATES,
+    "slow_network": RATES,
+    "latent": RATES,
     "cross_group": RATES,
     "cross_step": Traffic(("dp", "pp"), past=True),
 }

@@ -17,7 +17,10 @@ Row = dict[str, Any]
 DEVICES = ("addr", "host", "link", "switch")
 """Types of subjects that can be at fault. Jobs, data-parallel groups and pipeline stages only show an effect."""
 
-CAUSE_UNKNOWN = ("straggler", "switch_level")
+SHARED = ("switch_level", "slow_network")
+"""Kinds that name what slow transfers share, or one of several devices that they do."""
+
+CAUSE_UNKNOWN = ("straggler", *SHARED)
 """Kinds that name a slow subject, but not the cause."""
 
 EFFECTS = ("cross_step", "cross_group")
@@ -26,7 +29,7 @@ EFFECTS = ("cross_step", "cross_group")
 MOST = 0.5
 """Share of its job's loss from which a cause takes more than all other causes together."""
 
-AMONG_ALIKE = ("slow_compute", "pipeline_imbalance")
+AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", "latent")
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY = 0.5
@@ -81,13 +84,16 @@ def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.
 def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
     """Keep the worst of several findings about one device at one time; a host and a NIC in it are one device.
 
+    A link or switch that slows one job is no news in another that hides it.
+
     Parameters
     ----------
     hosts : host by job and NIC
     """
     kept: list[Row] = []
     for row in sorted(found, key=_worst_first):
-        if row["subject_type"] not in DEVICES or not any(_one_trouble(row, worse, hosts) for worse in kept):
+        known = row["kind"] == "latent" and any(_same_subject(row, worse) for worse in kept)
+        if row["subject_type"] not in DEVICES or not (known or any(_one_trouble(row, worse, hosts) for worse in kept)):
             kept.append(row)
     return kept
 
@@ -95,12 +101,12 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
 def unexplained(found: list[Row]) -> list[Row]:
     """Drop findings without a known cause if a known cause takes most of the same job's loss at the same time.
 
-    A switch that all slow transfers share (`switch_level`) is no known cause, but says more than a `straggler`.
+    A switch or a path that all slow transfers share is no known cause, but says more than a `straggler`.
     """
     surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MOST]
 
     def explains(cause: Row, row: Row) -> bool:
-        more = cause["kind"] == "switch_level" and row["kind"] == "straggler"
+        more = cause["kind"] in SHARED and row["kind"] == "straggler"
         known = cause["kind"] not in CAUSE_UNKNOWN  # an unknown cause explains nothing
         return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
 
@@ -110,11 +116,11 @@ def unexplained(found: list[Row]) -> list[Row]:
 
 
 def ranked(found: list[Row]) -> list[Row]:
-    """Number the suspects of each job from 1, the worst; subjects that are no device have no `rank`."""
+    """Number the suspects of each job from 1, the worst; what is no device, or hidden, has no `rank`."""
     places: dict[str, int] = defaultdict(int)
     ordered = []
     for row in sorted(found, key=_worst_first):
-        suspect = row["subject_type"] in DEVICES
+        suspect = row["subject_type"] in DEVICES and row["kind"] != "latent"
         places[row["job_id"]] += suspect
         ordered.append(row | {"rank": places[row["job_id"]] if suspect else None})
     return ordered
@@ -126,6 +132,10 @@ def _one_trouble(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> boo
     one, two = ((row["subject_type"], row["subject"]), (other["subject_type"], other["subject"]))
     within = {("host", hosts.get((row["job_id"], name))) for kind, name in (one, two) if kind == "addr"}
     return one == two or bool({one, two} & within)
+
+
+def _same_subject(row: Row, other: Row) -> bool:
+    return bool(other["kind"] != "latent" and all(row[name] == other[name] for name in ("subject_type", "subject")))
 
 
 def _together(row: Row, other: Row) -> bool:

@@ -24,11 +24,13 @@ NICS = members({"j": {addr: f"host-{addr}" for addr in "abcd"}})
 PAIRS = {"ab": "dp", "ba": "dp", "cd": "dp", "dc": "dp", "ac": "pp", "ca": "pp", "bd": "pp", "db": "pp"}
 
 
-def tables(*, steps: int = 40, start: float = 40_000, again: Sequence[float] = ()) -> dict[str, Any]:
+def tables(
+    *, steps: int = 40, start: float = 40_000, again: Sequence[float] = (), beside: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it."""
     begins = [*every(1000, count=steps, start=start - 60_000), *again]
     sync = [begin + 800 for begin in begins]
-    rows = [*pipeline("a", "c", begins), *pipeline("b", "d", begins), *ring("ab", sync), *ring("cd", sync)]
+    rows = [*pipeline("a", "c", begins), *pipeline("b", "d", begins), *ring("ab", sync), *ring("cd", sync), *beside]
     own = [
         (
             WINDOW.start_ns,
@@ -77,6 +79,15 @@ def test_a_job_that_began_anew_is_measured_by_one_of_its_runs(start: float, coun
     begins = evidence.flows["flow_start_ns"].to_numpy()
     assert (begins.min() >= WINDOW.start_ns + again[0] * MS) == (length == 1500)
     assert (begins.max() < WINDOW.start_ns + again[0] * MS) == (length == 1000)
+
+
+def test_what_members_exchange_with_others_is_known_for_the_window() -> None:
+    """With an address outside the job; what they moved before the window does not count."""
+    others = [(100.0, 200.0, "a", "x", 700), (300.0, 400.0, "x", "a", 20), (100.0, 200.0, "y", "b", 5)]
+    before = [(-50_000.0, -49_000.0, "a", "x", 10_000)]
+    evidence = gather(**tables(beside=[*others, *before]), window=WINDOW, settings=SETTINGS)
+    assert evidence is not None
+    assert evidence.beside.rows() == [("j", "a", 720), ("j", "b", 5)]
 
 
 def test_without_steps_there_is_no_evidence_and_no_diagnosis() -> None:

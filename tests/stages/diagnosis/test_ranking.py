@@ -33,6 +33,17 @@ def diagnosed(*rows: dict[str, Any]) -> list[tuple[str, str, int | None]]:
     return found.select("kind", "subject", "rank").rows()
 
 
+def test_what_is_latent_has_no_rank_and_is_no_news_where_another_job_suffers_from_it() -> None:
+    hidden = row("latent", "link", "leaf-0 - s1", severity=0.0, confidence=None, job_id="k")
+    assert diagnosed(hidden) == [("latent", "leaf-0 - s1", None)]
+    assert diagnosed(hidden, row("degraded_link", "link", "leaf-0 - s1")) == [("degraded_link", "leaf-0 - s1", 1)]
+    beside = row("slow_compute", "host", "h")
+    assert diagnosed(row("latent", "addr", "a", severity=0.0, confidence=None), beside) == [
+        ("slow_compute", "h", 1),
+        ("latent", "a", None),
+    ]
+
+
 LATER = {"start_ns": EVIDENCE.window.start_ns + 1_000_000_000, "end_ns": EVIDENCE.window.end_ns}
 
 

@@ -68,6 +68,8 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost = (_silent(trouble, evidence),) * 2
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
+        elif kind == "latent":  # what the job loses in all is not lost to it
+            cost = (None if job_id in waiting else _recoverable(trouble, evidence, jobs, past=True),) * 2
         elif kind in EFFECTS or (kind in COMPUTING and job_id in waiting):
             # No repair is named that would give time back, or the replay does not know the waits in every layer.
             cost = (_lost(trouble, evidence), None)

@@ -1,7 +1,8 @@
-"""Cross-group: data-parallel groups that are slow while other groups of their job are not."""
+"""Cross-group: data-parallel groups that are slow, where no device can be told to be at fault."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,26 +15,39 @@ from llmprism_tasks.stages.diagnosis.ranking import MOST
 Row = dict[str, Any]
 
 
-def rows(hops: pl.DataFrame, losses: Losses, settings: DiagnosisSettings) -> Iterator[Row]:
-    """Yield the slow groups that explain most of their job's loss, unless most groups of the job are slow.
+def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: DiagnosisSettings) -> Iterator[Row]:
+    """Yield one row for each job whose slow groups explain most of its loss: the group, or the network if several are.
 
     Each group is compared with its own healthy steps, so even of two groups the slower one is known. The subject is the
-    group's lowest address.
+    group's lowest address. If several groups are slow, or the only one, and most pairs are slower at best than before,
+    they suffer from something that they share.
 
     Parameters
     ----------
     hops : as `path_pace.compared` returns, for jobs in which no device is named
+    verdicts : as `best_pace.verdicts` returns
     """
     of_rings = hops.filter(pl.col("kind") == "dp")
     groups = of_rings.group_by("job_id", "unit").agg(pl.col("slow").any()).sort("job_id", "unit")
     for (job_id,), mine in groups.group_by("job_id", maintain_order=True):
         slow, others = (mine.filter(which)["unit"].to_list() for which in (pl.col("slow"), ~pl.col("slow")))
-        if len(slow) > len(others):
+        alone = len(slow) == 1 and bool(others)
+        if not slow or not (alone or _all_slower(verdicts.filter(pl.col("job_id") == job_id), settings)):
             continue
-        for group in slow:
-            inside = (pl.col("job_id") == job_id) & (pl.col("unit") == group) & pl.col("slow")
-            row = losses.row(str(job_id), of_rings.filter(inside), settings)
-            if row is not None and row["confidence"] >= MOST:
-                how = f"and {len(others)} of {mine.height} groups are not slower"
-                subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": group}
-                yield row | subject | {"peers": others, "how": how}
+        inside = (pl.col("job_id") == job_id) & pl.col("slow")
+        row = losses.row(str(job_id), of_rings.filter(inside), settings)
+        if row is None or row["confidence"] < MOST:
+            continue
+        how = f"and {len(others)} of {mine.height} groups are not slower"
+        if alone:
+            subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": slow[0], "peers": others}
+        else:
+            subject = {"kind": "slow_network", "subject_type": "job", "subject": job_id}
+            how += "; flows do not tell which device the others share"
+        yield row | subject | {"how": how}
+
+
+def _all_slower(verdicts: pl.DataFrame, settings: DiagnosisSettings) -> bool:
+    """Return whether most pairs of a job's rings take longer per byte at best than before."""
+    slower = verdicts.filter(pl.col("kind") == "dp")["by_past"].median()
+    return slower is not None and float(slower) >= math.log(settings.slow_rate)  # type: ignore[arg-type]

@@ -1,8 +1,7 @@
 """Network: find the NIC, link or switch that moves the same bytes more slowly while the job loses time.
 
 The pace of each path in the job's slow steps is compared with its pace in healthy steps. The device that all slow paths
-share and no quick path crosses is named. A slow ring or pair that is hidden behind computing costs no step, and is not
-looked for.
+share and no quick path crosses is named. Jobs that lose no time help to tell devices apart by their best pace.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.diagnosis.network import congestion, cross_group, switch_level
-from llmprism_tasks.stages.diagnosis.network.localisation import ends, suspect
+from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
+from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
@@ -31,6 +30,17 @@ KINDS = {
 """For each type of device: the kind of fault if it is slow all the time, and the words that say how it shows."""
 
 
+WHAT = {"dp_group": "The data-parallel group of {}", "job": "Traffic between the members of {}"}
+"""The subject of a sentence, for the types of subjects that traffic does not cross."""
+
+SURE = 0.8
+"""Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
+devices of one type that cannot be told apart, neither is."""
+
+FEW = 8
+"""Most devices that are named together; a longer list helps nobody who has to look at them."""
+
+
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the NICs, links and switches that cost jobs time; where no device can be told, the slow groups.
 
@@ -44,19 +54,25 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     every = placed(evidence, steps)
     records = timed(every, settings)
     by_step = paces(records, settings)
-    losses = Losses(records, by_step, extra(every, hops), steps, suspect(hops, settings))
+    elsewhere = evidence.once(best_pace.verdicts, settings).filter(
+        ~pl.col("job_id").is_in(steps["job_id"].implode()), ~pl.col("slow") | best_pace.became_slow(settings)
+    )
+    known = pl.concat([hops, elsewhere.select(hops.columns)])
+    losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
     rows: list[Row] = []
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
         for job_id in losses.jobs(culprit):
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
-            if not culprit["rivals"] and row["confidence"] >= MOST:
-                rows.append(row | _fault(culprit, job_id, losses, evidence, settings))
-            else:
+            if row["confidence"] < MOST:
                 rows.extend(switch_level.rows(row, culprit, settings))
+            elif certainty(culprit) >= SURE:
+                rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))
+            elif culprit["transfers"] > 1 and len(culprit["candidates"]) <= FEW:
+                rows.append(row | _alternatives(culprit) | _one_of(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
-    rows.extend(cross_group.rows(unexplained, losses, settings))
+    rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
 
 
@@ -84,16 +100,35 @@ def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
     return {
         "kind": kind,
         "subject_type": "link" if of_link else device_type,
-        "subject": " - ".join(sorted(ends(culprit["device"]))) if of_link else culprit["device"],
+        "subject": subject(culprit["device"]),
         "how": how,
+    }
+
+
+def _alternatives(culprit: Row) -> Row:
+    several = len(culprit["candidates"]) > 1
+    return {name: culprit[name] if several else None for name in ("candidates", "odds")}
+
+
+def _one_of(culprit: Row) -> Row:
+    """Return a fault of the network that is one of several devices'."""
+    device_type = culprit["device_type"]
+    listed = ", ".join(
+        f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True)
+    )
+    return {
+        "kind": "slow_network",
+        "subject_type": "link" if device_type == "one_way" else device_type,
+        "subject": subject(culprit["device"]),
+        "how": f"and the fault may be that of any one of {listed}",
     }
 
 
 def _with_explanation(row: Row) -> Row:
     """Return the row of `ROW` with its explanation."""
-    what = "The data-parallel group of" if row["subject_type"] == "dp_group" else "Traffic through"
+    what = WHAT.get(row["subject_type"], "Traffic through {}").format(row["subject"])
     said = (
-        f"{what} {row['subject']} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
+        f"{what} takes {row['score']:.2f} times the usual time per byte ({row['gbps']:.2f} Gbit/s), "
         f"{row['how']}, in steps of {row['slow_s']:.2f} s instead of {row['quick_s']:.2f} s. "
         f"This explains {row['confidence']:.0%} of the loss."
     )

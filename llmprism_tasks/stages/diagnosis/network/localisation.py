@@ -1,31 +1,58 @@
 """Localisation: find the device that all slow transfers share and no quick transfer crosses (binary tomography).
 
-A transfer at its usual pace clears every device it crosses. A slow pair accuses every device it crosses. In a ring
-whose hops are all equally slow, every hop has the pace of the slowest, so the ring accuses all its devices and none in
-particular. Devices that many paths share are discounted, and a device is named only if no other explains as much.
+Each slow transfer says "one of my devices is faulty", and each quick one "none of mine". In a ring whose hops are all
+equally slow, every hop has the pace of the slowest, so the whole ring says so once. The answer is the posterior over
+single faulty devices and pairs of them, with few faults expected beforehand and some noise in both kinds of evidence
+(a noisy-OR with a sparse prior, as in Nguyen and Thiran, "The boolean solution to the congested IP link location
+problem", INFOCOM 2007).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.robust import Floats
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE
 from llmprism_tasks.stages.diagnosis.ranking import MOST
 
 DEVICE = ["device_type", "device"]
-SPECIFIC = {"addr": 0, "link": 1, "one_way": 2, "switch": 3}
-"""Types of devices, the likeliest first among those that the same transfers cross: a NIC can be slow without harm to
-other transfers. `one_way` is one direction of a link."""
+
+PRIOR = {"addr": 1e-4, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6}
+"""How often a device of each type is faulty. Only the order and the distance of the types matter: a NIC can be slow
+without harm to other transfers, a link hits fewer than its switch. `one_way` is one direction of a link."""
+
+BY_CHANCE = 1e-4
+"""How often a transfer is slow although all its devices are well."""
+
+UNFELT = 0.01
+"""How often a transfer is quick although one of its devices is faulty."""
+
+ACCUSED = math.log((1 - UNFELT) / BY_CHANCE)
+CLEARED = math.log((1 - BY_CHANCE) / UNFELT)
+"""What one slow transfer adds to, and one quick transfer takes from, the logarithm of a fault's odds."""
+
+LIKELIEST = 48
+"""Most devices of which pairs are considered, the likeliest ones; the others cannot change the first digits."""
+
+DIGITS = 6
+"""Digits of a probability from which two differ, rather than by rounding."""
+
+NEGLIGIBLE = 0.01
+"""Probability below which a device is no candidate."""
 
 CULPRITS: dict[str, pl.DataType | type[pl.DataType]] = {
     "device_type": pl.String,
     "device": pl.String,
     "hops": pl.List(pl.UInt32),
-    "rivals": pl.List(pl.String),
+    "candidates": pl.List(pl.String),
+    "odds": pl.List(pl.Float64),
+    "transfers": pl.UInt32,
 }
 
 
@@ -37,8 +64,10 @@ class Suspicion:
     ----------
     crossings : each path of each hop, once per device that it crosses: `DEVICE`, `hop` (its number), `PLACE`, `now`,
         `usual`, `ratio`, `slow`
-    culprits : `DEVICE`, `hops` (numbers of the slow hops that cross it), `rivals` (devices that may be slow instead);
-        the device that explains most comes first
+    culprits : `DEVICE`, `hops` (numbers of the slow hops that cross it), `candidates` (what may be at fault, itself
+        among them; the two directions of a link are one), `odds` (their probabilities, which add up to 1), `transfers`
+        (how many slow transfers it explains; a ring that is slow alike is one); the device that explains most comes
+        first
     """
 
     crossings: pl.DataFrame
@@ -67,7 +96,7 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
 
     A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
-    facts = ["hop", *PLACE, "now", "usual", "ratio", "slow", "innocent", "proven"]
+    facts = ["hop", *PLACE, "now", "usual", "ratio", "slow", "alike", "innocent", "proven"]
     switches = (
         hops.explode("switch_path", empty_as_null=True)
         .drop_nulls("switch_path")
@@ -91,6 +120,17 @@ def ends(device: str) -> set[str]:
     return set(device.replace(" to ", " - ").split(" - "))
 
 
+def subject(device: str) -> str:
+    """Return the name of a device; a link, in both its directions, has one."""
+    return " - ".join(sorted(ends(device))) if " to " in device else device
+
+
+def certainty(culprit: dict[str, Any]) -> float:
+    """Return the probability that a row of `Suspicion.culprits` is at fault."""
+    odds = dict(zip(culprit["candidates"], culprit["odds"], strict=True))
+    return float(odds[subject(culprit["device"])])
+
+
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     judged = _judged(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
@@ -99,27 +139,72 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     )
     if judged.is_empty():
         return None
-    specific = pl.col("device_type").replace_strict(SPECIFIC, return_dtype=pl.Int8)
-    ordered = judged.with_columns(specific=specific).sort(
-        "units", "own_hops", "specific", *DEVICE, descending=[True, True, False, False, False]
-    )
+    prior = pl.col("device_type").replace_strict(PRIOR, return_dtype=pl.Float64).log()
+    fault = ACCUSED * pl.col("accusing").list.len() + pl.col("hinted") - CLEARED * pl.col("cleared") + prior
+    ordered = judged.with_columns(prior=prior, fault=fault).sort("fault", *DEVICE, descending=[True, False, False])
     best = ordered.row(0, named=True)
-    as_many = ordered.filter(pl.col("units") == best["units"]).rows(named=True)[1:]
-    rivals = sorted(str(row["device"]) for row in as_many if _may_be_instead(row, best))
-    return {name: best[name] for name in (*DEVICE, "hops")} | {"rivals": rivals}
+    instead = ordered.filter(pl.col("accusing").list.set_intersection(best["accusing"]).list.len() > 0)
+    odds = _posterior(instead.head(LIKELIEST), best)
+    told = {"candidates": list(odds), "odds": list(odds.values()), "transfers": len(best["accusing"])}
+    return {name: best[name] for name in (*DEVICE, "hops")} | told
 
 
-def _may_be_instead(row: dict[str, Any], best: dict[str, Any]) -> bool:
-    """Return whether a device explains the same slow units as the best one, and may be at fault instead of it.
+def _posterior(suspects: pl.DataFrame, best: dict[str, Any]) -> dict[str, float]:
+    """Return the probability of each device to be at fault for some slow transfers, the likeliest first.
 
-    A device that the best one contains may be at fault if nothing clears it while something clears the best one: the
-    best one's other traffic may then be slow because of it.
+    Parameters
+    ----------
+    suspects : as `_judged` returns, with `prior` (its logarithm)
+    best : the one whose slow transfers are to be explained
     """
-    if row["explained"] != best["explained"]:
-        return False
-    if row["own"] != best["own"]:
-        return not set(row["own"]) < set(best["own"]) or (best["cleared"] > 0 and row["cleared"] == 0)
-    return not best["own"] or row["specific"] == best["specific"]
+    prior = suspects["prior"].to_numpy()
+    # Entry (i, j) is the hypothesis that just i and j are faulty, or i alone if they are the same.
+    weight = prior[:, None] + prior[None, :] - np.diag(prior)
+    weight += ACCUSED * _either(_crossed(suspects["accusing"], best["accusing"]))
+    weight -= CLEARED * _either(_crossed(suspects["clearing"]))
+    hints = suspects.select("hints").with_row_index("device").explode("hints").drop_nulls().unnest("hints")
+    hints = hints.filter(pl.col("transfer").is_in(best["accusing"])).sort("hop")
+    if hints.height:
+        of_device = hints.group_by("device").agg("hop")
+        hops = pl.DataFrame({"device": range(suspects.height)}, schema={"device": pl.UInt32}).join(
+            of_device, on="device", how="left", maintain_order="left"
+        )
+        says = hints.unique("hop", maintain_order=True)["hint"].to_numpy()
+        weight += _either(_crossed(hops["hop"], hints["hop"].unique().to_list()), says)
+    share = np.exp(weight - weight.max())
+    by_device = share.sum(axis=1)
+    found = (
+        suspects.select(subject=pl.col("device").map_elements(subject, pl.String), odds=pl.Series(by_device))
+        .group_by("subject", maintain_order=True)
+        .agg(pl.col("odds").sum())
+        .with_columns(pl.col("odds") / pl.col("odds").sum())
+    )
+    first = pl.col("subject") == subject(suspects["device"][0])
+    kept = found.filter(first | (pl.col("odds") >= NEGLIGIBLE)).with_columns(pl.col("odds") / pl.col("odds").sum())
+    return dict(kept.sort(pl.col("odds").round(DIGITS), ~first, descending=[True, False], maintain_order=True).rows())
+
+
+def _crossed(numbers: pl.Series, of: list[int] | None = None) -> Floats:
+    """Return which transfer crosses which device, shape (devices, transfers); of the transfers `of`, or of all."""
+    rows = pl.DataFrame({"number": numbers}).with_row_index("device").explode("number").drop_nulls()
+    names = rows["number"].unique().sort() if of is None else pl.Series(sorted(of), dtype=rows["number"].dtype)
+    rows = rows.join(pl.DataFrame({"number": names}).with_row_index("at"), on="number")
+    found = np.zeros((len(numbers), len(names)))
+    found[rows["device"].to_numpy(), rows["at"].to_numpy()] = 1
+    return found
+
+
+def _either(crossed: Floats, counts: Floats | float = 1.0) -> Floats:
+    """Return how many transfers cross one or the other of two devices, shape (devices, devices).
+
+    Parameters
+    ----------
+    counts : for how much each transfer counts
+    """
+    counted = crossed * counts
+    each: Floats = counted.sum(axis=1)
+    either: Floats = each[:, None] + each[None, :] - counted @ crossed.T
+    return either
 
 
 def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
@@ -128,27 +213,33 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     A hop at its usual pace clears its devices, unless that pace is no better than the pace of slow hops of its kind:
     such a hop is limited by something else, and further slowness would not show. A hop that sends early at its usual
     pace clears its devices, too. If hops of a ring are proven slow, only devices crossed by them can slow the ring.
+    Members of a ring that wait for another one show their own pace by chance only. The fewer of them do not, the more
+    each of these hops hints at its devices.
 
     Returns
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own; if none has one, hops of slow rings), `cleared` (hops that
-    clear it), `slow_hops`, `hops` (their numbers), `own` (numbers of the slow hops with a pace of their own),
-    `own_hops`, `explained` (the slow units), `units` (their number), `all_units` (number of slow units of its jobs)
+    clear it), `slow_hops`, `hops` (their numbers), `units` (how many slow units cross it), `all_units` (number of slow
+    units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself, or one hop of a ring that
+    is slow alike, for all of them), `clearing` (numbers of the hops that clear it), `hints` (each slow hop of a ring
+    that is slow alike: `hop`, `transfer`, and its `hint`, a logarithm of odds), `hinted` (their sum)
     """
-    alike = pl.col("slow").all().over("job_id", "unit")
-    paced = (pl.col("kind") == "dp") & alike
     same = [*DEVICE, "job_id", "kind"]
-    slow_units = pl.col("unit").filter("slow").n_unique().over("job_id")
     pace = pl.when("slow").then("now").median().over(same)
     quicker = pace.is_null() | (pl.col("now") * slow_rate <= pace)
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
+    ring = ["job_id", "kind", "unit"]
+    first = pl.col("hop").min().over(ring)
+    held_up = pl.col("slow") & pl.col("alike") & ~pl.col("proven")
+    share = pl.col("hop").filter("slow").n_unique().over(ring) / pl.col("hop").n_unique().over(ring)
     marked = crossings.with_columns(
-        slow_units=slow_units,
+        slow_units=pl.col("unit").filter("slow").n_unique().over("job_id"),
         slow=pl.col("slow") & (crossed | ~proven),
-        own=pl.col("slow") & ~paced & (crossed | ~proven),
+        own=pl.col("slow") & (~pl.col("alike") | pl.col("proven")) & (crossed | ~proven),
         clears=~pl.col("slow") & (pl.col("innocent") | quicker),
-        named=pl.concat_str("job_id", "unit", separator=" "),
+        transfer=pl.when(pl.col("alike") & ~pl.col("proven")).then(first).otherwise("hop"),
         by_itself=pl.col("kind") != "dp",
+        hint=pl.when(held_up & (crossed | ~proven)).then(-share.log()),
     )
     of_jobs = (
         marked.filter("slow").unique([*DEVICE, "job_id"]).group_by(DEVICE).agg(all_units=pl.col("slow_units").sum())
@@ -161,11 +252,12 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
             own_hops=pl.col("own").sum(),
             heard=(pl.col("own") | (pl.col("clears") & pl.col("by_itself"))).any(),
             hops=pl.col("hop").filter("slow").sort(),
-            own=pl.col("hop").filter("own").sort(),
-            explained=pl.col("named").filter("slow").unique().sort(),
-        )
-        .with_columns(
-            accused=pl.when("heard").then("own_hops").otherwise("slow_hops"), units=pl.col("explained").list.len()
+            accusing=pl.col("transfer").filter("slow").unique().sort(),
+            clearing=pl.col("hop").filter("clears").sort(),
+            units=pl.struct("job_id", "unit").filter("slow").n_unique(),
+            hints=pl.struct("hop", "transfer", "hint").filter(pl.col("hint").is_not_null()),
+            hinted=pl.col("hint").sum(),
         )
         .join(of_jobs, on=DEVICE)
+        .with_columns(accused=pl.when("heard").then("own_hops").otherwise("slow_hops"))
     )

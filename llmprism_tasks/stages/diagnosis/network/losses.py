@@ -84,8 +84,9 @@ class Losses:
         return self.steps.filter(pl.col("job_id") == job_id).join(felt, on="end_ns").sort("end_ns")
 
     def jobs(self, culprit: Row) -> list[str]:
-        """Return the jobs whose hops are slowed by a culprit, sorted."""
-        slow = self.suspicion.crossings.filter(pl.col("hop").is_in(culprit["hops"]))
+        """Return the jobs in trouble whose hops are slowed by a culprit, sorted."""
+        in_trouble = pl.col("job_id").is_in(self.steps["job_id"].unique().implode())
+        slow = self.suspicion.crossings.filter(pl.col("hop").is_in(culprit["hops"]), in_trouble)
         return slow["job_id"].unique().sort().to_list()
 
     def slow(self, culprit: Row, job_id: str) -> pl.DataFrame:

@@ -34,12 +34,13 @@ PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
 
-def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
+def placed(evidence: Evidence, steps: pl.DataFrame, *, least_bytes: int = 0) -> pl.DataFrame:
     """Assign the records to the steps in which they end.
 
     Parameters
     ----------
     steps : steps of the jobs to look at, as `slow_steps.in_trouble` returns
+    least_bytes : least size of a record
 
     Returns
     -------
@@ -47,7 +48,8 @@ def placed(evidence: Evidence, steps: pl.DataFrame) -> pl.DataFrame:
     and numbers that identify the hop (`pair`) and the path of the hop (`place`)
     """
     of_jobs = pl.col("job_id").is_in(steps["job_id"].unique().implode())
-    flows = nic_pairs.in_order(evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS)))
+    wanted = evidence.flows.filter(of_jobs, pl.col("kind").is_in(KINDS), pl.col("bytes") >= least_bytes)
+    flows = nic_pairs.in_order(wanted)
     pairs, offsets = nic_pairs.pairs_of(flows, ["job_id", "kind", *nic_pairs.PAIR]), nic_pairs.starts_of_pairs(flows)
     pair = np.repeat(np.arange(pairs.height), np.diff(offsets))
     step = _steps_of(flows["flow_end_ns"].to_numpy(), offsets, pairs.select("job_id"), steps)
@@ -122,10 +124,10 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     Returns
     -------
     sorted by `PLACE`, with `switch_path`, `now` and `usual` (ns per byte in slow and in healthy steps), `ratio`,
-    `slow`, `innocent` and `proven`. All hops of a ring wait for its slowest hop. If some hops of a ring are slower than
-    others, even if only in what they send early, those alone are `slow` and the others `innocent`. Hops that were slow
-    in what they sent early are `proven`. A hop that never sends early is neither. Paths seen in too few slow steps or
-    too few healthy ones are absent.
+    `slow`, `alike` (all hops of its ring have the pace of the slowest), `innocent` and `proven`. All hops of a ring
+    wait for its slowest hop. If some hops of a ring are slower than others, even if only in what they send early, those
+    alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are `proven`. A hop that
+    never sends early is neither. Paths seen in too few slow steps or too few healthy ones are absent.
     """
     seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
     ratio = pl.col("now") / pl.col("usual")
@@ -151,9 +153,11 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         )
         .filter("enough")
         .with_columns(ratio=ratio)
-        .with_columns(slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself)
+        .with_columns(
+            alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
+        )
         .with_columns(proven=pl.col("slow") & ring & measured)
-        .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "innocent", "proven")
+        .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
         .sort(PLACE)
     )
 

@@ -128,11 +128,13 @@ def test_in_a_ring_who_pushes_slowly_accuses_and_who_pushes_quickly_clears(
     ("pushes", "names"),
     [
         ({"a": 6, "c": 1, "d": 1}, [("slow_nic", "b")]),
-        ({"a": 6, "d": 1}, []),
+        ({"a": 6, "d": 1}, [("slow_nic", "b")]),
     ],
 )
-def test_a_nic_that_nothing_clears_rivals_the_leaf_that_something_does(pushes: dict[str, float], names: Named) -> None:
-    """All of the ring is on one leaf. Who never comes early may be slow, or wait for `b`; a leaf spares nobody."""
+def test_a_nic_that_nothing_clears_is_likelier_than_the_leaf_that_something_does(
+    pushes: dict[str, float], names: Named
+) -> None:
+    """All of the ring is on one leaf. Who never comes early waits for `b`; a leaf spares nobody."""
     hops = [dataclasses.replace(hop, pushes=pushes.get(hop.src)) for hop in ring("abcd", 6, *["leaf-0"] * 4)]
     assert [row for row in named(job(hops, lost=500)) if row[0] != "cross_group"] == names
 
@@ -212,14 +214,14 @@ def test_a_hop_that_is_no_better_than_the_slow_ones_clears_nobody() -> None:
     assert named(job(*slow, both("b", "d"), both("b", "e"), quick)) == []
 
 
-def test_of_two_links_that_cannot_be_told_apart_neither_is_named() -> None:
-    """All pairs are between two leaves; the spine at which both links meet is."""
+def test_of_two_links_that_cannot_be_told_apart_both_are_named() -> None:
+    """All pairs are between two leaves; other pairs clear the spine at which both links meet."""
     slow = [both(a, b, 2, "leaf-0 s1 leaf-1") for a, b in ("ad", "be")]
     well = [both(a, b, 1, "leaf-0 s2 leaf-1") for a, b in ("ad", "be", "cf")]
     beside = [both("g", "h", 1, "leaf-2 s1 leaf-3"), both("i", "j", 1, "leaf-2 s1 leaf-3")]
     rows = found(job(*slow, *well, *beside))
-    assert rows.select("kind", "subject_type", "subject").rows() == [("switch_level", "switch", "s1")]
-    assert "one of leaf-0 - s1, leaf-1 - s1" in rows["explanation"][0]
+    assert rows.select("kind", "subject_type", "subject").rows() == [("slow_network", "link", "leaf-0 - s1")]
+    assert "any one of leaf-0 - s1 (50%), leaf-1 - s1 (50%)" in rows["explanation"][0]
 
 
 FLAPS = (1.0,) * 6 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3
@@ -303,3 +305,47 @@ def test_the_slow_nic_is_named_whoever_it_is_in_whatever_order_rows_come(nic: st
     rows = found(evidence)
     assert rows["subject"].to_list() == [nic]
     assert_frame_equal(found(shuffled(evidence, seed)), rows)
+
+
+def crossing(count: int, factor: float, path: str, *, first: int) -> list[Hop]:
+    """Return rings of four NICs each, two on either leaf of a path; all hops of a ring have the pace of its slowest."""
+    one, spine, two = path.split()
+    there, back = path, f"{two} {spine} {one}"
+    return [
+        hop
+        for number in range(first, first + count)
+        for hop in ring([f"{letter}{number}" for letter in "abcd"], factor, one, there, two, back)
+    ]
+
+
+def test_sixteen_rings_behind_one_link_are_one_finding() -> None:
+    """Rings to other leaves share the spine, and those over another spine share the leaves."""
+    slow = [*crossing(8, 2, "leaf-0 s1 leaf-1", first=0), *crossing(8, 2, "leaf-0 s1 leaf-2", first=10)]
+    well = [*crossing(4, 1, "leaf-1 s1 leaf-2", first=20), *crossing(4, 1, "leaf-0 s2 leaf-1", first=30)]
+    rows = found(job(slow, well))
+    assert rows.select("kind", "subject_type", "subject").rows() == [("degraded_link", "link", "leaf-0 - s1")]
+
+
+def test_what_all_rings_cross_is_told_with_the_odds_of_each_device() -> None:
+    (row,) = found(job(crossing(4, 8, "leaf-0 s1 leaf-1", first=0), lost=700)).rows(named=True)
+    assert (row["kind"], row["subject"]) == ("slow_network", "leaf-0 - s1")
+    assert row["candidates"][:2] == ["leaf-0 - s1", "leaf-1 - s1"]
+    assert sum(row["odds"]) == pytest.approx(1)
+    assert row["odds"] == sorted(row["odds"], reverse=True)
+
+
+def test_a_job_that_loses_nothing_tells_a_leaf_from_its_nics() -> None:
+    """A ring on the leaf may be slow because of any of its members, or of the leaf."""
+    ill = job(ring("abcd", 4, "leaf-0"), ring("efgh", 1, "leaf-1"), ring("ijkl", 1, "leaf-2"), name="ill")
+    rings = [ring("ABCD", 4, "leaf-0"), *(ring(nics, 1, "leaf-1") for nics in ("EFGH", "IJKL", "MNOP"))]
+    unfelt = job(*rings, lost=0, name="unfelt")
+    assert named(ill) == [("cross_group", "a")]
+    assert named(together(late(ill, 8), late(unfelt, 8))) == [("degraded_switch", "leaf-0")]
+
+
+def test_several_slow_groups_are_one_finding_about_the_network() -> None:
+    """Without paths nobody knows what they share; at best they are slower than before, so it is the network."""
+    ill = job(ring("abc", 8), ring("def", 8), ring("ghi"), lost=700)
+    rows = found(late(ill, 8))
+    assert rows.select("kind", "subject_type", "subject").rows() == [("slow_network", "job", "j")]
+    assert named(late(job(ring("abc", 8), lost=700), 8)) == [("slow_network", "j")]

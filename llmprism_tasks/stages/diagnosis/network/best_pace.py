@@ -1,0 +1,167 @@
+"""Best pace: whether the devices on a path let data pass as quickly as they do elsewhere, whether or not it costs time.
+
+Waiting, computing, congestion and records that a collector merged make a transfer slower now and then, but nothing
+makes it quicker than its slowest device allows. So of each path of each pair only the quickest large record of a step
+counts. It is compared with that of its peers, which do the same work at the same time, and with its own past.
+"""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from llmprism_tasks.numerics.robust import sigma
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, placed
+
+NOW, PAST = 12, 3
+"""Most steps of a job that show its pace now (the last ones) and before (the look-back's first ones)."""
+
+QUICKEST = 0.1
+"""Quantile over the steps of the best paces that counts. A member of a ring shows its own pace only in steps in which
+it is early. Of twelve steps the second best counts, as the time of one record may be wrong."""
+
+ALIKE = 1.1
+"""Ratio of two successive sizes or loads up to which they are alike; jitter and headers change sizes by less."""
+
+PEERS = 4
+"""Least hops that are compared with each other: of four, one that is slow does not move the median much."""
+
+LEAST_SIGMA = 0.05
+"""Least deviation of the logarithm of a pace: healthy paths differ by a few percent permanently."""
+
+UNKNOWN = -1
+"""The pipeline stage where none is known."""
+
+
+def verdicts(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Judge each path of each hop of all jobs by its best pace.
+
+    Returns
+    -------
+    sorted by `PLACE`, with `switch_path`, `now` (ns per byte), `usual` (of its peers or its past, the quicker one),
+    `ratio`, `slow`, `alike` (whether the hop is of a ring, whose hops may wait for its slowest), `innocent`, `proven`
+    (both False), `by_peers` and `by_past` (logarithms of the ratios to either, NULL without one), and `of_class` (the
+    same number for peers). Paths that are neither slow nor quick, as those without peers and past, are absent.
+    """
+    measured = _measured(evidence, settings)
+    if measured.is_empty():
+        return _judged(measured.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in COMPARED)), settings)
+    of_class = measured.pipe(_with_classes, evidence).with_columns(pace=pl.col("now").log())
+    others = pl.len().over("class") >= PEERS
+    typical = pl.col("pace").median().over("class")
+    since = pl.col("pace") - pl.col("past").log()
+    return _judged(
+        of_class.with_columns(
+            by_peers=pl.when(others).then(pl.col("pace") - typical),
+            peers_sigma=sigma(pl.col("pace")).over("class"),
+            by_past=since,
+            past_sigma=sigma(since).over("job_id", "kind"),
+        ),
+        settings,
+    )
+
+
+def became_slow(settings: DiagnosisSettings) -> pl.Expr:
+    """Select the verdicts on paths that are slow against their own past, not only against peers."""
+    return (pl.col("by_past") >= math.log(settings.latent_rate)).fill_null(value=False)
+
+
+COMPARED = ("by_peers", "peers_sigma", "by_past", "past_sigma", "class")
+
+
+def _judged(compared: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Decide; `by_peers` and `by_past` are logarithms of ratios, with the deviations that they usually have."""
+    least = pl.lit(settings.latent_rate).log()
+    far = [
+        pl.col(by) >= pl.max_horizontal(least, settings.sigmas * pl.col(spread).clip(LEAST_SIGMA))
+        for by, spread in (("by_peers", "peers_sigma"), ("by_past", "past_sigma"))
+    ]
+    most = pl.max_horizontal("by_peers", "by_past")
+    slow = pl.any_horizontal(far).fill_null(value=False)
+    return (
+        compared.with_columns(slow=slow, ratio=most.exp())
+        .filter(pl.col("slow") | (most < pl.lit(settings.slow_rate).log()))
+        .select(
+            *PLACE,
+            "switch_path",
+            "now",
+            usual=pl.col("now") / pl.col("ratio"),
+            ratio="ratio",
+            slow="slow",
+            alike=pl.col("kind") == "dp",
+            innocent=pl.lit(value=False),
+            proven=pl.lit(value=False),
+            by_peers="by_peers",
+            by_past="by_past",
+            of_class="class",
+        )
+        .sort(PLACE)
+    )
+
+
+def _measured(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the best pace of each place: `PLACE`, `switch_path`, `now`, `past` (NULL if not seen), ns per byte, and
+    `size` (bytes in a step). Places that are seen in too few steps now are absent."""
+    steps = _steps(evidence.history, settings)
+    pace = (pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")
+    large = placed(evidence, steps, least_bytes=settings.own_bytes)
+    records = large.filter(pl.col("flow_end_ns") > pl.col("flow_start_ns"))
+    now = pl.col("slow")
+    return (
+        records.group_by("place", "step_ns")
+        .agg(pl.col(*PLACE, "switch_path", "slow").first(), best=pace.min(), size=pl.col("bytes").sum())
+        .group_by("place")
+        .agg(
+            pl.col(*PLACE, "switch_path").first(),
+            now=pl.col("best").filter(now).quantile(QUICKEST, "lower"),
+            past=pl.when((~now).sum() >= settings.least_steps).then(
+                pl.col("best").filter(~now).quantile(QUICKEST, "lower")
+            ),
+            size=pl.col("size").filter(now).median(),
+            seen=now.sum(),
+        )
+        .filter(pl.col("seen") >= settings.least_steps)
+        .drop("seen")
+    )
+
+
+def _steps(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return the steps to look at, in the form that `path_pace.placed` takes.
+
+    `slow` marks those that show the pace now: the window's, and where these are too few, some before them.
+    """
+    number, count = pl.int_range(pl.len()).over("job_id"), pl.len().over("job_id")
+    from_end = count.cast(pl.Int64) - number
+    late = (from_end <= NOW) & (pl.col("current") | (from_end <= settings.least_steps))
+    ordered = history.sort("job_id", "start_ns").with_columns(slow=late, number=number)
+    early = ~pl.col("slow") & (pl.col("number") < PAST) & ~pl.col("current")
+    return ordered.filter(pl.col("slow") | early).select("job_id", "start_ns", "end_ns", "current", "slow")
+
+
+def _with_classes(places: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Add `class`: places of one class do the same work between NICs that do the same work.
+
+    They are of one job and kind, go from one pipeline stage to another, across as many switches, carry as much in a
+    step, and so do all places together that leave the sender and that reach the receiver.
+    """
+    stages = evidence.members.select("job_id", "addr", stage=pl.col("pp_stage").fill_null(UNKNOWN))
+    ends = ("src_addr", "dst_addr")
+    for end in ends:
+        places = places.join(stages.rename({"addr": end, "stage": f"{end}_stage"}), on=["job_id", end], how="left")
+    load = [pl.col("size").sum().over("job_id", end).alias(f"{end}_load") for end in ends]
+    length = pl.col("switch_path").list.len().fill_null(0)
+    role = ["job_id", "kind", *(f"{end}_stage" for end in ends), "switches"]
+    numbered = places.with_columns(*load, switches=length).with_columns(pl.struct(role).rank("dense").alias("class"))
+    for name in ("size", *(f"{end}_load" for end in ends)):
+        numbered = _split(numbered, name)
+    return numbered
+
+
+def _split(places: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Split each class where successive values differ by more than values that are alike."""
+    ordered = places.sort("class", name)
+    new = (pl.col("class") != pl.col("class").shift()) | (pl.col(name) > ALIKE * pl.col(name).shift())
+    return ordered.with_columns(new.fill_null(value=True).cum_sum().alias("class"))

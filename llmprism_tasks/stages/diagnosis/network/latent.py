@@ -1,0 +1,117 @@
+"""Latent: a device that is slow while its job hides it behind computing, and that will cost more in another job.
+
+No step is longer, so only the pace tells: that of the device's transfers against those of peers that do equal work, and
+against its own past. Several pairs of a NIC must agree, in both directions: a sender that computes between packets, or
+a receiver that is late, slows one direction only. Of a link or switch, several transfers must have become slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
+from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
+
+Row = dict[str, Any]
+
+SURE = 0.9
+"""Probability from which a device is named that costs nothing yet: there is no hurry, so more than elsewhere."""
+
+BESIDE = 0.1
+"""Ratio of the bytes of others to those of the job from which a NIC may be slow because it is shared."""
+
+
+def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Name the NICs, links and switches whose best pace is far below that of their peers or of their own past.
+
+    `score` is the ratio of time per byte to that of peers or past. `severity` is 0: what it costs is in the price.
+    """
+    judged = evidence.once(verdicts, settings)
+    rows: list[Row] = []
+    for (job_id,), hops in judged.filter(pl.col("slow").any().over("job_id")).group_by("job_id", maintain_order=True):
+        steps = evidence.history.filter(pl.col("job_id") == job_id, "current")
+        span = {"start_ns": steps["start_ns"].min(), "end_ns": steps["end_ns"].max()}
+        # What became slow and what always was are different faults; some roles are always slower than others.
+        for slow_hops in (became_slow(settings), ~became_slow(settings)):
+            known = hops.filter(~pl.col("slow") | slow_hops)
+            rows.extend(row | span for row in _named(str(job_id), known, evidence, settings))
+    return pl.DataFrame([{name: row.get(name) for name in ROW} for row in rows], schema=ROW)
+
+
+def _named(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> Iterator[Row]:
+    for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
+        of_nic = culprit["device_type"] == "addr"
+        slow = hops[culprit["hops"]]
+        if certainty(culprit) < SURE:
+            continue
+        if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
+            yield _row(job_id, culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None}
+
+
+def _slow_nic(hops: pl.DataFrame, addr: str, evidence: Evidence, settings: DiagnosisSettings) -> bool:
+    mine = hops.filter(_touch(addr))
+    return _agree(mine, addr, settings) and not _shared(mine, addr, evidence)
+
+
+def _slowed(slow: pl.DataFrame, culprit: Row, settings: DiagnosisSettings) -> bool:
+    """Return whether several transfers through a link or switch became slower: some always share a link with others."""
+    since = slow["by_past"].median()
+    return culprit["transfers"] > 1 and since is not None and float(since) >= math.log(settings.latent_rate)  # type: ignore[arg-type]
+
+
+def _touch(addr: str) -> pl.Expr:
+    return (pl.col("src_addr") == addr) | (pl.col("dst_addr") == addr)
+
+
+def _agree(mine: pl.DataFrame, addr: str, settings: DiagnosisSettings) -> bool:
+    """Return whether most pairs of a NIC are slow, of those that it sends to and of those that it receives from."""
+    pairs = mine.group_by("src_addr", "dst_addr").agg(pl.col("slow").any())
+    ways = pairs.group_by(sends=pl.col("src_addr") == addr).agg(pl.col("slow").mean())
+    return ways.height == len(("sends", "receives")) and bool((ways["slow"] >= settings.persistence).all())
+
+
+def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
+    """Return whether others move so much through a NIC that it may be slow because of them."""
+    job_id = mine["job_id"][0]
+    of_nic = (pl.col("job_id") == job_id) & (pl.col("addr") == addr)
+    others = evidence.beside.filter(of_nic)["bytes"].sum()
+    own = evidence.flows.filter(
+        pl.col("job_id") == job_id, _touch(addr), pl.col("flow_start_ns") >= evidence.window.start_ns
+    )["bytes"].sum()
+    return float(others) >= BESIDE * float(own)
+
+
+def _peers(hops: pl.DataFrame, slow: pl.DataFrame) -> list[str] | None:
+    """Return the NICs with equal work that are quick; None if there are none."""
+    alike = hops.filter(~pl.col("slow"), pl.col("of_class").is_in(slow["of_class"].implode()))
+    ends = pl.concat([alike["src_addr"], alike["dst_addr"]]).unique()
+    slowed = pl.concat([slow["src_addr"], slow["dst_addr"]])
+    return ends.filter(~ends.is_in(slowed.implode())).sort().to_list() or None
+
+
+def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
+    device_type, device = culprit["device_type"], subject(culprit["device"])
+    ratio, pace = slow.select(pl.col("ratio", "now").median()).row(0)
+    pairs = slow.select("src_addr", "dst_addr").unique().height
+    far = pl.col("by_peers", "by_past").median().exp()
+    against = [
+        f"{times:.1f} times the time per byte {whose}"
+        for times, whose in zip(slow.select(far).row(0), ("of its peers", "that it took before"), strict=True)
+        if times is not None
+    ]
+    return {
+        "job_id": job_id,
+        "kind": "latent",
+        "subject_type": "link" if device_type == "one_way" else device_type,
+        "subject": device,
+        "score": ratio,
+        "severity": 0.0,
+        "explanation": f"{device} lets data pass at {8 / pace:.2f} Gbit/s at best, {' and '.join(against)}, in {pairs} "
+        f"pairs of NICs. The job loses little to it, as long as computing hides it.",
+    }
