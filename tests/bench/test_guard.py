@@ -11,8 +11,9 @@ from guard import analysis, cheapest_s, fixed_work, platform
 from llmprism_tasks.execution.partitions import stage_runner
 
 JOBS = 2
-MOST_TIMES_FIXED_WORK = 8.0
-"""An analysis of two jobs of 32 GPUs against the fixed work; about twice what it was when this was written."""
+MOST_TIMES_FIXED_WORK = 12.0
+"""An analysis of two jobs of 32 GPUs against the fixed work: 8.5 on a quiet machine, half of it validation by Great
+Expectations."""
 
 MOST_TIMES_HALF = 2.5
 """Twice the jobs cost at most this many times as much: 2 is in proportion, 4 with the square of the flows."""

@@ -127,7 +127,7 @@ def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert re.search(r"1970-01-01 00:01:00Z +no run landed it +1970-01-01 00:03:30Z +0 *\n", out)
     assert re.search(r"1970-01-01 00:00:00Z +records of it came after its run +1970-01-01 01:00:00Z +0 *\n", out)
-    assert out.endswith("2 minutes expected: 0 done, 2 due (1 late records, 1 skipped).\n")
+    assert "2 minutes expected: 0 done, 2 due (1 late records, 1 skipped). " in out
     assert cli.main(["due", "--warehouse", "w.duckdb", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["expected"], found["due"], found["lag_s"]) == (2, {"late_records": 1, "skipped": 1}, None)

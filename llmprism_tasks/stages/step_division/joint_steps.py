@@ -149,8 +149,8 @@ def steps_of_groups(
     until_ns : as for `group_periods`
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
-    found = _with_lags(flows, found, settings, until_ns)
-    in_step, known = _in_step(flows, found, settings, until_ns)
+    found, periods = _with_periods(flows, found, settings, until_ns)
+    in_step, known = _in_step(flows, found, periods, settings), periods.select("group")
     once = _seen_once(flows, found.join(known, on="group", how="anti"), settings, until_ns)
     streams = Streams(found, in_step, once)
     return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
@@ -205,29 +205,34 @@ def _in_steps(found: JointSteps) -> pl.DataFrame:
     )
 
 
-def _with_lags(flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int) -> pl.DataFrame:
-    """Add the streams of pairs that send the same after the same bytes, in groups whose steps no whole pair shows.
+def _with_periods(
+    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the streams and the periods of their groups.
 
-    A period that only some message sizes have may be that of the layers.
+    Where no whole pair shows its group's steps, streams are added of pairs that send the same after the same bytes: a
+    period that only some message sizes have may be that of the layers.
     """
+    # Coded, for there are so many that text would take most of the time.
     periods = group_periods(flows, nic_pairs.as_coded(found, flows), settings, until_ns=until_ns)
     of_groups = found.join(periods.rename({"period_ns": "around"}), on="group", how="left")
     shown = of_groups.filter(pl.col("size_class") < 0, same_period("period_ns", "around", settings)).select("group")
     silent = found.filter(pl.col("size_class") == WHOLE, pl.col("period_ns").is_null())
-    return pl.concat([found, lag_rhythms(flows, silent.join(shown.unique(), on="group", how="anti"), settings)])
+    lagged = lag_rhythms(flows, silent.join(shown.unique(), on="group", how="anti"), settings)
+    if lagged.is_empty():
+        return found, periods
+    every = pl.concat([found, lagged])
+    return every, group_periods(flows, nic_pairs.as_coded(every, flows), settings, until_ns=until_ns)
 
 
-def _in_step(
-    flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the streams in their group's period, as `in_period` does, and the groups that need no other: `group`."""
-    found = nic_pairs.as_coded(found, flows)  # of which there are so many that text would take most of the time
-    periods = group_periods(flows, found, settings, until_ns=until_ns)
+def _in_step(flows: pl.DataFrame, found: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the streams in their group's period, as `in_period` does."""
+    found = nic_pairs.as_coded(found, flows)
     turning = found.filter(pl.col("size_class") == TURNS).join(periods.select("group", around="period_ns"), on="group")
     shown = turning.filter(same_period("period_ns", "around", settings)).select("group").unique()
     stepping = in_period(found, periods, settings)
     lines = _lines(stepping, settings).join(shown, on="group", how="anti")
-    return stepping.join(lines, on="group", how="anti"), periods.select("group")
+    return stepping.join(lines, on="group", how="anti")
 
 
 def _numbered(
