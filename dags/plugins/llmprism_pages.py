@@ -62,17 +62,10 @@ def app_behind_airflows_login() -> "FastAPI":
 def warehouse() -> "Warehouse":
     """Return the warehouse of the API server's settings; the pages make none."""
     from llmprism_tasks.settings.load import load
-    from llmprism_tasks.warehouse.connect import existing_warehouse
+    from llmprism_tasks.warehouse.connect import configured, existing_warehouse
 
     file = os.environ.get("LLMPRISM_SETTINGS")
-    settings = load(file=Path(file) if file else None, environment=os.environ)
-    one = settings.warehouse
-    return existing_warehouse(
-        settings.places.warehouse,
-        lock_wait_s=one.lock_wait_s,
-        data_path=one.data_path,
-        catalog_password=one.catalog_password,
-    )
+    return existing_warehouse(configured(load(file=Path(file) if file else None, environment=os.environ)))
 
 
 def start_ns_of(dag_id: str, run_id: str) -> int:
