@@ -47,8 +47,8 @@ def is_sound(found: Mapping[str, Any]) -> bool:
 
 def sentence(found: Mapping[str, Any]) -> str:
     """Say what was found in one line."""
+    noticed, differ = max(found["noticed_s"], default=0), found["differ"] or "none"
     return (
-        f"{found['kills']} kills in backfills of {found['windows'][-1]} windows: {found['tasks']} tasks died and were done "
-        f"again, noticed after at most {max(found['noticed_s'], default=0):.0f} s; tables that differ: {found['differ'] or 'none'}; "
-        f"left behind: {found['left']}"
+        f"{found['kills']} kills in backfills of {found['windows'][-1]} windows: {found['tasks']} tasks died and were "
+        f"done again, noticed after at most {noticed:.0f} s; tables that differ: {differ}; left behind: {found['left']}"
     )
