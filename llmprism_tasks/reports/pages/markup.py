@@ -33,6 +33,15 @@ ASSETS = {
 }
 """What a page loads: its file and its type. Nothing is loaded from anywhere else."""
 
+PARTS = {
+    "compute": "computing",
+    "communication": "communication",
+    "bubble": "bubble",
+    "waiting": "waiting",
+    "unexplained": "unexplained",
+}
+"""How a step's time is divided, in the order in which it is stacked, and the words for it."""
+
 MOST_CHARACTERS = 80
 """Of a name that is shown: host names have at most 63, addresses 45."""
 
@@ -52,11 +61,6 @@ def moment(time_ns: int | None, *, seconds: bool = True) -> str:
     if time_ns is None:
         return ""
     return f"{_utc(time_ns):%Y-%m-%d %H:%M:%S}" if seconds else f"{_utc(time_ns):%Y-%m-%d %H:%M}"
-
-
-def clock(time_ns: int) -> str:
-    """Return a time of day to the millisecond, UTC."""
-    return f"{_utc(time_ns):%H:%M:%S}.{time_ns // 1_000_000 % 1000:03d}"
 
 
 def iso(time_ns: int) -> str:
@@ -119,12 +123,12 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "shown": shown, "moment": moment, "clock": clock, "iso": iso, "ago": ago, "amount": amount,
+        "shown": shown, "moment": moment, "iso": iso, "ago": ago, "amount": amount,
         "percent": percent, "sparkline": sparkline, "duration": terminal.duration, "cost": terminal.cost,
         "layout": terminal.layout, "headline": _headline, "loss": terminal.loss, "combined": _combined,
         "shown_lines": _shown_lines,
     }  # fmt: skip
-    made.globals |= {"count": terminal.count, "version": __version__}
+    made.globals |= {"count": terminal.count, "version": __version__, "words_of_parts": PARTS.items()}
     return made
 
 
