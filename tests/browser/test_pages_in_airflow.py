@@ -67,7 +67,7 @@ def test_the_pages_are_in_the_navigation_and_on_a_run(airflow: LocalAirflow, vis
     visitor.fill("input[name=username]", user)
     visitor.fill("input[name=password]", password)
     visitor.keyboard.press("Enter")
-    visitor.get_by_role("link", name="LLMPrism").click()
+    visitor.get_by_role("link", name="LLMPrism", exact=True).click()
     pages = visitor.frame_locator("iframe[title=LLMPrism]")
     expect(pages.get_by_role("link", name="node0002").first).to_be_visible()
     pages.get_by_role("link", name="node0002").first.click()

@@ -27,6 +27,7 @@ FOLDER = Path(__file__).parent
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 ASSETS = {
     "pages.css": (FOLDER / "static" / "pages.css", "text/css"),
+    "scheme.js": (FOLDER / "static" / "scheme.js", "text/javascript"),
     "charts.js": (FOLDER / "static" / "charts.js", "text/javascript"),
     "timeline.js": (FOLDER / "static" / "timeline.js", "text/javascript"),
     "plotly.min.js": (PLOTLY, "text/javascript"),
@@ -158,7 +159,7 @@ def render(template: str, *, scripts: Iterable[str] = (), alone: bool = False, *
     alone : whether the page is a file that needs no server: styles and scripts are in it, and links to other pages are
         left out
     """
-    names = list(scripts)
+    names = ["scheme.js", *scripts] if alone else list(scripts)
     inline = {name: asset(name) for name in names} if alone else {}
     return _templates().get_template(template).render(
         scripts=names,

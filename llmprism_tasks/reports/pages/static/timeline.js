@@ -24,7 +24,7 @@
 
   let from = 0, to = told.span_ns || 1, chosen = -1, width = 0, height = 0, laneHeight = 10, gutter = 0, colours = {};
 
-  function colour(name) { return colours[name] || (colours[name] = getComputedStyle(document.documentElement).getPropertyValue(name).trim()); }
+  function colour(name) { return colours[name] || (colours[name] = colourOf(name)); }
   function xOf(ns) { return gutter + ((ns - from) / (to - from)) * (width - gutter); }
   function nsOf(x) { return from + ((x - gutter) / (width - gutter)) * (to - from); }
   function yOf(lane) { return AXIS + lane * laneHeight; }
@@ -328,7 +328,7 @@
     if (act && !event.ctrlKey && !event.metaKey) { event.preventDefault(); acts[act](); }
   });
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", acts[button.dataset.do]);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colours = {}; draw(); });
+  addEventListener("scheme", () => { colours = {}; draw(); });
   new ResizeObserver(() => { if (canvas.clientWidth !== width) resize(); }).observe(canvas);
   resize();
 })();
