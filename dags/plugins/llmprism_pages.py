@@ -63,16 +63,9 @@ def app_behind_airflows_login() -> "FastAPI":
 
 def warehouse() -> "Warehouse":
     """Return the warehouse of the API server's settings; the pages make none."""
-    from llmprism_tasks.warehouse.connect import existing_warehouse
+    from llmprism_tasks.warehouse.connect import configured, existing_warehouse
 
-    known = settings()
-    one = known.warehouse
-    return existing_warehouse(
-        known.places.warehouse,
-        lock_wait_s=one.lock_wait_s,
-        data_path=one.data_path,
-        catalog_password=one.catalog_password,
-    )
+    return existing_warehouse(configured(settings()))
 
 
 def settings() -> "Settings":

@@ -344,12 +344,6 @@ def _to_read(arguments: argparse.Namespace) -> Warehouse:
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     """Open the warehouse of the settings to look at."""
     settings, _ = _load(arguments)
-    from llmprism_tasks.warehouse.connect import existing_warehouse
+    from llmprism_tasks.warehouse.connect import configured, existing_warehouse
 
-    one = settings.warehouse
-    return existing_warehouse(
-        settings.places.warehouse,
-        lock_wait_s=one.lock_wait_s,
-        data_path=one.data_path,
-        catalog_password=one.catalog_password,
-    )
+    return existing_warehouse(configured(settings))

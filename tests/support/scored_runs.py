@@ -13,7 +13,7 @@ from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.sources.truth import read_truth
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 
 
@@ -36,7 +36,7 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
         analyze(settings)
     else:
         _derive(settings)
-    opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
+    opened = open_warehouse(Warehouse(settings.places.warehouse, lock_wait_s=30))
     with opened.reading() as connection:
         found = {table: store.frame(connection.execute(f"SELECT * FROM {table}")) for table in TABLES}
     truth = read_truth(str(folder / "truth"))
@@ -45,7 +45,7 @@ def scored_run(folder: Path, flows: str, warehouse: Path, *, validated: bool) ->
 
 
 def _derive(settings: Settings) -> None:
-    opened = open_warehouse(settings.places.warehouse, lock_wait_s=30)
+    opened = open_warehouse(Warehouse(settings.places.warehouse, lock_wait_s=30))
     length_ns = settings.window.length_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
         derive_tables(window, settings, warehouse=opened)

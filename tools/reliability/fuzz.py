@@ -58,7 +58,7 @@ def measure(cases: int, *, seed: int, say: Callable[[str], None], first: int = 0
         for number in range(first, first + cases):
             folder = Path(name) / str(number // CASES_A_WAREHOUSE)
             folder.mkdir(exist_ok=True)
-            warehouse = open_warehouse(str(folder / "w.duckdb"), lock_wait_s=20)
+            warehouse = open_warehouse(Warehouse(str(folder / "w.duckdb"), lock_wait_s=20))
             outcome, said = land(warehouse, folder / "flows" / str(number), seed, number)
             counts[outcome] += 1
             if outcome in ("miscounted", "untyped"):

@@ -17,7 +17,7 @@ from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate
 from llmprism_tasks.sources.truth import read_truth
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 
 START_NS = 1_760_000_400_000_000_000
@@ -64,7 +64,7 @@ def scores_of(folder: Path, flows: str, method: str, warehouse: Path) -> Scores:
     """Analyse a folder's flows as `measure` does, and compare with its truth."""
     places = PlaceSettings(flows=str(folder / flows), topology=str(folder / "topology.csv"), warehouse=str(warehouse))
     settings = Settings(places=places, method=MethodSettings(name=method))
-    opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
+    opened = open_warehouse(Warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s))
     length_ns = settings.window.length_ns
     for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
         derive_tables(window, settings, warehouse=opened)
