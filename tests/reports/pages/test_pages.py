@@ -15,8 +15,9 @@ from small_windows import SECOND, bookkept, frame
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages import incident, job, now, timeline, window
 from llmprism_tasks.reports.pages.ranges import Range, asked_range
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking, query, replace
+from llmprism_tasks.warehouse.store import query, replace
 
 NOW_NS = WINDOWS[1].end_ns + 20 * SECOND
 
