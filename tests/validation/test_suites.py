@@ -29,7 +29,7 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 @pytest.fixture(params=["w.duckdb", "ducklake:w.ducklake"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
     monkeypatch.chdir(tmp_path)
-    return open_warehouse(request.param, lock_wait_s=20)
+    return open_warehouse(Warehouse(request.param, lock_wait_s=20))
 
 
 @pytest.fixture
