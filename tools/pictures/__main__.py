@@ -44,7 +44,9 @@ def main() -> int:
         with served(path) as address:
             page = opened(browser)
             for name, asked in paths(Warehouse(str(path), 30)).items():
-                page.goto(address + asked)
+                answer = page.goto(address + asked)
+                if answer is None or not answer.ok:
+                    raise SystemExit(f"{name}: {page.locator('main').text_content()}")
                 take(page, name)
         airflow = LocalAirflow(FOLDER, free_ports())
         with shown(airflow):
