@@ -25,7 +25,7 @@ from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
-QUERY_TRIES = 3  # the first time may be slow because the file is not in memory, the second because of a burst of load
+QUERY_TRIES = 8  # on a busy machine a reader rather waits ten seconds than reads so; writers go in between
 BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
