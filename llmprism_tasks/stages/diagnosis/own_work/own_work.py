@@ -47,8 +47,8 @@ def own_work(
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current`
     groups : `job_id`, `addr`, `component`: data-parallel groups, whose members are each other's peers
-    hosts : `job_id`, `addr`, `host`, `pp_stage`; where it is known, ranks of a stage in one host that end a pass together
-        began it together, when the last of them had its input
+    hosts : `job_id`, `addr`, `host`, `pp_stage`; ranks of a stage in one host that end a pass together began it
+        together, when the last of them had its input. None if hosts are not known
     early, sent_only : as for `compute_gap_work`
 
     Returns
