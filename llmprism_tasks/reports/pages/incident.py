@@ -12,8 +12,8 @@ from llmprism_tasks.reports.pages import charts, now, timeline
 from llmprism_tasks.reports.pages.charts import Chart
 from llmprism_tasks.reports.pages.markup import data, iso, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]

@@ -12,8 +12,8 @@ from llmprism_tasks.reports.pages import charts, now, timeline
 from llmprism_tasks.reports.pages.charts import Band, Chart, Shade
 from llmprism_tasks.reports.pages.markup import PARTS, data, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, SLICES, Range, asked_range, listed, sample
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]

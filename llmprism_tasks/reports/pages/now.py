@@ -12,9 +12,9 @@ from llmprism_tasks.reports import minute_states, summary
 from llmprism_tasks.reports.pages.markup import PARTS, render
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.asking import Asked, asking
 from llmprism_tasks.warehouse.bookkeeping.minutes import SCHEDULE
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import Asked, asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]

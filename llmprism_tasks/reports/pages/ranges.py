@@ -12,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
-from llmprism_tasks.warehouse.store import Asked
+from llmprism_tasks.warehouse.asking import Asked
 
 LASTS = {"15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 """Ranges that a page offers, in seconds, counted back from the newest window that was landed or expected."""

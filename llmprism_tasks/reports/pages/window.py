@@ -12,8 +12,8 @@ from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages.markup import moment, render
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range
 from llmprism_tasks.reports.pages.timeline import whole
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]

@@ -18,9 +18,10 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.reports.pages import incident, job, now, timeline, window
 from llmprism_tasks.reports.pages.ranges import Range, asked_range
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.bookkeeping import minutes as minute_book
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking, query, replace
+from llmprism_tasks.warehouse.store import query, replace
 
 NOW_NS = WINDOWS[1].end_ns + 20 * SECOND
 
