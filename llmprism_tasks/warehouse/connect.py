@@ -279,10 +279,15 @@ def _connect(warehouse: Warehouse, *, read_only: bool, shared: bool) -> duckdb.D
 def _catalog_copy(catalog: Path) -> Iterator[str]:
     """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
 
-    The data that it names stay where they are. The copy has no name, so nothing is left of it when it is closed.
+    By DuckDB's documentation, one process may write a catalog that is a DuckDB file, or several may read it, and never
+    both. The data that the copy names stay where they are. DuckDB keeps the copy open, so its name is removed as soon
+    as the block ends.
     """
     lock = Path(f"{catalog}.lock")
-    with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held, tempfile.TemporaryFile() as copy:
+    with (
+        lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held,
+        tempfile.NamedTemporaryFile(prefix="llmprism-", suffix=".ducklake") as copy,
+    ):
         if held is not None:
             _lock(held.fileno(), lock, fcntl.LOCK_SH)
         if Path(f"{catalog}.wal").exists() or not catalog.exists():  # of a killed process, for the next writer to apply
@@ -291,7 +296,7 @@ def _catalog_copy(catalog: Path) -> Iterator[str]:
         with catalog.open("rb") as file:
             shutil.copyfileobj(file, copy)
         copy.flush()
-        yield f"/dev/fd/{copy.fileno()}"
+        yield copy.name
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
