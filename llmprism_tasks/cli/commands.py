@@ -78,12 +78,12 @@ def report(arguments: argparse.Namespace) -> None:
         tests = shown(probes.probes(_existing_warehouse(arguments)))  # a read copy has no flows
         output.say(json.dumps(tests, indent=2) if arguments.format == "json" else probes.text(tests))
         return
-    warehouse = _to_read(arguments)
     if arguments.html is not None:
         from llmprism_tasks.cli.pages import write_page
 
-        write_page(warehouse, arguments)
+        write_page(_existing_warehouse(arguments), settings, arguments)  # the flows behind an incident are in it
         return
+    warehouse = _to_read(arguments)
     from llmprism_tasks.reports import summary, terminal
 
     found = shown(summary.summarise(warehouse, settings))  # an older warehouse may have names with control characters
@@ -123,7 +123,8 @@ def serve(arguments: argparse.Namespace) -> None:
     """Show the pages in a browser on this machine."""
     from llmprism_tasks.cli import pages
 
-    pages.serve(_existing_warehouse(arguments), arguments)
+    settings, _ = _load(arguments)
+    pages.serve(_existing_warehouse(arguments), settings, arguments)
 
 
 def mute(arguments: argparse.Namespace) -> None:

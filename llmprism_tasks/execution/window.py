@@ -118,8 +118,8 @@ def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float
     """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
 
     It can be run once its own file and the next one are there and quiet, or its allowed lateness has passed. Each wait
-    is a quarter of the time since the window's end, a second at least: flows that come soon are noticed soon, and late
-    ones cost little.
+    is a quarter of the time since a file was last expected, at the window's end or at that of the next one, and a
+    second at least: flows that come soon are noticed soon, and late ones cost little.
 
     Parameters
     ----------
@@ -134,7 +134,8 @@ def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float
     )
     if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows, asked):
         return 0.0
-    pause_ns = max((now_ns - window.end_ns) // 4, NANOSECONDS_PER_SECOND)
+    since_ns = (now_ns - window.end_ns) % window.length_ns
+    pause_ns = max(min(since_ns // 4, window.length_ns - since_ns), NANOSECONDS_PER_SECOND)
     logger.info(
         "window %s: flows have not arrived; waiting up to %.0f s more", window, left_ns / NANOSECONDS_PER_SECOND
     )

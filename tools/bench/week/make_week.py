@@ -22,6 +22,7 @@ TIMELINE_MINUTES, FLOWS_MINUTES = 15, 6
 
 COPIED = {
     "windows": ("window_start_ns", "window_end_ns"),
+    "minutes": ("window_start_ns", "expected_ns", "begun_ns", "last_run_ns"),
     "flows_quarantine": ("window_start_ns",),
     "validation_results": ("window_start_ns",),
     "jobs": ("window_start_ns",),
