@@ -1,4 +1,7 @@
-"""Capture real training: `python tests/captures --python TORCH_PYTHON --out FOLDER [SCENARIO ...]`, as root."""
+"""Capture real training: `python tests/captures --python TORCH_PYTHON --out FOLDER [SCENARIO ...]`, as root.
+
+With `--drawn SEED ...`, what these seeds draw, each into a folder named for its seed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 
 import capture
 import cluster
+import drawn
 import records
 import truth
 from setups import SCENARIOS
@@ -28,14 +32,21 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--keep-packets", action="store_true", help="keep the pcap files")
     parser.add_argument("--again", action="store_true", help="make tables of packets that were kept; capture nothing")
+    parser.add_argument("--drawn", type=int, nargs="+", metavar="SEED", help="capture what these seeds draw")
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], help="all, by default")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    for name in options.scenarios or SCENARIOS:
+    if options.drawn:
+        scenarios = {str(seed): drawn.draw(seed) for seed in options.drawn}
+        for seed in options.drawn:
+            logging.info("%d: %s", seed, drawn.words(seed))
+    else:
+        scenarios = {name: SCENARIOS[name] for name in options.scenarios or SCENARIOS}
+    for name, scenario in scenarios.items():
         folder = options.out / name
         if not options.again:
             shutil.rmtree(folder, ignore_errors=True)
-            capture.run(SCENARIOS[name], folder, options.python)
+            capture.run(scenario, folder, options.python)
         tell(folder)
         if not options.keep_packets:
             shutil.rmtree(folder / "capture")

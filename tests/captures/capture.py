@@ -23,7 +23,14 @@ CARRIES_PAYLOAD = "(udp or tcp and ip[2:2] - ((ip[0] & 0xf) << 2) - ((tcp[12] & 
 PRIORITY = ("nice", "-n", "-5")
 """Ranks and tcpdump go before whatever else the machine does."""
 
-PATIENCE_S = 300.0
+CORES = Path("/sys/fs/cgroup/cpu")
+"""Where shares of a core are given out (cgroups v1)."""
+
+PERIOD_US = 100_000
+DOWN_MBIT = 0.008
+"""A link that is as good as down: a packet in nine seconds."""
+
+PATIENCE_S = 360.0
 """Seconds after which a capture that has not ended is given up."""
 
 log = logging.getLogger(__name__)
@@ -63,6 +70,8 @@ def run(scenario: Scenario, folder: Path, python: str) -> None:
         for process in (*state.ranks.values(), *state.others):
             process.kill()
         time.sleep(0.5)
+        for share in CORES.glob("llmprism-*"):
+            share.rmdir()
         for dump in dumps:
             dump.terminate()
             log.info("%s", dump.communicate()[1].decode().strip().replace("\n", "; "))
@@ -89,7 +98,7 @@ def _fault_agenda(fault: Fault, place: int, state: Running) -> Agenda:
     """Return when a trouble of the rank at a place in its job begins and when it ends."""
     of_link = fault.kind == "limited_uplink"
     noted: dict[str, object] = {
-        "kind": fault.kind,
+        "kind": {"throttled_rank": "slow_rank"}.get(fault.kind, fault.kind),
         "job": fault.job,
         "subject_type": "link" if of_link else "addr",
         "subject": cluster.uplink(fault.addr) if of_link else fault.addr,
@@ -129,6 +138,16 @@ def _trouble(fault: Fault, place: int, state: Running) -> tuple[Callable[[], Non
         slow.with_suffix(".new").write_text(str(fault.severity))
         slow.with_suffix(".new").rename(slow)
 
+    def throttled() -> None:
+        share.mkdir(exist_ok=True)
+        (share / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (share / "cpu.cfs_quota_us").write_text(str(round(fault.severity * PERIOD_US)))
+        (share / "cgroup.procs").write_text(str(state.ranks[fault.job, fault.addr].pid))
+
+    def unthrottled() -> None:
+        (share / "cpu.cfs_quota_us").write_text("-1")
+
+    share = CORES / f"llmprism-{fault.job}-{place}"
     slow = state.folder / "logs" / f"{fault.job}-{place}.slow"
     full = cluster.NIC_MBIT
     return {
@@ -140,7 +159,16 @@ def _trouble(fault: Fault, place: int, state: Running) -> tuple[Callable[[], Non
             lambda: cluster.limit_uplink(fault.addr, full * fault.severity),
             lambda: cluster.limit_uplink(fault.addr, None),
         ),
+        "link_flap": (
+            lambda: cluster.limit(fault.addr, DOWN_MBIT),
+            lambda: cluster.limit(fault.addr, full),
+        ),
+        "slow_storage": (
+            lambda: cluster.limit(cluster.STORAGE.addr, full * fault.severity),
+            lambda: cluster.limit(cluster.STORAGE.addr, cluster.STORAGE_MBIT),
+        ),
         "slow_rank": (slowed, slow.unlink),
+        "throttled_rank": (throttled, unthrottled),
         "stopped_rank": (lambda: signalled(signal.SIGSTOP), lambda: signalled(signal.SIGCONT)),
         "killed_rank": (killed, buried),
     }[fault.kind]
@@ -156,7 +184,8 @@ def _follow(agenda: Agenda, state: Running, scenario: Scenario) -> None:
         if failed:
             raise RuntimeError(f"ranks that failed: {failed}; see logs/*.stderr in {state.folder}")
         started = len(state.launched) == sum(len(job.addrs) for job in scenario.jobs)
-        if started and all(process.poll() is not None for process in state.ranks.values()):
+        waited = time.monotonic() - began >= scenario.seconds
+        if waited and started and all(process.poll() is not None for process in state.ranks.values()):
             return
         time.sleep(0.02)
     raise TimeoutError(f"jobs still train after {PATIENCE_S:.0f} s")

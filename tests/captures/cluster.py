@@ -17,6 +17,9 @@ LEAVES = ("leaf0", "leaf1")
 SPINE = "spine0"
 SWITCHES = (*LEAVES, SPINE)
 
+NVLINK = "nvlink0"
+"""The interface between the NICs of one host, for what never leaves it; no switch sees it."""
+
 NIC_MBIT = 400
 STORAGE_MBIT = 300
 """Rates in each direction. Two cores forward what eight NICs of 400 Mbit/s send without a drop; storage is slower."""
@@ -47,6 +50,11 @@ class Node:
     def port(self) -> str:
         """The switch's end of the link; a Linux interface name has at most 15 characters."""
         return "p" + self.addr.removeprefix("10.0.").replace(".", "-")
+
+    @property
+    def inner(self) -> str:
+        """The node's address on its host's own link, if it is in the topology."""
+        return self.addr.replace("10.0.", "10.9.", 1)
 
     @property
     def mac(self) -> str:
@@ -83,6 +91,8 @@ def build() -> None:
         _attach(node)
     for node in NODES.values():
         _route_statically(node)
+    for one, other in zip(NICS[::2], NICS[1::2], strict=True):
+        _join(one, other)
 
 
 def destroy() -> None:
@@ -92,7 +102,7 @@ def destroy() -> None:
 
 
 def limit(addr: str, mbit: float) -> None:
-    """Give a node's link another rate, in both directions, while traffic goes on."""
+    """Give a node's link another rate, in both directions, while traffic goes on; one near 0 is a link that is down."""
     node = NODES[addr]
     _node(node, f"tc qdisc replace dev eth0 {_bucket(mbit)}")
     _fabric(f"tc qdisc replace dev {node.port} {_bucket(mbit)}")
@@ -114,7 +124,7 @@ def limit_uplink(addr: str, mbit: float | None) -> None:
 
 
 def _bucket(mbit: float) -> str:
-    return f"root tbf rate {mbit:.0f}mbit burst {BURST_BYTES} limit {QUEUE_BYTES}"
+    return f"root tbf rate {1000 * mbit:.0f}kbit burst {BURST_BYTES} limit {QUEUE_BYTES}"
 
 
 def _attach(node: Node) -> None:
@@ -129,6 +139,14 @@ def _attach(node: Node) -> None:
     _fabric(f"ethtool -K {node.port} tso off gso off gro off tx off")
     _plug(node.port, node.switch)
     limit(node.addr, node.mbit)
+
+
+def _join(one: Node, other: Node) -> None:
+    """Link two NICs of a host directly, as NVLink does; no rate is set."""
+    _run(f"ip link add {NVLINK} netns {one.namespace} type veth peer name {NVLINK} netns {other.namespace}")
+    for node in (one, other):
+        _node(node, f"ip addr add {node.inner}/24 dev {NVLINK}")
+        _node(node, f"ip link set {NVLINK} up")
 
 
 def _route_statically(node: Node) -> None:

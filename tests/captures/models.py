@@ -22,24 +22,28 @@ VOCABULARY = 512
 BACKWARD = 2.0
 """How much longer a layer's backward pass takes than its forward pass."""
 
-JITTER = 0.03
-"""Standard deviation of the accelerator's time, as a ratio of its mean."""
-
 SPARSITY = 16
 """One token in so many passes a layer, the others pass by it: two cores have to compute for eight NICs, and messages
 should nevertheless be as large as all tokens make them."""
 
 
 class Accelerator:
-    """What computes in a rank's place; `factor` above 1 makes it that much slower."""
+    """What computes in a rank's place.
+
+    Attributes
+    ----------
+    factor : above 1 makes it that much slower
+    jitter : standard deviation of its time, as a ratio of its mean
+    """
 
     factor = 1.0
+    jitter = 0.03
 
 
 def accelerate(seconds: float) -> None:
     """Wait as long as an accelerator would compute."""
     seconds *= Accelerator.factor
-    time.sleep(max(0.0, random.gauss(seconds, JITTER * seconds)))
+    time.sleep(max(0.0, random.gauss(seconds, Accelerator.jitter * seconds)))
 
 
 class AcceleratorTime(torch.autograd.Function):
@@ -89,6 +93,132 @@ class Stage(nn.Module):
 
 def loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+
+class AllToAll(torch.autograd.Function):
+    """Send rows to the ranks of a group and receive theirs; gradients go the way back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup
+    ) -> torch.Tensor:
+        ctx.sent, ctx.received, ctx.group = sent, received, group
+        return _exchanged(rows, sent, received, group)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return _exchanged(gradients[0].contiguous(), ctx.received, ctx.sent, ctx.group), None, None, None
+
+
+def _exchanged(rows: torch.Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup) -> torch.Tensor:
+    arriving = rows.new_empty((sum(received), *rows.shape[1:]))
+    dist.all_to_all_single(arriving, rows, received, sent, group=group)
+    return arriving
+
+
+class Routed(nn.Module):
+    """A transformer layer and, of each token, how much a router likes each expert: what all ranks have alike."""
+
+    def __init__(self, seconds: float, experts: int) -> None:
+        super().__init__()
+        self.layer, self.router = Layer(seconds), nn.Linear(WIDTH, experts)
+
+    def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.layer(hidden)
+        liked = self.router(hidden)
+        # Noise keeps the experts busy alike (Shazeer et al. 2017, https://arxiv.org/abs/1701.06538).
+        return hidden, (liked + torch.randn_like(liked)).softmax(-1)
+
+
+class Expert(nn.Module):
+    """What one rank computes of the tokens that it is sent; one in `SPARSITY` passes it, the others pass by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.feed = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        passing = rows.clone()
+        passing[::SPARSITY] = rows[::SPARSITY] + self.feed(rows[::SPARSITY])
+        return passing
+
+
+class ExpertLayer(nn.Module):
+    """A layer whose tokens each go to the one expert that the router likes best, and come back (Fedus et al. 2021)."""
+
+    def __init__(self, routed: nn.Module, expert: nn.Module, group: dist.ProcessGroup) -> None:
+        super().__init__()
+        self.routed, self.expert, self.group, self.experts = routed, expert, group, group.size()
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden, liked = self.routed(hidden)
+        best, chosen = liked.flatten(0, -2).max(-1)
+        order = chosen.argsort(stable=True)
+        counts = torch.bincount(chosen, minlength=self.experts)
+        sent, received = (
+            counts.tolist(),
+            _exchanged(counts, [1] * self.experts, [1] * self.experts, self.group).tolist(),
+        )
+        there = AllToAll.apply(hidden.flatten(0, -2)[order], sent, received, self.group)
+        back = AllToAll.apply(self.expert(there), received, sent, self.group)
+        own = torch.empty_like(back).index_copy(0, order, back) * best[:, None]
+        return hidden + own.view_as(hidden)
+
+
+class Spread(torch.autograd.Function):
+    """The identity, whose gradients are added up over a tensor-parallel group (f of Shoeybi et al. 2019)."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        ctx.group = group
+        return hidden.view_as(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total, group=ctx.group)
+        return total, None
+
+
+class Added(torch.autograd.Function):
+    """The sum over a tensor-parallel group, whose gradients are the identity (g of Shoeybi et al. 2019)."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        del ctx
+        total = hidden.contiguous().clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        del ctx
+        return gradients[0], None
+
+
+class ParallelLayer(nn.Module):
+    """A transformer layer whose heads and hidden units are divided among a tensor-parallel group."""
+
+    def __init__(self, seconds: float, group: dist.ProcessGroup) -> None:
+        super().__init__()
+        self.seconds, self.group = seconds, group
+        self.heads = HEADS // group.size()
+        share = WIDTH // group.size()
+        self.norm, self.project, self.merge = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * share), nn.Linear(share, WIDTH)
+        self.norm_feed = nn.LayerNorm(WIDTH)
+        self.feed = nn.Sequential(nn.Linear(WIDTH, 4 * share), nn.GELU(), nn.Linear(4 * share, WIDTH))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        some = hidden[:, ::SPARSITY]
+        batch, tokens, _ = some.shape
+        projected = self.project(Spread.apply(self.norm(some), self.group))
+        query, key, value = projected.view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(query, key, value)
+        some = some + Added.apply(self.merge(attended.transpose(1, 2).reshape(batch, tokens, -1)), self.group)
+        some = some + Added.apply(self.feed(Spread.apply(self.norm_feed(some), self.group)), self.group)
+        passing = hidden.clone()
+        passing[:, ::SPARSITY] = some
+        return AcceleratorTime.apply(passing, self.seconds)
 
 
 class Ring:

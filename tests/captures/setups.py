@@ -13,15 +13,22 @@ OUTSIDE = (cluster.STORAGE.addr, cluster.OUTSIDER.addr)
 
 @dataclass(frozen=True)
 class Job:
-    """A training job. `addrs` are in the order of ranks: those of one pipeline stage are neighbours."""
+    """A training job. `addrs` are in the order of ranks: tensor-parallel ones are neighbours, then those of a stage."""
 
     name: str
-    kind: Literal["ddp", "fsdp", "pipeline", "ring"]
+    kind: Literal["ddp", "fsdp", "pipeline", "experts", "ring"]
     addrs: tuple[str, ...]
     seconds: float
     """How long it trains, about."""
     dp: int = 1
+    """Ranks that share gradients: those of a ring, and those that hold experts, count."""
     pp: int = 1
+    tp: int = 1
+    """Ranks of one host that share each layer, over a link that no switch sees."""
+    ep: int = 1
+    """Ranks of which each holds an expert of a layer; a divisor of `dp`."""
+    cp: int = 1
+    """Ranks that share a sequence, in a ring; a divisor of `dp`."""
     virtual: int = 1
     """Pipeline stages on each rank; above 1 the schedule is interleaved."""
     layers: int = 8
@@ -38,6 +45,8 @@ class Job:
     optimizer: Literal["adamw", "sgd"] = "adamw"
     unevenness: float = 0.0
     """Sigma of a log-normal factor on the computing of a step, the same on all ranks: samples of different lengths."""
+    jitter: float = 0.03
+    """Standard deviation of an accelerator's time for a layer, as a ratio."""
     accumulate: int = 1
     """Batches whose gradients are added up before they are synchronised; of DDP only."""
     evaluate_every: int = 0
@@ -62,14 +71,17 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Fault:
-    """A trouble: a NIC, or its leaf's link to the spine, at `severity` of a NIC's rate, or a rank that computes by
-    `severity` slower, stops, or is killed.
+    """A trouble: a NIC, its leaf's link to the spine, or the storage at `severity` of a NIC's rate, a NIC that is as
+    good as down, a rank that computes by `severity` slower or has that share of a core, stops, or is killed.
 
     After so many seconds all but the last are well again; of a job whose rank was killed all other ranks are then
     ended.
     """
 
-    kind: Literal["limited_nic", "limited_uplink", "slow_rank", "stopped_rank", "killed_rank"]
+    kind: Literal[
+        "limited_nic", "limited_uplink", "link_flap", "slow_rank", "throttled_rank", "stopped_rank", "killed_rank",
+        "slow_storage",
+    ]  # fmt: skip
     job: str
     addr: str
     start_s: float
@@ -82,6 +94,8 @@ class Scenario:
     jobs: tuple[Job, ...]
     traffic: tuple[Traffic, ...] = ()
     faults: tuple[Fault, ...] = ()
+    seconds: float = 0.0
+    """How long is captured at least: for silence to be seen as one, somebody else has to send."""
 
 
 def nics(*places: str) -> tuple[str, ...]:
@@ -89,7 +103,8 @@ def nics(*places: str) -> tuple[str, ...]:
     return tuple(f"10.0.{place}" for place in places)
 
 
-def _chatter(seconds: float) -> tuple[Traffic, ...]:
+def chatter(seconds: float) -> tuple[Traffic, ...]:
+    """Return chatter among all NICs and the nodes outside the topology."""
     everyone = (*NIC_ADDRS, *OUTSIDE)
     return tuple(
         Traffic("chatter", src, tuple(dst for dst in everyone if dst != src), 0.5, seconds) for src in everyone
@@ -126,7 +141,7 @@ SCENARIOS: dict[str, Scenario] = {
             Job("jobB", "ddp", nics("2.2", "4.2"), 115, dp=2, layers=4, layer_s=0.06, seed=2, start_s=5.0),
         ),
         traffic=(
-            *_chatter(120.0),
+            *chatter(120.0),
             Traffic("bulk_outside", FOUR_HOSTS[1], OUTSIDE[:1], 30.0, 50.0, 80.0),
             Traffic("bulk_outside", OUTSIDE[1], FOUR_HOSTS[:1], 55.0, 30.0, 60.0),
             Traffic("bulk_outside", "10.0.3.2", OUTSIDE[1:], 70.0, 20.0, 150.0),
@@ -228,8 +243,8 @@ SCENARIOS: dict[str, Scenario] = {
         (Job("jobA", "ddp", FOUR_HOSTS, 150, dp=4, layers=6, layer_s=0.035),),
         faults=(Fault("limited_nic", "jobA", "10.0.2.1", 60.0, 50.0, 1 / 5),),
     ),
-    "cp4_ring": Scenario((Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256),)),
+    "cp4_ring": Scenario((Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256, cp=4),)),
     "cp4_ring_same_way": Scenario(
-        (Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256, direction=-1),)
+        (Job("jobA", "ring", FOUR_HOSTS, 115, dp=4, layers=4, layer_s=0.06, tokens=256, cp=4, direction=-1),)
     ),
 }

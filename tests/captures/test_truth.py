@@ -19,6 +19,7 @@ def write_logs(
     *,
     dp_group: list[str],
     pp_group: list[str],
+    ep_group: list[str] | None = None,
     direction: int = 0,
     last_steps: Sequence[int] = (2,) * 4,
 ) -> None:
@@ -28,6 +29,7 @@ def write_logs(
     (folder / "launched.json").write_text(json.dumps([{"job": "jobA", "addr": a, "start_ns": 500} for a in FOUR]))
     for rank, addr in enumerate(FOUR):
         place = {"rank": rank, "pp_index": 0, "dp_index": rank, "dp_group": dp_group, "pp_group": pp_group}
+        place["ep_group"] = ep_group or []
         events = [{"event": "rank", "addr": addr, **place}]
         if direction:
             events.append({"event": "ring", "addr": addr, "towards": FOUR[(rank + direction) % 4]})
@@ -90,9 +92,26 @@ def test_a_ring_of_blocks_shares_pairs_with_the_all_reduce_if_it_goes_the_same_w
     assert (FOUR[0], FOUR[3], "dp") in found
 
 
+def test_ranks_that_exchange_tokens_share_gradients_with_the_rank_before_them_only(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], ep_group=FOUR)
+    everybody = [(src, dst, BULK, 1050) for src in range(4) for dst in range(4) if src != dst]
+    found = kinds(truth.tables(tmp_path, flows(*everybody)))
+    assert {(src, dst) for src, dst, kind in found if kind == "dp"} == {(FOUR[at], FOUR[at - 1]) for at in range(4)}
+    assert len([kind for *_, kind in found if kind == "ep"]) == 12
+
+
+def test_what_a_fault_did_is_measured_on_the_steps_that_it_overlaps() -> None:
+    ends = [0, 100, 200, 300, 500, 600, 700]
+    steps = pl.DataFrame({"job": "jobA", "step": range(7), "end_ns": ends})
+    struck = {"kind": "slow_rank", "job": "jobA", "start_ns": 310, "end_ns": 490}
+    silent = {"kind": "killed_rank", "job": "jobA", "start_ns": 710, "end_ns": 720}
+    measured = truth.effects(pl.DataFrame([struck, silent]), steps)
+    assert measured.select("effect", "longest", "noise").rows() == [(1.0, 1.0, 0.0), (None, None, 0.0)]
+
+
 def test_tables_that_nothing_happened_in_have_their_columns(tmp_path: Path) -> None:
     write_logs(tmp_path, dp_group=FOUR, pp_group=[])
     tables = truth.tables(tmp_path, flows(*ring(-1)))
     assert tables["truth_faults"].is_empty()
-    assert dict(tables["truth_faults"].schema) == truth.FAULT
+    assert dict(tables["truth_faults"].schema) == truth.FAULT | truth.EFFECT
     assert dict(tables["truth_noise"].schema) == truth.NOISE

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import random
 import socket
 import sys
@@ -29,6 +30,9 @@ from torch.nn.parallel import DistributedDataParallel
 LOADING_S = 0.01
 """Seconds for the next batch to be loaded."""
 
+NVLINK = "nvlink0"
+"""The interface between the NICs of one host, as in cluster.py."""
+
 SINK_PORT = 9100
 """Where storage takes what is written, as in traffic.py."""
 
@@ -39,38 +43,66 @@ Step = Callable[[torch.Tensor, torch.Tensor], Any]
 
 
 class Layout:
-    """Where a rank stands: ranks of one pipeline stage are neighbours, so rank = pp_index * dp + dp_index."""
+    """Where a rank stands: rank = (pp_index * dp + dp_index) * tp + tp_index.
+
+    Of the ranks of one stage, `ep` neighbours each hold other experts, or `cp` neighbours share a sequence.
+    """
 
     def __init__(self, job: dict[str, Any], rank: int) -> None:
-        self.pp_index, self.dp_index = divmod(rank, job["dp"])
-        self.pp_ranks = [stage * job["dp"] + self.dp_index for stage in range(job["pp"])]
-        self.dp_ranks = [self.pp_index * job["dp"] + replica for replica in range(job["dp"])]
+        tp, dp, pp, ep, cp = (job[one] for one in ("tp", "dp", "pp", "ep", "cp"))
+        ranks = range(tp * dp * pp)
+        place, self.tp_index = divmod(rank, tp)
+        self.pp_index, self.dp_index = divmod(place, dp)
+        self.groups: dict[str, list[list[int]]] = {
+            "pp": [[(s * dp + d) * tp + t for s in range(pp)] for d in range(dp) for t in range(tp)],
+            "dp": [[(s * dp + d) * tp + t for d in range(dp)] for s in range(pp) for t in range(tp)],
+            "tp": [list(ranks[at : at + tp]) for at in ranks[::tp]],
+            "ep": [list(ranks[at : at + ep]) for at in ranks[::ep]],
+            "expert_dp": [list(ranks[at::ep]) for at in range(ep)] if ep > 1 else [[one] for one in ranks],
+            "cp": [list(ranks[at : at + cp]) for at in ranks[::cp]],
+        }
+        self.own = {kind: next(one for one in groups if rank in one) for kind, groups in self.groups.items()}
 
-    def groups(self, job: dict[str, Any]) -> tuple[dist.ProcessGroup, dist.ProcessGroup]:
-        """Create everybody's groups, which all ranks have to do together, and return the rank's own: pp and dp."""
-        pipelines = [[stage * job["dp"] + replica for stage in range(job["pp"])] for replica in range(job["dp"])]
-        replicas = [[stage * job["dp"] + replica for replica in range(job["dp"])] for stage in range(job["pp"])]
-        own_pp = [dist.new_group(ranks) for ranks in pipelines][self.dp_index]
-        own_dp = [dist.new_group(ranks) for ranks in replicas][self.pp_index]
-        return own_pp, own_dp
+    def group(self, kind: str) -> dist.ProcessGroup:
+        """Create everybody's groups of a kind, which all ranks have to do together, and return the rank's own."""
+        created = [dist.new_group(ranks) for ranks in self.groups[kind]]
+        return created[self.groups[kind].index(self.own[kind])]
+
+    def inner_group(self, job: dict[str, Any]) -> dist.ProcessGroup | None:
+        """Create the tensor-parallel groups on the links inside hosts; None without tensor parallelism."""
+        if job["tp"] == 1:
+            return None
+        outer = os.environ["GLOO_SOCKET_IFNAME"]
+        os.environ["GLOO_SOCKET_IFNAME"] = NVLINK
+        group = self.group("tp")
+        os.environ["GLOO_SOCKET_IFNAME"] = outer
+        return group
 
 
 def build(job: dict[str, Any], layout: Layout, log: Callable[..., None]) -> tuple[nn.Module, Step]:
     """Return what is trained on this rank, and how a step's gradients are computed and synchronised."""
-    pp_group, dp_group = layout.groups(job)
+    pp_group, dp_group, tp_group = layout.group("pp"), layout.group("dp"), layout.inner_group(job)
     if job["kind"] == "pipeline":
-        return _pipeline(job, layout, pp_group, dp_group)
+        return _pipeline(job, layout, pp_group, dp_group, tp_group)
     if job["kind"] == "ring":
-        ring = models.Ring(dist.new_group(), job["direction"])
+        ring = models.Ring(layout.group("cp"), job["direction"])
         log("ring", towards=job["addrs"][ring.towards])
         layers: list[nn.Module] = [models.RingLayer(job["layer_s"], ring) for _ in range(job["layers"])]
+    elif job["kind"] == "experts":
+        layers = _expert_layers(job, layout, dp_group)
     else:
-        layers = [models.Layer(job["layer_s"]) for _ in range(job["layers"])]
+        layers = _layers(job, tp_group)
     model = models.Stage(layers, first=True, last=True)
     if job["kind"] == "fsdp":
         for layer in layers:
             fully_shard(layer)
         wrapped: nn.Module = fully_shard(model)
+    elif job["kind"] == "experts":
+        # Experts differ from rank to rank, so what is alike on all is replicated part by part.
+        for part in ("embedding", "head"):
+            replicated = _replicated(getattr(model, part), dp_group, bucket_mb=job["bucket_mb"], rebuild=False)
+            setattr(model, part, replicated)
+        wrapped = model
     else:
         wrapped = _replicated(model, dp_group, bucket_mb=job["bucket_mb"])
 
@@ -83,11 +115,38 @@ def build(job: dict[str, Any], layout: Layout, log: Callable[..., None]) -> tupl
     return wrapped, step
 
 
+def _layers(job: dict[str, Any], tp_group: dist.ProcessGroup | None) -> list[nn.Module]:
+    if tp_group is None:
+        return [models.Layer(job["layer_s"]) for _ in range(job["layers"])]
+    return [models.ParallelLayer(job["layer_s"], tp_group) for _ in range(job["layers"])]
+
+
+def _expert_layers(job: dict[str, Any], layout: Layout, dp_group: dist.ProcessGroup) -> list[nn.Module]:
+    """Return layers with an expert a rank; ranks that hold the same experts share their gradients too."""
+    ep_group, expert_dp_group = layout.group("ep"), layout.group("expert_dp")
+    layers: list[nn.Module] = []
+    for _ in range(job["layers"]):
+        routed = models.Routed(job["layer_s"], job["ep"])
+        expert: nn.Module = models.Expert()
+        if job["ep"] < job["dp"]:
+            expert = _replicated(expert, expert_dp_group, bucket_mb=job["bucket_mb"], rebuild=False)
+        layers.append(
+            models.ExpertLayer(
+                _replicated(routed, dp_group, bucket_mb=job["bucket_mb"], rebuild=False), expert, ep_group
+            )
+        )
+    return layers
+
+
 def _pipeline(
-    job: dict[str, Any], layout: Layout, pp_group: dist.ProcessGroup, dp_group: dist.ProcessGroup
+    job: dict[str, Any],
+    layout: Layout,
+    pp_group: dist.ProcessGroup,
+    dp_group: dist.ProcessGroup,
+    tp_group: dist.ProcessGroup | None,
 ) -> tuple[nn.Module, Step]:
     count = job["pp"] * job["virtual"]
-    shares = models.split([models.Layer(job["layer_s"]) for _ in range(job["layers"])], count)
+    shares = models.split(_layers(job, tp_group), count)
     modules, stages = [], []
     for index in range(layout.pp_index, count, job["pp"]):
         module: nn.Module = models.Stage(shares[index], first=index == 0, last=index == count - 1)
@@ -141,13 +200,16 @@ def join(job: dict[str, Any], rank: int, log: Callable[..., None]) -> tuple[Layo
     store = dist.TCPStore(job["addrs"][0], job["port"], ranks, is_master=rank == 0)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=90))
     layout = Layout(job, rank)
+    groups = {f"{kind}_group": [job["addrs"][member] for member in own] for kind, own in layout.own.items()}
     log(
         "rank",
         rank=rank,
         pp_index=layout.pp_index,
-        dp_index=layout.dp_index,
-        dp_group=[job["addrs"][member] for member in layout.dp_ranks] if job["dp"] > 1 else [],
-        pp_group=[job["addrs"][member] for member in layout.pp_ranks] if job["pp"] > 1 else [],
+        dp_index=layout.dp_index // job["cp"],
+        tp_index=layout.tp_index,
+        ep_index=layout.dp_index % job["ep"],
+        cp_index=layout.dp_index % job["cp"],
+        **{name: addrs if len(addrs) > 1 else [] for name, addrs in groups.items()},
     )
     return layout, store
 
@@ -184,6 +246,7 @@ def train(job: dict[str, Any], rank: int, log: Callable[..., None], slow: Path) 
         if job["optimizer"] == "sgd"
         else torch.optim.AdamW(model.parameters(), lr=1e-4)
     )
+    models.Accelerator.jitter = job["jitter"]
     lengths = random.Random(job["seed"])  # seeded alike on all ranks: a step is as long on each of them
     batch = job["micro_batches"], job["tokens"]
     pace, step = Pace(job["seconds"], store), 0

@@ -16,11 +16,18 @@ ENDS = ["src_addr", "dst_addr"]
 STEP = {"job": pl.String, "addr": pl.String, "step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
 FAULT = {"kind": pl.String, "job": pl.String, "subject_type": pl.String, "subject": pl.String,
          "start_ns": pl.Int64, "end_ns": pl.Int64, "severity": pl.Float64}  # fmt: skip
+EFFECT = {"effect": pl.Float64, "longest": pl.Float64, "noise": pl.Float64}
+"""What a fault did to its job's steps; see `effects`."""
+
+MAD_TO_SIGMA = 1.4826
+"""Standard deviation of a normal distribution, in median absolute deviations."""
+
 NOISE = {"kind": pl.String, "src": pl.String, "dst": pl.String,
          "start_ns": pl.Int64, "end_ns": pl.Int64, "bytes": pl.Int64}  # fmt: skip
 RANK = {"job": pl.String, "addr": pl.String, "rank": pl.Int64, "pp_index": pl.Int64, "dp_index": pl.Int64,
-        "tp_index": pl.Int64, "dp_group": pl.List(pl.String), "pp_group": pl.List(pl.String),
-        "tp_group": pl.List(pl.String), "cp_group": pl.List(pl.String), "cp_towards": pl.String}  # fmt: skip
+        "tp_index": pl.Int64, "ep_index": pl.Int64, "cp_index": pl.Int64, "dp_group": pl.List(pl.String),
+        "pp_group": pl.List(pl.String), "tp_group": pl.List(pl.String), "ep_group": pl.List(pl.String),
+        "expert_dp_group": pl.List(pl.String), "cp_group": pl.List(pl.String), "cp_towards": pl.String}  # fmt: skip
 
 
 def tables(logs: Path, flows: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -60,7 +67,7 @@ def tables(logs: Path, flows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         "truth_steps": steps,
         "truth_rank_steps": rank_steps,
         "truth_ranks": places,
-        "truth_faults": _faults(logs, events),
+        "truth_faults": effects(_faults(logs, events), steps),
         "truth_noise": _noise(logs, events),
     }
 
@@ -91,12 +98,10 @@ def _of(events: list[dict[str, object]], kind: str) -> list[dict[str, object]]:
 
 def _ranks(events: list[dict[str, object]]) -> pl.DataFrame:
     towards = {(event["job"], event["addr"]): event["towards"] for event in _of(events, "ring")}
-    rows = []
-    for event in _of(events, "rank"):
-        hop = towards.get((event["job"], event["addr"]))
-        rows.append(
-            {"tp_index": 0, "tp_group": [], **event, "cp_towards": hop, "cp_group": event["dp_group"] if hop else []}
-        )
+    rows = [
+        {**event, "cp_towards": towards.get((event["job"], event["addr"]))}  # type: ignore[arg-type]
+        for event in _of(events, "rank")
+    ]
     return pl.DataFrame(rows, schema=RANK).sort("job", "rank")
 
 
@@ -137,34 +142,65 @@ def _pairs(
 def _group_kinds(ranks: pl.DataFrame) -> pl.DataFrame:
     """Return each group's directed pairs: `job`, `src_addr`, `dst_addr`, `kind`.
 
-    A ring of K/V blocks goes one way, which the ranks logged. Gloo's all-reduce goes from rank r to r - 1, so pairs of
-    a K/V ring the other way round are `cp` and nothing else.
+    A ring of K/V blocks goes one way, which the ranks logged. Where other messages pass between the ranks that share
+    gradients, only the hops of gloo's all-reduce are `dp`: it goes from each rank of a group to the one before it.
     """
-    found = []
-    for kind in ("dp", "pp"):
-        group = f"{kind}_group"
-        found.append(
-            ranks.select("job", src_addr="addr", dst_addr=group).explode("dst_addr").with_columns(kind=pl.lit(kind))
-        )
-    ring = ranks.select("job", src_addr="addr", dst_addr="cp_towards").drop_nulls().with_columns(kind=pl.lit("cp"))
-    number = ranks.select("job", "addr", "rank", size=pl.col("dp_group").list.len())
-    forward = (
-        ring.join(number.rename({"addr": "src_addr"}), on=["job", "src_addr"])
-        .join(number.select("job", dst_addr="addr", to="rank"), on=["job", "dst_addr"])
-        .filter((pl.col("rank") + 1) % pl.col("size") == pl.col("to"), pl.col("size") > 2)
+    rows = []
+    for rank in ranks.rows(named=True):
+        own, ring = rank["addr"], rank["cp_towards"]
+        alone = not ring and not rank["ep_group"]
+        met = {"pp": rank["pp_group"] or [], "ep": rank["ep_group"] or [], "cp": [ring] if ring else [], "dp": []}
+        for group in (rank["dp_group"] or [], rank["expert_dp_group"] or []):
+            met["dp"] += group if alone else [group[place - 1] for place, addr in enumerate(group) if addr == own]
+        rows += [(rank["job"], own, addr, kind) for kind, addrs in met.items() for addr in addrs if addr != own]
+    schema = dict.fromkeys(("job", *ENDS, "kind"), pl.String)
+    return pl.DataFrame(rows, schema=schema, orient="row").unique()
+
+
+def effects(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Add to each fault what it did to the steps of its job.
+
+    Parameters
+    ----------
+    faults : `job`, `start_ns`, `end_ns`
+    steps : `job`, `end_ns`; a step lasts from the end of the one before it to its own
+
+    Returns
+    -------
+    `faults` with `effect`, `longest` (ratios by which the steps that a fault overlaps are longer than the job's other
+    steps: their mean, the longest of them, against the median) and `noise` (standard deviation of the other steps, a
+    ratio of their median, by their median absolute deviation); NULL if no step was finished
+    """
+    lasted = steps.sort("job", "end_ns").select(
+        "job", begins="end_ns", ends=pl.col("end_ns").shift(-1).over("job")
+    ).drop_nulls()  # fmt: skip
+    lasted = lasted.with_columns(length=(pl.col("ends") - pl.col("begins")).cast(pl.Float64))
+    numbered = faults.with_row_index("fault")
+    met = lasted.join(numbered.select("fault", "job", "start_ns", "end_ns"), on="job").filter(
+        pl.col("begins") < pl.col("end_ns"), pl.col("ends") > pl.col("start_ns")
     )
+    others = lasted.join(met, on=["job", "ends"], how="anti").with_columns(usual=pl.col("length").median().over("job"))
+    usual = others.group_by("job").agg(
+        pl.col("usual").first(),
+        noise=MAD_TO_SIGMA * (pl.col("length") - pl.col("usual")).abs().median() / pl.col("usual").first(),
+    )
+    felt = met.group_by("fault").agg(effect=pl.col("length").mean(), longest=pl.col("length").max())
     return (
-        pl.concat(found)
-        .drop_nulls()
-        .filter(pl.col("src_addr") != pl.col("dst_addr"))
-        .join(forward, on=["job", *ENDS], how="anti")
-        .pipe(lambda groups: pl.concat([groups, ring]))
+        numbered.join(felt, on="fault", how="left")
+        .join(usual, on="job", how="left")
+        .sort("fault")
+        .select(*faults.columns, *(pl.col(name) / pl.col("usual") - 1 for name in ("effect", "longest")), "noise")
     )
 
 
 def _faults(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
-    """Return what was injected, and a row for each time that all ranks of a job waited for a checkpoint."""
+    """Return what was injected, and a row for each time that all ranks of a job waited for a checkpoint.
+
+    Slow storage is no row of its own: the waits of that time have its severity.
+    """
     injected = pl.DataFrame(json.loads((logs / "faults.json").read_text()), schema=FAULT)
+    slow = injected.filter(pl.col("kind") == "slow_storage")
+    injected = injected.filter(pl.col("kind") != "slow_storage")
     written = pl.DataFrame(_of(events, "checkpoint"), schema={**STEP, "bytes": pl.Int64})
     stalls = (
         written.group_by("job", "step")
@@ -172,6 +208,9 @@ def _faults(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
         .with_columns(kind=pl.lit("checkpoint_stall"), subject_type=pl.lit("job"), subject="job", severity=1.0)
         .select(list(FAULT))
     )
+    for one in slow.rows(named=True):
+        during = (pl.col("start_ns") < one["end_ns"]) & (pl.col("end_ns") > one["start_ns"])
+        stalls = stalls.with_columns(severity=pl.when(during).then(one["severity"]).otherwise("severity"))
     return pl.concat([injected, stalls]).sort("start_ns")
 
 

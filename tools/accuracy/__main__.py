@@ -1,4 +1,4 @@
-"""`python -m accuracy run`, `prices`, `wrong`, `page`, `diagnosis`, `second`, `tables`: measure, show, compare."""
+"""`python -m accuracy run`, `scores`, `prices`, `wrong`, `page`, `diagnosis`, `second`, `tables`: measure, show."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_SEED, TROUBLES
 from accuracy.pages.accuracy_page import write_page
 from accuracy.pages.diagnosis_page import write_diagnosis
 from accuracy.pages.mistakes import wrongs
+from accuracy.pages.score_table import table_of_scores
 from accuracy.pages.second_source_page import write_second_source
 from accuracy.runs.fault_costs import PUBLISHED_SEEDS, prices
 from accuracy.runs.results import keep_prices, kept
 from accuracy.runs.runner import run_missing
 from accuracy.runs.sources import EVERY_FAMILY, METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources
 from accuracy.second_source.cases import CASES
+from llmprism_tasks.reports.evaluation.score_tables import WIDTH
 
 GROUPS = (*FAMILIES, "curves", "captures")
 """What the page on accuracy is made of; troubles are run when they are named."""
@@ -36,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             keep_prices(seed, list(prices(seed=seed)))
     elif arguments.command == "run":
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
+    elif arguments.command == "scores":
+        failed = _scores(arguments.folders)
     elif arguments.command == "tables":
         return 0 if _tables(arguments) else 1
     elif arguments.command == "wrong":
@@ -49,6 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in failed:
         _say(f"Failed: {line}")
     return 1 if failed else 0
+
+
+def _scores(folders: Sequence[Path]) -> list[str]:
+    sources = list(capture_sources(folders or None))
+    if not sources:
+        return [f"no flows beside truth/ in {', '.join(map(str, folders))}"]
+    Console(width=WIDTH).print(table_of_scores(sources))
+    return []
 
 
 def _pages(arguments: argparse.Namespace) -> Iterator[str]:
@@ -95,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         chosen.add_argument("--method", nargs="+", choices=METHODS)
         chosen.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
+    scores = commands.add_parser("scores", help="analyse folders and print how right the results are")
+    scores.add_argument("folders", type=Path, nargs="*", help="with flows, topology.csv and truth/; default: captures")
     page = commands.add_parser("page", parents=[common])
     page.add_argument("--out", type=Path, default=PROJECT / "docs" / "accuracy.md")
     commands.add_parser("prices", parents=[common])

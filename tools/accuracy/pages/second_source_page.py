@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from accuracy.runs.measurement import scores_of
+from accuracy.runs.scored_run import scores_of
 from accuracy.second_source.cases import CASES
 from accuracy.second_source.folder import write
 from llmprism_tasks.reports.evaluation import together

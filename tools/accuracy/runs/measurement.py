@@ -10,15 +10,10 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from accuracy.runs.results import version
-from llmprism_tasks.execution.analyze import derive_tables
-from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
+from accuracy.runs.scored_run import scores_of
+from llmprism_tasks.reports.evaluation import Scores, all_figures
 from llmprism_tasks.reports.evaluation.steps import duration_errors
-from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate
-from llmprism_tasks.sources.truth import read_truth
-from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import open_warehouse
-from llmprism_tasks.warehouse.landing import landing
 
 START_NS = 1_760_000_400_000_000_000
 """Where simulated time starts: a whole minute."""
@@ -58,18 +53,6 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     began = time.process_time()
     scores = scores_of(folder, flows, method, warehouse)
     return {**_plain(scores), "version": version(), "cpu_s": time.process_time() - began}
-
-
-def scores_of(folder: Path, flows: str, method: str, warehouse: Path) -> Scores:
-    """Analyse a folder's flows as `measure` does, and compare with its truth."""
-    places = PlaceSettings(flows=str(folder / flows), topology=str(folder / "topology.csv"), warehouse=str(warehouse))
-    settings = Settings(places=places, method=MethodSettings(name=method))
-    opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
-    length_ns = settings.window.length_ns
-    for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
-        derive_tables(window, settings, warehouse=opened)
-    found = {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}
-    return evaluate(found, read_truth(str(folder / "truth")))
 
 
 def _plain(scores: Scores) -> Figures:
