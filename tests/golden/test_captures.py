@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scored_runs import Scored, scored_run
 
-from accuracy.pages.duration_floor import floor
+from accuracy.runs.duration_floor import floor
 from llmprism_tasks.reports.evaluation import together
 from llmprism_tasks.reports.evaluation.headline import headline
 

@@ -21,8 +21,8 @@ MEANINGS = (
     "*Asked for*: faults that lengthen a step by more than three standard deviations of its job's steps, leave no "
     "step, or halve the pace of a device; the effect is measured, on the same platform without the fault, or on the "
     "steps of a capture beside it. *Told*: a diagnosis of its job and time, or of its device. *First*: the first "
-    "suspect is the device, or a set of at most three with it. *Kind*: it is called what it is. *Seconds*: from the onset to the end "
-    "of the window with the first row, median and longest. "
+    "suspect is the device, or a set of at most three with it. *Kind*: it is called what it is. *Seconds*: "
+    "from the onset to the end of the window with the first row, median and longest. "
     f"{MISSED} marks what misses 95 %, 90 % or 90 %."
 )
 
