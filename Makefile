@@ -93,7 +93,7 @@ tables: setup
 	@$(BIN)/python -m accuracy tables --check
 
 scores: setup
-	@$(BIN)/python tests/golden
+	@$(BIN)/python -m accuracy scores $(FOLDERS)
 
 accuracy: setup
 	-@$(BIN)/python -m accuracy run

@@ -2,11 +2,11 @@
 
 Every hour `expire` deletes flows, timelines and results that are older than `retention.flows_h`, `retention.timeline_h`
 and `retention.results_d`, as `llmprism expire` does, and gives their space back. Ages are counted back from the newest
-window in the warehouse. Flows that a window waits for which is still to be run are kept up to four times as long. The
-task's log says how many rows and bytes went.
+window in the warehouse. Flows that a window waits for which is still to be run are kept up to four times as long, and
+flows whose window began to run within the last hour are kept, so that a backfill of old windows finds its look-back.
+The task's log says how many rows and bytes went.
 
-A window whose flows have expired is not run again: its task fails and says so, and its results stand. Before you
-backfill windows that are older than `retention.flows_h`, pause this DAG or raise the setting.
+A window whose flows have expired is not run again: its task fails and says so, and its results stand.
 
 When the task fails, its log says why; nothing is half deleted, and the next hour goes on from there. `llmprism expire
 --dry-run` says what would be deleted. There is nothing to backfill here: `airflow backfill create` would only do the

@@ -48,7 +48,7 @@ wait for one another, and pay where there are more than two cores.
 
 **Windows that are due** (skipped, late, or stale because of a window before them) are runs of `llmprism_again`, which
 `llmprism_catch_up` starts: the same tasks but for `await_flows`, one run at a time, at a lower priority. There,
-`landing` keeps the flows of a window of which only the look-back has changed. Live minutes keep their own two runs.
+`landing` keeps the flows of a window of which only the look-back has changed. Live minutes keep their own three runs.
 
 **Settings** come from `LLMPRISM_*` variables of the workers (`LLMPRISM_PLACES__FLOWS`, for one) and from the TOML file
 that `LLMPRISM_SETTINGS` names.
@@ -75,6 +75,9 @@ from llmprism_tasks.contract import plan, system_errors
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+LIVE_RUNS = 3
+"""While one waits for its next file, which takes a minute of its time, two are at work."""
 
 LIVE_FIRST = 10
 """Weight of the live minutes' tasks where workers are short; all others have 1."""
@@ -191,7 +194,7 @@ with DAG(
     schedule=CronDataIntervalTimetable("* * * * *", timezone="UTC"),
     start_date=dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
     catchup=False,
-    max_active_runs=2,
+    max_active_runs=LIVE_RUNS,
     default_args=TRYING_AGAIN | {"priority_weight": LIVE_FIRST, "weight_rule": "absolute"},
     params=WINDOW,
     tags=["llmprism"],

@@ -18,6 +18,7 @@ from airflow.plugins_manager import AirflowPlugin
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from llmprism_tasks.settings import Settings
     from llmprism_tasks.warehouse.connect import Warehouse
 
 Message = MutableMapping[str, Any]
@@ -51,6 +52,7 @@ def app_behind_airflows_login() -> "FastAPI":
 
     app = pages_app(
         warehouse,
+        settings=settings(),
         who=lambda request: str(request.state.llmprism_user),
         reading=[Depends(requires_access_dag(method="GET", param_dag_id=DAG))],
         muting=[Depends(requires_access_dag(method="PUT", param_dag_id=DAG)), Depends(remember)],
@@ -61,18 +63,17 @@ def app_behind_airflows_login() -> "FastAPI":
 
 def warehouse() -> "Warehouse":
     """Return the warehouse of the API server's settings; the pages make none."""
+    from llmprism_tasks.warehouse.connect import configured, existing_warehouse
+
+    return existing_warehouse(configured(settings()))
+
+
+def settings() -> "Settings":
+    """Return the settings of the API server's file and environment."""
     from llmprism_tasks.settings.load import load
-    from llmprism_tasks.warehouse.connect import existing_warehouse
 
     file = os.environ.get("LLMPRISM_SETTINGS")
-    settings = load(file=Path(file) if file else None, environment=os.environ)
-    one = settings.warehouse
-    return existing_warehouse(
-        settings.places.warehouse,
-        lock_wait_s=one.lock_wait_s,
-        data_path=one.data_path,
-        catalog_password=one.catalog_password,
-    )
+    return load(file=Path(file) if file else None, environment=os.environ)
 
 
 def start_ns_of(dag_id: str, run_id: str) -> int:

@@ -78,12 +78,12 @@ def report(arguments: argparse.Namespace) -> None:
         tests = shown(probes.probes(_existing_warehouse(arguments)))  # a read copy has no flows
         output.say(json.dumps(tests, indent=2) if arguments.format == "json" else probes.text(tests))
         return
-    warehouse = _to_read(arguments)
     if arguments.html is not None:
         from llmprism_tasks.cli.pages import write_page
 
-        write_page(warehouse, arguments)
+        write_page(_existing_warehouse(arguments), settings, arguments)  # the flows behind an incident are in it
         return
+    warehouse = _to_read(arguments)
     from llmprism_tasks.reports import summary, terminal
 
     found = shown(summary.summarise(warehouse, settings))  # an older warehouse may have names with control characters
@@ -123,7 +123,8 @@ def serve(arguments: argparse.Namespace) -> None:
     """Show the pages in a browser on this machine."""
     from llmprism_tasks.cli import pages
 
-    pages.serve(_existing_warehouse(arguments), arguments)
+    settings, _ = _load(arguments)
+    pages.serve(_existing_warehouse(arguments), settings, arguments)
 
 
 def mute(arguments: argparse.Namespace) -> None:
@@ -343,12 +344,6 @@ def _to_read(arguments: argparse.Namespace) -> Warehouse:
 def _existing_warehouse(arguments: argparse.Namespace) -> Warehouse:
     """Open the warehouse of the settings to look at."""
     settings, _ = _load(arguments)
-    from llmprism_tasks.warehouse.connect import existing_warehouse
+    from llmprism_tasks.warehouse.connect import configured, existing_warehouse
 
-    one = settings.warehouse
-    return existing_warehouse(
-        settings.places.warehouse,
-        lock_wait_s=one.lock_wait_s,
-        data_path=one.data_path,
-        catalog_password=one.catalog_password,
-    )
+    return existing_warehouse(configured(settings))

@@ -14,13 +14,14 @@ from llmprism_tasks.cli import output
 from llmprism_tasks.contract.errors import InputError
 
 if TYPE_CHECKING:
+    from llmprism_tasks.settings import Settings
     from llmprism_tasks.warehouse.connect import Warehouse
 
 LOOPBACK = "127.0.0.1"
 """The pages ask nobody for a password, so they are shown to this machine alone."""
 
 
-def serve(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
+def serve(warehouse: Warehouse, settings: Settings, arguments: argparse.Namespace) -> None:
     """Serve the pages until interrupted.
 
     Raises
@@ -42,12 +43,12 @@ def serve(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
                 expected="a free port",
                 todo="Choose another one with --port, or --port 0 for any.",
             ) from error
-        app = local_app(lambda: warehouse, user=_user() or "somebody")
+        app = local_app(lambda: warehouse, user=_user() or "somebody", settings=settings)
         output.say(f"http://{LOOPBACK}:{listening.getsockname()[1]}/ until Ctrl-C")
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
 
-def write_page(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
+def write_page(warehouse: Warehouse, settings: Settings, arguments: argparse.Namespace) -> None:
     """Write the page of an incident, a job or a range to one file that needs no server."""
     from llmprism_tasks.reports.pages import incident, job, now
 
@@ -58,7 +59,7 @@ def write_page(warehouse: Warehouse, arguments: argparse.Namespace) -> None:
     elif arguments.job is not None:
         page = job.show(warehouse, query | {"id": arguments.job}, now_ns=time.time_ns(), alone=True)
     else:
-        page = now.show(warehouse, query, now_ns=time.time_ns(), alone=True)
+        page = now.show(warehouse, query, now_ns=time.time_ns(), alone=True, settings=settings)
     arguments.html.write_text(page, encoding="utf-8")
     output.say(f"Written: {arguments.html}, {arguments.html.stat().st_size / 1e6:.1f} MB")
 

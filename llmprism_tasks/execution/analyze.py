@@ -35,7 +35,7 @@ from llmprism_tasks.reports.minute_states import LOOKBACK_CHANGED, WORDS, due, r
 from llmprism_tasks.reports.missing_nics import unlisted_warning
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import landed_flows, store
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.landing import landing
@@ -290,9 +290,9 @@ def _warn_of_missing_nics(warehouse: Warehouse, windows: Sequence[Window], setti
 def _warn_if_topology_is_of_others(warehouse: Warehouse, span: Window, settings: Settings) -> None:
     """Warn when not one NIC of the topology is in the flows: without this, an empty report would look healthy."""
     nics = read_topology(settings.places.topology)["addr"]
-    if store.sees(warehouse, span, nics):
+    if landed_flows.sees(warehouse, span, nics):
         return
-    seen = store.addresses(warehouse, span)
+    seen = landed_flows.addresses(warehouse, span)
     if seen:
         logger.warning(
             "none of the %d NICs of %s is among the %d addresses of the flows, such as %s: no job can be seen. "

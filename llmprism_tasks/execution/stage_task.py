@@ -50,7 +50,7 @@ from llmprism_tasks.execution.partitions.stage_runner import StageResults
 from llmprism_tasks.execution.window import open_for_window, read_inputs
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import landed_flows, store
 from llmprism_tasks.warehouse.connect import Warehouse
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class _StageTask:
         self._stage, self._window, self._settings = stage, window, settings
         self._read = functools.partial(read_inputs, warehouse, window, settings)
         self._topology = read_topology(settings.places.topology)
-        landed = store.landed_flows(warehouse, window.lookback(settings.window.lookback_windows))
+        landed = landed_flows.digest_of(warehouse, window.lookback(settings.window.lookback_windows))
         self._flows = landed.rows
         self._name = handover_name(settings.places.warehouse, window, settings, self._topology, landed)
         self._handover = self._whole()

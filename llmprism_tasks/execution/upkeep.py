@@ -6,6 +6,7 @@ Nothing here runs by itself: `llmprism expire` and the maintenance DAG call it. 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 
 from llmprism_tasks.contract.errors import SettingsError
@@ -19,6 +20,10 @@ from llmprism_tasks.warehouse.upkeep import expiry, space
 logger = logging.getLogger(__name__)
 
 HOUR_NS = 3600 * NANOSECONDS_PER_SECOND
+
+AT_WORK_H = 1.0
+"""For so long after a window's run began its flows stay, however old they are: a backfill's next windows look back on
+them, and are run within minutes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,10 @@ def _kept(settings: Settings) -> expiry.Kept:
             todo="Raise retention.flows_h, or set it to 0 to keep flows for ever.",
         )
     return expiry.Kept(
-        _limit_ns(retention.flows_h), _limit_ns(retention.timeline_h), _limit_ns(24 * retention.results_d)
+        _limit_ns(retention.flows_h),
+        _limit_ns(retention.timeline_h),
+        _limit_ns(24 * retention.results_d),
+        begun_since_ns=time.time_ns() - round(min(AT_WORK_H, retention.flows_h) * HOUR_NS),
     )
 
 

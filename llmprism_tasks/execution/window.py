@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -26,7 +26,7 @@ from llmprism_tasks.validation import data_docs
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.bookkeeping.minutes import Run
-from llmprism_tasks.warehouse.connect import Warehouse, existing_warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, configured, existing_warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.upkeep import expiry, read_copy
@@ -34,15 +34,9 @@ from llmprism_tasks.warehouse.upkeep import expiry, read_copy
 logger = logging.getLogger(__name__)
 
 
-def open_configured(settings: Settings, opening: Callable[..., Warehouse] = open_warehouse) -> Warehouse:
-    """Open the warehouse that the settings name; `existing_warehouse` makes none."""
-    one = settings.warehouse
-    return opening(
-        settings.places.warehouse,
-        lock_wait_s=one.lock_wait_s,
-        data_path=one.data_path,
-        catalog_password=one.catalog_password,
-    )
+def open_configured(settings: Settings) -> Warehouse:
+    """Open the warehouse that the settings name, and make it if there is none."""
+    return open_warehouse(configured(settings))
 
 
 def intake(settings: Settings, *, now_ns: int) -> Intake:
@@ -79,7 +73,7 @@ def open_for_window(window: Window, settings: Settings, *, landing: bool = False
     ExpiredError : rows of the window, or flows that it looks back on, have expired; what is there stands
     InputError : there is no warehouse; it was removed since the window was landed
     """
-    warehouse = open_configured(settings, existing_warehouse)
+    warehouse = existing_warehouse(configured(settings))
     expiry.refuse_expired(warehouse, window, lookback_windows=settings.window.lookback_windows, landing=landing)
     return warehouse
 
@@ -124,8 +118,8 @@ def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float
     """Return how long to wait before asking again whether a window can be run; 0 when it can be, now.
 
     It can be run once its own file and the next one are there and quiet, or its allowed lateness has passed. Each wait
-    is a quarter of the time since the window's end, a second at least: flows that come soon are noticed soon, and late
-    ones cost little.
+    is a quarter of the time since a file was last expected, at the window's end or at that of the next one, and a
+    second at least: flows that come soon are noticed soon, and late ones cost little.
 
     Parameters
     ----------
@@ -140,7 +134,8 @@ def seconds_to_wait(window: Window, settings: Settings, *, now_ns: int) -> float
     )
     if left_ns <= 0 or landing.flows_arrived(window, settings.places.flows, asked):
         return 0.0
-    pause_ns = max((now_ns - window.end_ns) // 4, NANOSECONDS_PER_SECOND)
+    since_ns = (now_ns - window.end_ns) % window.length_ns
+    pause_ns = max(min(since_ns // 4, window.length_ns - since_ns), NANOSECONDS_PER_SECOND)
     logger.info(
         "window %s: flows have not arrived; waiting up to %.0f s more", window, left_ns / NANOSECONDS_PER_SECOND
     )

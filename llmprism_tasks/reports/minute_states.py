@@ -65,29 +65,50 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
     and due whatever it is once it is marked, such as for late records. Nothing is due before its lateness is over, nor
     once flows that it reads have expired.
     """
-    rules, window = settings.catch_up, settings.window
-    ready_ns = pl.col("window_start_ns") + window.length_ns + window.allowed_lateness_ns
-    skipped_ns = rules.skipped_after_s * NANOSECONDS_PER_SECOND
-    unfinished_ns = rules.unfinished_after_s * NANOSECONDS_PER_SECOND
-    begun, status, gone = pl.col("begun_ns").is_not_null(), pl.col("status"), pl.col("gone").fill_null(value=False)
-    state = (
+    ready_ns = pl.col("window_start_ns") + settings.window.length_ns + settings.window.allowed_lateness_ns
+    return (
+        minutes.join(windows.select("window_start_ns", "status"), on="window_start_ns", how="left")
+        .join(_changed(minutes, windows, settings.window.length_ns), on="window_start_ns", how="left")
+        .join(_gone(windows, settings), on="window_start_ns", how="left")
+        .with_columns(pl.col("gone").fill_null(value=False), ready_ns=ready_ns)
+        .with_columns(state=_state(settings, now_ns))
+        .with_columns(reason=_reason(settings, now_ns))
+        .select(
+            *("window_start_ns", "state", "reason"),
+            *(pl.when(pl.col("reason").is_not_null()).then(_since()).alias("since_ns"), "tries", "tried_ns"),
+            *("last_run_ns", "expected_by"),
+        )
+        .sort("window_start_ns", descending=True)
+    )
+
+
+def _state(settings: Settings, now_ns: int) -> pl.Expr:
+    """Return what became of a window, from its row in `minutes`, its `status`, and whether its flows are `gone`."""
+    begun, status = pl.col("begun_ns").is_not_null(), pl.col("status")
+    skipped_ns = settings.catch_up.skipped_after_s * NANOSECONDS_PER_SECOND
+    return (
         pl.when(begun & (status == DONE))
         .then(pl.lit(DONE))
-        .when(gone)
+        .when(pl.col("gone"))
         .then(pl.lit(EXPIRED))
         .when(begun & (status == STOPPED))
         .then(pl.lit(STOPPED))
         .when(begun)
         .then(pl.lit(RUNNING))
-        .when(now_ns < ready_ns)
+        .when(now_ns < pl.col("ready_ns"))
         .then(pl.lit(EXPECTED))
-        .when(now_ns < ready_ns + skipped_ns)
+        .when(now_ns < pl.col("ready_ns") + skipped_ns)
         .then(pl.lit(LATE))
         .otherwise(pl.lit(SKIPPED))
     )
+
+
+def _reason(settings: Settings, now_ns: int) -> pl.Expr:
+    """Return why a window is due, from its `state`, its mark, and what has changed since its run; NULL if it is not."""
+    unfinished_ns = settings.catch_up.unfinished_after_s * NANOSECONDS_PER_SECOND
     dead = (pl.col("state") == RUNNING) & (now_ns >= pl.col("begun_ns") + unfinished_ns)
-    reason = (
-        pl.when((now_ns < ready_ns) | gone)
+    return (
+        pl.when((now_ns < pl.col("ready_ns")) | pl.col("gone"))
         .then(None)
         .when(pl.col("due_reason").is_not_null())
         .then(pl.col("due_reason"))
@@ -98,24 +119,15 @@ def states(minutes: pl.DataFrame, windows: pl.DataFrame, settings: Settings, *, 
         .when((pl.col("state") == DONE) & pl.col("changed_ns").is_not_null())
         .then(pl.lit(LOOKBACK_CHANGED))
     )
-    since = pl.coalesce(
+
+
+def _since() -> pl.Expr:
+    """Return since when a window is due, by the clock, nanoseconds."""
+    return pl.coalesce(
         "due_since_ns",
-        pl.when(pl.col("reason") == SKIPPED).then(ready_ns),
+        pl.when(pl.col("reason") == SKIPPED).then("ready_ns"),
         pl.when(pl.col("reason") == LOOKBACK_CHANGED).then("changed_ns"),
         "begun_ns",
-    )
-    return (
-        minutes.join(windows.select("window_start_ns", "status"), on="window_start_ns", how="left")
-        .join(_changed(minutes, windows, window.length_ns), on="window_start_ns", how="left")
-        .join(_gone(windows, settings), on="window_start_ns", how="left")
-        .with_columns(state=state)
-        .with_columns(reason=reason)
-        .select(
-            *("window_start_ns", "state", "reason"),
-            *(pl.when(pl.col("reason").is_not_null()).then(since).alias("since_ns"), "tries", "tried_ns"),
-            *("last_run_ns", "expected_by"),
-        )
-        .sort("window_start_ns", descending=True)
     )
 
 

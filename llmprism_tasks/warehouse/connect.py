@@ -23,6 +23,7 @@ import duckdb
 
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse import schema
 from llmprism_tasks.warehouse.lake import postgres
 from llmprism_tasks.warehouse.lake.attach import LAKE, attached, check_data_path, in_postgres
@@ -49,9 +50,10 @@ class Warehouse:
     Attributes
     ----------
     location : path of a DuckDB file; or `ducklake:` and the path of a DuckLake's catalog, or `ducklake:postgres:` and
-        the connection string of the database that holds it
+        PostgreSQL's connection string to the database that holds it
     lock_wait_s : longest wait for other processes, seconds
-    data_path : folder of a DuckLake's files; empty: the one that its catalog names, or beside a new catalog
+    data_path : folder of a DuckLake's files; empty: the one that its catalog names, or beside a new catalog the folder
+        of the catalog's name with the ending `.files`
     catalog_password : for PostgreSQL; empty: from where its clients find it, such as `PGPASSFILE`
     was_there : whether its tables have been seen: then nothing else is opened, or made, in its place
     """
@@ -194,15 +196,16 @@ class _ReplacedError(Exception):
     """Between opening the file and locking it, a smaller copy took its place: what was written would be lost."""
 
 
-def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", catalog_password: str = "") -> Warehouse:
+def configured(settings: Settings) -> Warehouse:
+    """Return the warehouse that the settings name; nothing is opened yet."""
+    one = settings.warehouse
+    return Warehouse(settings.places.warehouse, one.lock_wait_s, one.data_path, one.catalog_password)
+
+
+def open_warehouse(warehouse: Warehouse) -> Warehouse:
     """Open a warehouse: create it if there is none, and bring its tables and views up to date.
 
-    Parameters
-    ----------
-    location : path of a DuckDB file; or `ducklake:` and the path of a catalog file, whose data are in a folder of the
-        same name with the ending `.files`; or `ducklake:postgres:` and PostgreSQL's connection string
-    lock_wait_s : longest wait for other processes, seconds
-    data_path, catalog_password : as of `Warehouse`; a new catalog in PostgreSQL needs a data path
+    A new catalog in PostgreSQL needs a data path. The warehouse that is returned knows that its tables were there.
 
     Raises
     ------
@@ -211,23 +214,21 @@ def open_warehouse(location: str, *, lock_wait_s: float, data_path: str = "", ca
     TransientError : the disk is full, or PostgreSQL does not answer
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
-    warehouse = Warehouse(location, lock_wait_s, data_path, catalog_password)
+    location = warehouse.location
     if _exists(warehouse):
         with warehouse.reading() as connection:
             if schema.is_current(connection, location):
                 return replace(warehouse, was_there=True)
     if in_postgres(location):
-        check_data_path(data_path)
-    path = Path(data_path if in_postgres(location) else location.removeprefix(LAKE))
+        check_data_path(warehouse.data_path)
+    path = Path(warehouse.data_path if in_postgres(location) else location.removeprefix(LAKE))
     with system_errors.named():
         path.parent.mkdir(parents=True, exist_ok=True)
     warehouse.write(lambda connection: schema.bring_up_to_date(connection, location))
     return replace(warehouse, was_there=True)
 
 
-def existing_warehouse(
-    location: str, *, lock_wait_s: float, data_path: str = "", catalog_password: str = ""
-) -> Warehouse:
+def existing_warehouse(warehouse: Warehouse) -> Warehouse:
     """Open a warehouse to look at: one that is not there is a mistyped name, not one to create.
 
     Raises
@@ -235,13 +236,13 @@ def existing_warehouse(
     InputError : there is no such warehouse
     ContractError, WarehouseBusy : as `open_warehouse`
     """
-    if not _exists(Warehouse(location, lock_wait_s, data_path, catalog_password)):
+    if not _exists(warehouse):
         raise InputError(
-            found=f"no warehouse {location}",
+            found=f"no warehouse {warehouse.location}",
             expected="the warehouse of an earlier `llmprism analyze`",
             todo="Correct places.warehouse (--warehouse), or run `llmprism analyze` or the task `landing` first.",
         )
-    return open_warehouse(location, lock_wait_s=lock_wait_s, data_path=data_path, catalog_password=catalog_password)
+    return open_warehouse(warehouse)
 
 
 def _exists(warehouse: Warehouse) -> bool:
@@ -278,10 +279,15 @@ def _connect(warehouse: Warehouse, *, read_only: bool, shared: bool) -> duckdb.D
 def _catalog_copy(catalog: Path) -> Iterator[str]:
     """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
 
-    The data that it names stay where they are. The copy has no name, so nothing is left of it when it is closed.
+    By DuckDB's documentation, one process may write a catalog that is a DuckDB file, or several may read it, and never
+    both. The data that the copy names stay where they are. DuckDB keeps the copy open, so its name is removed as soon
+    as the block ends.
     """
     lock = Path(f"{catalog}.lock")
-    with lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held, tempfile.TemporaryFile() as copy:
+    with (
+        lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held,
+        tempfile.NamedTemporaryFile(prefix="llmprism-", suffix=".ducklake") as copy,
+    ):
         if held is not None:
             _lock(held.fileno(), lock, fcntl.LOCK_SH)
         if Path(f"{catalog}.wal").exists() or not catalog.exists():  # of a killed process, for the next writer to apply
@@ -290,7 +296,7 @@ def _catalog_copy(catalog: Path) -> Iterator[str]:
         with catalog.open("rb") as file:
             shutil.copyfileobj(file, copy)
         copy.flush()
-        yield f"/dev/fd/{copy.fileno()}"
+        yield copy.name
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

@@ -10,8 +10,9 @@ from llmprism_tasks.contract import shipped_files
 
 @cache
 def statement(name: str) -> str:
-    """Return the text of `sql/statements/<name>.sql`; the caller binds its values by name."""
-    return (shipped_files.folder("sql") / "statements" / f"{name}.sql").read_text(encoding="utf-8").rstrip().rstrip(";")
+    """Return the text of `<name>.sql` in a folder of `sql/statements/`; the caller binds its values by name."""
+    (file,) = (shipped_files.folder("sql") / "statements").rglob(f"{name}.sql")
+    return file.read_text(encoding="utf-8").rstrip().rstrip(";")
 
 
 @cache

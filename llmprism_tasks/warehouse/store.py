@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,18 +11,17 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks.contract.errors import ContractError, InputError, QueryTooLong
+from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
-from llmprism_tasks.warehouse.sql_files import identifier, statement, texts
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.sql_files import identifier, statement
 from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, nic_codes
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
-QUERY_TRIES = 3  # the first time may be slow because the file is not in memory, the second because of a burst of load
 BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
@@ -118,40 +114,6 @@ def _flows(
 
 def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
     return found.cast({name: kind for name, kind in schema(table.columns).items() if name in found.columns})
-
-
-class LandedFlows(NamedTuple):
-    """How many flows windows have, and a digest of all that stages see of them."""
-
-    rows: int
-    digest: str
-
-
-def landed_flows(warehouse: Warehouse, span: Window) -> LandedFlows:
-    """Return how many flows the windows of a span have, and a digest of their rows, in whatever order they are."""
-    values = {"start_ns": span.start_ns, "end_ns": span.end_ns}
-    with warehouse.reading() as connection:
-        ((count, digest),) = connection.execute(statement("digest_of_flows"), values).fetchall()
-    return LandedFlows(count, digest)
-
-
-def addresses(warehouse: Warehouse, span: Window) -> set[str]:
-    """Return the source and destination addresses of a span's flows."""
-    ends = " UNION ".join(f"SELECT {end}_addr FROM stored.flows WHERE {IN_SPAN}" for end in ("src", "dst"))
-    named = f"SELECT value FROM stored.names WHERE number IN ({ends})"
-    with warehouse.reading() as connection:
-        rows = connection.execute(named, {"start_ns": span.start_ns, "end_ns": span.end_ns}).fetchall()
-    return {str(addr) for (addr,) in rows}
-
-
-def sees(warehouse: Warehouse, span: Window, addrs: pl.Series) -> bool:
-    """Return whether a flow of a span comes from or goes to one of some addresses."""
-    known = "SELECT number FROM stored.names WHERE value IN (SELECT addr FROM incoming_addrs)"
-    ends = (f"EXISTS (FROM stored.flows WHERE {IN_SPAN} AND {end}_addr IN ({known}))" for end in ("src", "dst"))
-    with warehouse.reading() as connection:
-        connection.register("incoming_addrs", addrs.alias("addr").to_frame().to_arrow())
-        values = {"start_ns": span.start_ns, "end_ns": span.end_ns}
-        return connection.execute(f"SELECT {' OR '.join(ends)}", values).fetchone() == (True,)
 
 
 class Change(NamedTuple):
@@ -339,103 +301,6 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
                 expected="one SELECT over the tables and views of the warehouse",
                 todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
             ) from error
-
-
-class Asked:
-    """Queries of `sql/pages`, asked so that no run waits long for them; `asking` makes it.
-
-    The connection is closed when it was open for `longest_s`, and opened again after a pause in which a run that waits
-    can write. A query that is at work by then is interrupted, and asked once more.
-
-    Attributes
-    ----------
-    took_s : how long each query took, in seconds, by its name
-    """
-
-    def __init__(self, warehouse: Warehouse, longest_s: float) -> None:
-        self._warehouse, self._longest_s = warehouse, longest_s
-        self._open = ExitStack()
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._began = 0.0
-        self.took_s: dict[str, float] = {}
-
-    def __call__(self, name: str, **values: object) -> pl.DataFrame:
-        """Return the rows of `sql/pages/<name>.sql`; each text has a limit, which is the value `most` in most.
-
-        Raises
-        ------
-        QueryTooLong : it takes longer than `longest_s`, each time it is tried
-        """
-        return self._rows(name, texts("pages")[name], values)
-
-    def of_text(self, sql: str, *, most: int) -> pl.DataFrame:
-        """Return at most `most` rows of a stored query, such as an incident's `evidence_sql`.
-
-        Raises
-        ------
-        InputError : it is no single SELECT
-        QueryTooLong : it takes longer than `longest_s`, each time it is tried
-        """
-        kinds = [one.type.name for one in self._connected().extract_statements(sql)]
-        if kinds != ["SELECT"]:
-            raise InputError(
-                found=f"a stored query of the kinds {', '.join(kinds) or 'none'}",
-                expected="one SELECT",
-                todo="Run the windows of this incident again.",
-            )
-        return self._rows("evidence", f"SELECT * FROM ({sql.rstrip().rstrip(';')}) LIMIT $most", {"most": most})
-
-    def close(self) -> None:
-        """Close the connection; the next query opens another one."""
-        self._open.close()
-        self._connection = None
-
-    def _connected(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is not None and time.monotonic() - self._began > self._longest_s / 2:
-            self.close()
-            time.sleep(LONGEST_PAUSE_S)  # a run that waits looks again within that time
-        if self._connection is None:
-            self._connection = self._open.enter_context(self._warehouse.reading())
-            self._began = time.monotonic()
-        return self._connection
-
-    def _rows(self, name: str, sql: str, values: Mapping[str, object]) -> pl.DataFrame:
-        for _ in range(QUERY_TRIES):
-            connection = self._connected()
-            alarm = threading.Timer(self._began + self._longest_s - time.monotonic(), connection.interrupt)
-            alarm.start()
-            began = time.perf_counter()
-            try:
-                rows = frame(connection.execute(sql, dict(values)))
-            except duckdb.InterruptException:
-                self.close()
-                time.sleep(LONGEST_PAUSE_S)
-            else:
-                self.took_s[name] = self.took_s.get(name, 0.0) + time.perf_counter() - began
-                return rows
-            finally:
-                alarm.cancel()
-        raise QueryTooLong(
-            found=f"the query {name}, which took longer than {self._longest_s:g} s, {QUERY_TRIES} times",
-            expected="an answer within that time, so that no run waits for it",
-            todo="Choose a shorter range of time, or try again when the machine is less busy.",
-        )
-
-
-@contextmanager
-def asking(warehouse: Warehouse, *, longest_s: float) -> Iterator[Asked]:
-    """Ask queries of `sql/pages`, and keep others from writing for at most `longest_s` seconds at a time.
-
-    Raises
-    ------
-    QueryTooLong : a query took longer
-    WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
-    """
-    asked = Asked(warehouse, longest_s)
-    try:
-        yield asked
-    finally:
-        asked.close()
 
 
 def record_window(

@@ -8,6 +8,6 @@ SELECT
 FROM windows
 WHERE
     window_start_ns >= $from_ns AND window_start_ns < $to_ns
-    AND (status <> 'done' OR reason IS NOT NULL OR rows_quarantined > 0)
+    AND (status <> 'done' OR reason IS NOT NULL)
 ORDER BY (status = 'stopped') DESC, window_start_ns DESC
 LIMIT $most;

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from bench.measure.airflow_latency import _moved, _together
+from bench.measure.airflow_latency import _together, moved
 from bench.platforms import minutes
 from bench.platforms.minutes import MINUTE_NS, Platform, simulated
 from llmprism_tasks.contract.windows import Window
@@ -28,7 +28,7 @@ def test_a_minute_moved_is_the_same_at_another_time(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(minutes, "FOLDER", tmp_path)
     platform, window = Platform("small", 64), Window.containing(2_000_000_000 * 10**9, MINUTE_NS)
     simulated(platform, 1, lambda line: None)
-    _moved(platform, 0, window, tmp_path / "moved.parquet")
+    moved(platform, 0, window, tmp_path / "moved.parquet")
     before, after = pl.read_parquet(platform.flows(0)), pl.read_parquet(tmp_path / "moved.parquet")
     assert after["flow_start_ns"].is_between(window.start_ns, window.end_ns, closed="left").all()
     assert (after["flow_start_ns"] - before["flow_start_ns"]).n_unique() == 1

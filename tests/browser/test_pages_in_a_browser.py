@@ -44,10 +44,16 @@ def test_each_page_opens_and_can_be_read_by_everybody(
 
 def test_from_the_first_page_to_the_culprit_in_the_timeline(page: Page, address: str) -> None:
     page.goto(address)
-    page.get_by_role("link", name=SLOW).first.click()
+    first = page.locator(".incident").first
+    expect(first).to_contain_text(SLOW)  # who, since when, what it cost and what to do: without scrolling
+    for words in ("since 2026-01-01 00:0", "lost", "GPU-", "Next:"):
+        expect(first).to_contain_text(words)
+    expect(first).to_be_in_viewport(ratio=1)
+    first.get_by_role("link", name=SLOW).click()
     expect(page.locator("h1")).to_contain_text(SLOW)
     expect(page.get_by_text("What to check next:")).to_be_visible()
-    page.get_by_role("link", name="Timeline of its worst window").click()
+    page.get_by_role("link", name="Show me the timeline").click()
+    expect(page.locator("#timeline")).to_be_in_viewport(ratio=0.99)
     expect(page.locator("tr.suspect").first).to_contain_text(SLOW)
     lanes = page.evaluate("JSON.parse(document.getElementById('lanes').textContent).lanes")
     assert {lane["host"] for lane in lanes if lane["suspect"]} == {SLOW}

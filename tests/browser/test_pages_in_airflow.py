@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,12 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from demo.local_airflow import LocalAirflow, LocalAirflowError, free_ports
+from demo.local_airflow import LocalAirflow, free_ports, shown
 from llmprism_tasks.warehouse.connect import Warehouse
 
 DAG = "llmprism_minute"
 WINDOW = "2026-01-01T00:02:00+00:00"  # of the simulated minutes, one with the slow GPU
-STARTING_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -26,24 +22,9 @@ def airflow(platform: Path, warehouse: Warehouse) -> Iterator[LocalAirflow]:
     """Airflow's API server over the platform's warehouse, and one run that nobody executes."""
     local = LocalAirflow(platform, free_ports(8300))
     local.prepare()
-    variables = local.variables() | {"LLMPRISM_PLACES__WAREHOUSE": warehouse.location, "AIRFLOW__API__WORKERS": "1"}
     local.command("airflow", "dags", "trigger", DAG, "--run-id", "by_hand", "--conf", f'{{"window_start": "{WINDOW}"}}')
-    with local.log.open("ab") as log:
-        process = subprocess.Popen(["airflow", "api-server"], env=os.environ | variables, stdout=log, stderr=log)
-    try:
-        until = time.monotonic() + STARTING_S
-        while True:
-            try:
-                local.ask("version")
-                break
-            except (LocalAirflowError, FileNotFoundError):
-                assert process.poll() is None
-                assert time.monotonic() < until
-                time.sleep(1)
+    with shown(local, {"LLMPRISM_PLACES__WAREHOUSE": warehouse.location}):
         yield local
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +48,7 @@ def test_the_pages_are_in_the_navigation_and_on_a_run(airflow: LocalAirflow, vis
     visitor.fill("input[name=username]", user)
     visitor.fill("input[name=password]", password)
     visitor.keyboard.press("Enter")
-    visitor.get_by_role("link", name="LLMPrism").click()
+    visitor.get_by_role("link", name="LLMPrism", exact=True).click()
     pages = visitor.frame_locator("iframe[title=LLMPrism]")
     expect(pages.get_by_role("link", name="node0002").first).to_be_visible()
     pages.get_by_role("link", name="node0002").first.click()

@@ -122,7 +122,7 @@ def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFi
         minutes.expect(connection, [0, 60 * 10**9], 0)
         minutes.mark_due(connection, [0], minutes.LATE_RECORDS, now_ns=3600 * 10**9)
 
-    open_warehouse("w.duckdb", lock_wait_s=1).write(expect)
+    open_warehouse(Warehouse("w.duckdb", lock_wait_s=1)).write(expect)
     assert cli.main(["due", "--warehouse", "w.duckdb"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"1970-01-01 00:01:00Z +no run landed it +1970-01-01 00:03:30Z +0 *\n", out)
@@ -135,7 +135,7 @@ def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFi
 
 
 def test_due_windows_that_fail_are_an_error_that_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    open_warehouse("w.duckdb", lock_wait_s=1).write(lambda connection: minutes.expect(connection, [0], 0))
+    open_warehouse(Warehouse("w.duckdb", lock_wait_s=1)).write(lambda connection: minutes.expect(connection, [0], 0))
     (Path.cwd() / "bad.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
     places = ["--flows", "bad.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
     assert cli.main(["due", "--run", *places]) == 1
@@ -352,7 +352,7 @@ def test_bad_input_is_1_with_a_message_and_no_traceback(
 
 
 def test_sql_waits_its_turn_and_75_says_try_again(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_warehouse(analyzed, lock_wait_s=5).writing():
+    with open_warehouse(Warehouse(analyzed, lock_wait_s=5)).writing():
         ran = subprocess.run(
             command("sql", "--warehouse", analyzed, "--set", "warehouse.lock_wait_s=0.2", "SELECT 1"),
             capture_output=True,
@@ -366,7 +366,7 @@ def test_sql_waits_its_turn_and_75_says_try_again(analyzed: str, capsys: pytest.
 
 def test_an_interrupt_is_130_without_a_traceback(analyzed: str) -> None:
     with (
-        open_warehouse(analyzed, lock_wait_s=5).writing(),
+        open_warehouse(Warehouse(analyzed, lock_wait_s=5)).writing(),
         subprocess.Popen(command("sql", "--warehouse", analyzed, "SELECT 1"), stderr=subprocess.PIPE, text=True) as ran,
     ):
         time.sleep(1.5)  # it has started and waits for the lock
@@ -380,7 +380,7 @@ def test_an_interrupt_is_130_without_a_traceback(analyzed: str) -> None:
 def wait_until_held(warehouse: str) -> None:
     with contextlib.suppress(WarehouseBusy):
         for _ in range(3000):
-            open_warehouse(warehouse, lock_wait_s=0).write(lambda _: time.sleep(0.01))
+            open_warehouse(Warehouse(warehouse, lock_wait_s=0)).write(lambda _: time.sleep(0.01))
         pytest.fail("nobody opened the warehouse")
 
 

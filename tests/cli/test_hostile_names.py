@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmprism_tasks import cli
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
 COMMAND = [sys.executable, "-c", "from llmprism_tasks.cli import run; run()"]
 
@@ -35,7 +35,7 @@ def test_a_files_name_is_shown_in_errors_and_warnings(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_rows_of_a_query_are_shown_on_a_terminal(form: str) -> None:
-    open_warehouse("w", lock_wait_s=1)
+    open_warehouse(Warehouse("w", lock_wait_s=1))
     ours, theirs = pty.openpty()
     query = "SELECT chr(27) || ']0;' || chr(155) || chr(8238) || 'x' AS a"
     subprocess.run([*COMMAND, "sql", "--warehouse", "w", "--format", form, query], stdout=theirs, check=True)

@@ -12,7 +12,7 @@ import pytest
 
 from llmprism_tasks import cli
 from llmprism_tasks.cli.entry_point import PERMANENT, TRY_LATER
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
 REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
 ANALYZE = ["analyze", "--flows", "few.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse"]
@@ -81,7 +81,7 @@ def test_a_full_disk_under_the_output_may_have_room_later(capsys: pytest.Capture
 def test_a_full_disk_under_the_warehouse_is_told_at_once_and_a_rerun_mends_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    open_warehouse("w.duckdb", lock_wait_s=1)
+    open_warehouse(Warehouse("w.duckdb", lock_wait_s=1))
     log = Path("w.duckdb.wal")
     log.symlink_to("/dev/full")  # what DuckDB writes before all else
     sentence = said([*ANALYZE, "w.duckdb"], capsys, code=TRY_LATER)
@@ -93,7 +93,7 @@ def test_a_full_disk_under_the_warehouse_is_told_at_once_and_a_rerun_mends_it(
 @pytest.mark.parametrize("place", ["w.duckdb", "ducklake:w"])
 def test_a_warehouse_that_outgrows_what_a_process_may_write(place: str) -> None:
     """The limit stands for a full disk: it stops writing in the middle of a file, wherever that is."""
-    open_warehouse(place, lock_wait_s=1)
+    open_warehouse(Warehouse(place, lock_wait_s=1))
     ran = subprocess.run(
         [*COMMAND, *ANALYZE, place],
         stderr=subprocess.PIPE,

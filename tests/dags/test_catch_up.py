@@ -65,7 +65,7 @@ def test_minutes_that_got_no_run_are_taken_up_and_end_as_analyze_ends(
 
 def test_live_minutes_keep_their_runs_and_go_first(dags: Any) -> None:
     live, again = dags["llmprism_minute"], dags["llmprism_again"]
-    assert (live.max_active_runs, again.max_active_runs) == (2, 1)
+    assert (live.max_active_runs, again.max_active_runs) == (3, 1)
     assert {task.task_id for task in live.tasks} - {task.task_id for task in again.tasks} == {"await_flows"}
     others = [task for dag in (again, dags["llmprism_catch_up"]) for task in dag.tasks]
     assert all(task.weight_rule == "absolute" for task in (*live.tasks, *others))

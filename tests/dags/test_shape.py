@@ -93,7 +93,7 @@ def test_runs_are_true_minutes_and_the_past_waits_for_a_backfill(minute: Any) ->
 
     assert isinstance(minute.timetable, CronDataIntervalTimetable)
     assert not minute.catchup
-    assert minute.max_active_runs == 2
+    assert minute.max_active_runs == 3
     assert all(task.pool == "default_pool" for task in minute.tasks)  # a pool that is not there would stop every run
 
 

@@ -52,7 +52,7 @@ def warehouse(server: PostgreSQL, tmp_path: Path) -> Warehouse:
     server.run(f"CREATE DATABASE {name}")
     location = f"ducklake:postgres:dbname={name} host={LOOPBACK} port={server.port} user=postgres"
     data_path = f"{tmp_path}/lake/"
-    return open_warehouse(location, lock_wait_s=20, data_path=data_path, catalog_password=server.password)
+    return open_warehouse(Warehouse(location, lock_wait_s=20, data_path=data_path, catalog_password=server.password))
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_user_s_query_reads_the_lake_and_no_other_file(warehouse: Warehouse, *
 
 def test_a_wrong_password_is_said_to_be_and_not_repeated(warehouse: Warehouse) -> None:
     with pytest.raises(TransientError) as caught:
-        existing_warehouse(warehouse.location, lock_wait_s=1, catalog_password="wrong but secret")
+        existing_warehouse(Warehouse(warehouse.location, lock_wait_s=1, catalog_password="wrong but secret"))
     assert "password authentication failed" in caught.value.found
     assert "wrong but secret" not in f"{caught.value}{caught.value.__cause__}"
 
@@ -169,7 +169,7 @@ def test_a_role_that_may_only_read_reads_and_changes_nothing(warehouse: Warehous
     put(warehouse, "old")
     server.run(*READER, database=warehouse.location.partition("dbname=")[2].partition(" ")[0])
     location = warehouse.location.replace("user=postgres", "user=reader")
-    reader = existing_warehouse(location, lock_wait_s=5, catalog_password="reads only")
+    reader = existing_warehouse(Warehouse(location, lock_wait_s=5, catalog_password="reads only"))
     assert jobs(reader) == ["old"]
     with pytest.raises(InputError, match=r"whose user may not write \(permission denied for table ducklake_snapshot"):
         put(reader, "mine")
@@ -180,6 +180,6 @@ def test_a_new_catalog_needs_a_place_for_its_files(server: PostgreSQL) -> None:
     server.run("CREATE DATABASE nothing_there")
     location = f"ducklake:postgres:dbname=nothing_there host={LOOPBACK} port={server.port} user=postgres"
     with pytest.raises(InputError, match=r"warehouse\.data_path = ''"):
-        open_warehouse(location, lock_wait_s=5, catalog_password=server.password)
+        open_warehouse(Warehouse(location, lock_wait_s=5, catalog_password=server.password))
     with pytest.raises(InputError, match="no warehouse ducklake:postgres:dbname=nothing_there"):
-        existing_warehouse(location, lock_wait_s=5, catalog_password=server.password)
+        existing_warehouse(Warehouse(location, lock_wait_s=5, catalog_password=server.password))

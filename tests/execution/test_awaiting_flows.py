@@ -12,7 +12,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
 
 WINDOW = Window(1_777_608_720_000_000_000, 60_000_000_000)
-LATENESS_S = 60
+LATENESS_S = 90
 
 
 @pytest.fixture
@@ -27,9 +27,15 @@ def after(seconds: float) -> int:
     return WINDOW.end_ns + round(seconds * NANOSECONDS_PER_SECOND)
 
 
-@pytest.mark.parametrize(("since_end_s", "wait_s"), [(0, 1), (1, 1), (8, 2), (40, 10), (58, 2)])
+@pytest.mark.parametrize(("since_end_s", "wait_s"), [(0, 1), (1, 1), (8, 2), (40, 10), (88, 2)])
 def test_waits_grow_and_end_with_the_lateness(settings: Settings, since_end_s: float, wait_s: float) -> None:
     assert seconds_to_wait(WINDOW, settings, now_ns=after(since_end_s)) == wait_s
+
+
+def test_when_the_next_file_is_due_waits_are_short_again(settings: Settings) -> None:
+    assert seconds_to_wait(WINDOW, settings, now_ns=after(52)) == 8
+    assert seconds_to_wait(WINDOW, settings, now_ns=after(60)) == 1
+    assert seconds_to_wait(WINDOW, settings, now_ns=after(72)) == 3
 
 
 @pytest.mark.parametrize("since_end_s", [LATENESS_S, LATENESS_S + 0.5, 1e6])

@@ -93,7 +93,7 @@ def settings(place: Path, tmp_path: Path) -> Settings:
 
 
 def opened(settings: Settings) -> Warehouse:
-    return open_warehouse(settings.places.warehouse, lock_wait_s=30)
+    return open_warehouse(Warehouse(settings.places.warehouse, lock_wait_s=30))
 
 
 def tables(settings: Settings, window: Window | None = None) -> Tables:

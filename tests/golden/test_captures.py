@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from scored_runs import Scored, scored_run
 
 from accuracy.runs.duration_floor import floor
+from accuracy.runs.scored_run import Scored, scored_run
 from llmprism_tasks.reports.evaluation import together
 from llmprism_tasks.reports.evaluation.headline import headline
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accuracy.runs.measurement import scores_of
+from accuracy.runs.scored_run import scores_of
 from accuracy.second_source.cases import CASES
 from accuracy.second_source.folder import write
 from llmprism_tasks.reports.evaluation.headline import headline

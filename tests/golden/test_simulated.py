@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from scored_runs import Scored, scored_run
 
+from accuracy.runs.scored_run import Scored, scored_run
 from llmprism_tasks.simulate import write_scenario
 
 START_NS = 1_760_000_400_000_000_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scored_runs import scored_run
+
+from accuracy.runs.scored_run import scored_run
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 WARM_UP = {"twelve_micro_batches"}

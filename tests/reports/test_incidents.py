@@ -332,7 +332,7 @@ TOLD: dict[str, dict[str, Any]] = {
 
 def written(place: str, shown: list[list[str]], order: list[int]) -> pl.DataFrame:
     lake = place.startswith("ducklake:")
-    warehouse = open_warehouse(place, lock_wait_s=5) if lake else empty_warehouse(Path(place))
+    warehouse = open_warehouse(Warehouse(place, lock_wait_s=5)) if lake else empty_warehouse(Path(place))
     write = writer(warehouse)
     for number in order:
         write(number, [diagnosis(number, **TOLD[one], lost_gpu_s=float(number)) for one in shown[number]])
@@ -359,4 +359,4 @@ def test_a_lake_has_the_incidents_of_a_file_in_any_order(tmp_path: Path) -> None
     shown = [["gpu", "steps"], ["host", "leaf", "leaf of bert"], [], [], ["host"]]
     assert same_in_any_order(tmp_path, "ducklake:", shown, [4, 0, 2, 3, 1, 3])
     file = written(str(tmp_path / "file"), shown, list(range(len(shown))))
-    assert_frame_equal(incidents(open_warehouse(f"ducklake:{tmp_path / 'straight'}", lock_wait_s=5)), file)
+    assert_frame_equal(incidents(open_warehouse(Warehouse(f"ducklake:{tmp_path / 'straight'}", lock_wait_s=5))), file)

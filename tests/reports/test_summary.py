@@ -163,7 +163,7 @@ def test_records_are_counted_and_must_add_up(warehouse: Warehouse, minute: Minut
 
 
 def test_a_ducklake_is_summarised_as_a_file_is(warehouse: Warehouse, minute: Minute, tmp_path: Path) -> None:
-    lake = open_warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=5)
+    lake = open_warehouse(Warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=5))
     for write in (minute, writer(lake)):
         for number in range(2):
             write(number, [diagnosis(number)])

@@ -20,7 +20,7 @@ PROMISED = {"job_health_by_minute", "step_times_by_job", "pairs_by_kind", "slowe
 
 @pytest.fixture(scope="module", params=["{}.duckdb", "ducklake:{}.ducklake"], ids=["file", "lake"])
 def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return open_warehouse(request.param.format(tmp_path_factory.mktemp("sql") / "warehouse"), lock_wait_s=20)
+    return open_warehouse(Warehouse(request.param.format(tmp_path_factory.mktemp("sql") / "warehouse"), lock_wait_s=20))
 
 
 def test_each_table_of_the_contract_has_a_file_of_its_name() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "llmprism_tasks"
+STATEMENTS = ROOT / "sql" / "statements"
 
 MOST_ENTRIES = 12
 """Entries in a folder that a reader takes in at one look."""
@@ -89,10 +91,21 @@ def between_children(folder: str, graph: dict[str, set[str]]) -> dict[str, set[s
     return found
 
 
-@pytest.mark.parametrize("folder", folders(ROOT / PACKAGE), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "folder", [*folders(ROOT / PACKAGE), *folders(STATEMENTS)], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_a_folder_has_few_entries(folder: Path) -> None:
     entries = {path.name for path in folder.iterdir()} - GENERATED
     assert len(entries) <= MOST_ENTRIES, sorted(entries)
+
+
+def test_statements_have_names_of_their_own_and_are_shipped() -> None:
+    """They are found by name alone, in whatever folder; an installation holds the folders that are listed."""
+    files = sorted(STATEMENTS.rglob("*.sql"))
+    assert len({file.name for file in files}) == len(files)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shipped = {pattern for patterns in project["tool"]["setuptools"]["data-files"].values() for pattern in patterns}
+    assert {f"{file.parent.relative_to(ROOT)}/*.sql" for file in files} <= shipped
 
 
 @pytest.mark.parametrize("folder", folders(ROOT / PACKAGE), ids=lambda path: str(path.relative_to(ROOT)))

@@ -50,7 +50,7 @@ def settings_in(folder: Path, **environment: str) -> Settings:
 
 
 def warehouse_in(folder: Path, name: str = "llmprism.duckdb") -> Warehouse:
-    return open_warehouse(str(folder / name), lock_wait_s=10)
+    return open_warehouse(Warehouse(str(folder / name), lock_wait_s=10))
 
 
 def rows(warehouse: Warehouse) -> dict[str, pl.DataFrame]:

@@ -19,5 +19,5 @@ def empty_warehouse(path: Path, *, lock_wait_s: float = 20) -> Warehouse:
 def _made_once() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "warehouse.duckdb"
-        open_warehouse(str(path), lock_wait_s=20)
+        open_warehouse(Warehouse(str(path), lock_wait_s=20))
         return path.read_bytes()

@@ -29,7 +29,7 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 @pytest.fixture(params=["w.duckdb", "ducklake:w.ducklake"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
     monkeypatch.chdir(tmp_path)
-    return open_warehouse(request.param, lock_wait_s=20)
+    return open_warehouse(Warehouse(request.param, lock_wait_s=20))
 
 
 @pytest.fixture
@@ -93,7 +93,6 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "job_members.dp_group": changed("job_members", dp_group=-1),
     "job_members.one_job": repeated("job_members", job_id="k"),
     "pair_steps.key": repeated("pair_steps"),
-    "pair_steps.job": changed("pair_steps", job_id="k"),
     "pair_steps.senders": changed("pair_steps", src_addr="10.9.9.9"),
     "pair_steps.receivers": changed("pair_steps", dst_addr="10.9.9.9"),
     "pair_steps.two_ends": changed("pair_steps", dst_addr=A),
@@ -102,7 +101,6 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "pair_steps.counts": changed("pair_steps", distinct_sizes=3),
     "pair_steps.same_steps": changed("pair_steps", start_ns=START + 12, end_ns=START + 14),
     "pairs.key": repeated("pairs", kind="pp"),
-    "pairs.job": changed("pairs", job_id="k"),
     "pairs.senders": changed("pairs", src_addr="10.9.9.9"),
     "pairs.receivers": changed("pairs", dst_addr="10.9.9.9"),
     "pairs.two_ends": changed("pairs", dst_addr=A),
@@ -118,8 +116,6 @@ BREAKING: dict[str, Callable[[dict[str, pl.DataFrame]], pl.DataFrame]] = {
     "steps.same_steps": changed("steps", step_index=pl.col("step_index") + 7),
     "steps.last_member": changed("steps", end_ns=pl.col("end_ns") + pl.col("addr").is_null()),
     "timeline.key": repeated("timeline", end_ns=START + 11),
-    "timeline.job": changed("timeline", job_id="k"),
-    "timeline.members": changed("timeline", addr="10.9.9.9"),
     "timeline.phase": changed("timeline", phase="coffee"),
     "timeline.not_reversed": changed("timeline", end_ns=START - 1),
     "timeline.bytes": changed("timeline", bytes=1),
@@ -231,6 +227,23 @@ def test_acts_of_one_moment_are_held_against_each_other(file: Warehouse, acts: s
     rows = pl.concat([first.with_columns(phase=pl.lit(act)) for act in acts.split()])
     store.replace(file, WINDOW, {"timeline": rows}, ordered=True)
     assert failed(validation.validate(file, WINDOW, ["timeline"])) == broken
+
+
+@pytest.mark.parametrize(
+    ("expectation", "strange"),
+    [
+        ("pair_steps.senders", {"job_id": "k"}),
+        ("pairs.senders", {"job_id": "k"}),
+        ("timeline.step", {"job_id": "k"}),
+        ("timeline.step", {"addr": "10.9.9.9"}),
+    ],
+)
+def test_rows_of_a_strange_job_or_nic_break_what_joins_them_to_members(
+    one_file: Warehouse, expectation: str, strange: dict[str, str]
+) -> None:
+    table, _, _ = expectation.partition(".")
+    store.replace(one_file, WINDOW, sound() | {table: changed(table, **strange)(sound())})
+    assert expectation in failed(validation.validate(one_file, WINDOW, [table]))
 
 
 def test_every_expectation_is_named_noted_and_shown_to_fail() -> None:

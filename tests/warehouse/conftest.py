@@ -19,5 +19,5 @@ def warehouse(tmp_path: Path) -> Warehouse:
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
     """A DuckDB file, then a DuckLake: the same must hold for both."""
     if request.param == "lake":
-        return open_warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20)
+        return open_warehouse(Warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20))
     return empty_warehouse(tmp_path / "warehouse.duckdb")

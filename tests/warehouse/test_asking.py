@@ -10,8 +10,8 @@ import pytest
 from empty_warehouse import empty_warehouse
 
 from llmprism_tasks.contract.errors import QueryTooLong
+from llmprism_tasks.warehouse.asking import QUERY_TRIES, asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import QUERY_TRIES, asking
 
 ENDLESS = "SELECT count(*) FROM range(10000000000) AS a (n), range(1000) AS b (m) WHERE (n * m) % 7 = 3"
 

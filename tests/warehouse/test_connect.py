@@ -120,14 +120,14 @@ def test_opening_again_writes_nothing(either: Warehouse) -> None:
     path = Path(either.location.removeprefix("ducklake:"))
     path.chmod(0o400)
     before = path.read_bytes()
-    assert open_warehouse(either.location, lock_wait_s=20) == either
+    assert open_warehouse(Warehouse(either.location, lock_wait_s=20)) == either
     assert path.read_bytes() == before
 
 
 def test_a_newer_warehouse_is_refused(either: Warehouse) -> None:
     either.write(lambda connection: connection.execute("UPDATE schema_version SET version = version + 1"))
     with pytest.raises(ContractError) as caught:
-        open_warehouse(either.location, lock_wait_s=1)
+        open_warehouse(Warehouse(either.location, lock_wait_s=1))
     known, _ = schema.current()
     assert caught.value.found == f"warehouse {either.location} with schema version {known + 1}"
 
@@ -137,8 +137,8 @@ def test_an_older_warehouse_is_brought_forward_with_its_rows(tmp_path: Path, kin
     warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
     old = (Path(__file__).parent / "schema_version_0.sql").read_text(encoding="utf-8")
     warehouse.write(lambda connection: connection.execute(old))
-    fresh = open_warehouse(kind.format(tmp_path / "fresh"), lock_wait_s=1)
-    assert open_warehouse(warehouse.location, lock_wait_s=1) == warehouse
+    fresh = open_warehouse(Warehouse(kind.format(tmp_path / "fresh"), lock_wait_s=1))
+    assert open_warehouse(Warehouse(warehouse.location, lock_wait_s=1)) == warehouse
     for table in TABLES:
         sql = f'SELECT column_name, column_type, "null" FROM (DESCRIBE {table.name}) ORDER BY ALL'
         assert store.query(warehouse, sql).rows() == store.query(fresh, sql).rows()
@@ -154,7 +154,7 @@ def test_what_older_rows_do_not_tell_is_null(tmp_path: Path, kind: str) -> None:
     warehouse = Warehouse(kind.format(tmp_path / "old"), lock_wait_s=1)
     old = (Path(__file__).parent / "schema_version_1.sql").read_text(encoding="utf-8")
     warehouse.write(lambda connection: connection.execute(old))
-    open_warehouse(warehouse.location, lock_wait_s=1)
+    open_warehouse(Warehouse(warehouse.location, lock_wait_s=1))
     told = store.query(warehouse, "SELECT job_id, dp, confidence, cp, sharded, recognition_confidence FROM jobs")
     assert told.rows() == [("j", 2, 1.0, None, None, None)]
     members = store.query(warehouse, "SELECT addr, pp_stage, dp_group FROM job_members ORDER BY addr")
@@ -174,7 +174,7 @@ def test_views_are_renewed_when_their_text_has_changed(warehouse: Warehouse) -> 
         connection.execute("UPDATE schema_version SET views = 'older'")
 
     warehouse.write(age)
-    open_warehouse(warehouse.location, lock_wait_s=1)
+    open_warehouse(Warehouse(warehouse.location, lock_wait_s=1))
     assert "rows_read" in store.query(warehouse, "FROM window_bookkeeping").columns
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_warehouse_is_said_so(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text("not a database " * 1000, encoding="utf-8")
     with pytest.raises(InputError, match=f"{name} that cannot be opened"):
-        open_warehouse(str(path), lock_wait_s=1)
+        open_warehouse(Warehouse(str(path), lock_wait_s=1))
     with (
         pytest.raises(InputError, match="cannot be opened"),
         Warehouse(str(tmp_path / "no.duckdb"), 1).reading(),
@@ -194,7 +194,7 @@ def test_what_is_no_warehouse_is_said_so(tmp_path: Path, name: str) -> None:
 
 def test_a_warehouse_that_was_removed_is_not_made_anew(either: Warehouse) -> None:
     path = Path(either.location.removeprefix("ducklake:"))
-    seen = open_warehouse(either.location, lock_wait_s=1)
+    seen = open_warehouse(Warehouse(either.location, lock_wait_s=1))
     path.unlink()
     for use in (lambda: put(seen, "lost"), lambda: jobs(seen)):
         with pytest.raises(WarehouseGone, match="removed or replaced while it was in use"):
@@ -204,7 +204,7 @@ def test_a_warehouse_that_was_removed_is_not_made_anew(either: Warehouse) -> Non
 
 def test_a_warehouse_that_was_replaced_is_not_taken_for_it(either: Warehouse) -> None:
     path = Path(either.location.removeprefix("ducklake:"))
-    seen = open_warehouse(either.location, lock_wait_s=1)
+    seen = open_warehouse(Warehouse(either.location, lock_wait_s=1))
     path.unlink()
     with duckdb.connect(str(path)) if path == Path(either.location) else Warehouse(either.location, 1).writing():
         pass  # another one, and an empty one
@@ -222,7 +222,7 @@ def test_a_commit_to_a_file_that_was_removed_meanwhile_is_no_success(either: War
 
 
 def test_a_lake_without_the_files_of_its_rows_says_so(tmp_path: Path) -> None:
-    lake = open_warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=1)
+    lake = open_warehouse(Warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=1))
     lake.write(
         lambda connection: connection.execute(
             f"{INTO} SELECT {WINDOW.start_ns}, 'j', range::VARCHAR, 'h' FROM range(999)"
@@ -239,7 +239,7 @@ def test_a_damaged_file_says_so(warehouse: Warehouse) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:20_000] + b"x" * 100_000 + whole[120_000:])
     with pytest.raises(InputError, match=r"damaged|cannot be opened"):
-        open_warehouse(warehouse.location, lock_wait_s=1)
+        open_warehouse(Warehouse(warehouse.location, lock_wait_s=1))
 
 
 def test_a_full_disk_is_no_conflict_between_writers(warehouse: Warehouse) -> None:
@@ -277,5 +277,5 @@ def test_an_unknown_table_is_not_looked_for_in_the_program(either: Warehouse) ->
 
 def test_a_lake_may_have_a_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    put(open_warehouse("ducklake:lake", lock_wait_s=1), "new")
+    put(open_warehouse(Warehouse("ducklake:lake", lock_wait_s=1)), "new")
     assert (tmp_path / "lake.files").is_dir()

@@ -13,7 +13,7 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import landed_flows, store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import Change
@@ -244,5 +244,5 @@ def test_addresses_are_seen_at_either_end_within_the_span(either: Warehouse) -> 
     store.replace(either, WINDOW, {"flows": flows(WINDOW, flow(src_addr="10.0.0.1", dst_addr="10.0.0.2"))})
     spans = [WINDOW, WINDOW, WINDOW, WINDOW.shifted(1)]
     sought = [["10.0.0.9", "10.0.0.1"], ["10.0.0.2"], ["10.0.0.9"], ["10.0.0.1"]]
-    found = [store.sees(either, span, pl.Series(addrs)) for span, addrs in zip(spans, sought, strict=True)]
+    found = [landed_flows.sees(either, span, pl.Series(addrs)) for span, addrs in zip(spans, sought, strict=True)]
     assert found == [True, True, False, False]

@@ -1,4 +1,4 @@
-"""`python -m accuracy run`, `prices`, `wrong`, `page`, `diagnosis`, `second`, `tables`: measure, show, compare."""
+"""`python -m accuracy run`, `scores`, `prices`, `wrong`, `page`, `diagnosis`, `second`, `tables`: measure, show."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from accuracy.families.registry import FAMILIES, TROUBLES
 from accuracy.pages.accuracy_page import write_page
 from accuracy.pages.diagnosis_page import write_diagnosis
 from accuracy.pages.mistakes import wrongs
+from accuracy.pages.score_table import table_of_scores
 from accuracy.pages.second_source_page import write_second_source
 from accuracy.runs.fault_costs import PUBLISHED_SEEDS, prices
 from accuracy.runs.judged_runs import Judged, capture_runs, case_runs, fault_runs, healthy_runs, run_judged
@@ -22,6 +23,7 @@ from accuracy.runs.results import keep_prices, kept
 from accuracy.runs.runner import run_missing
 from accuracy.runs.sources import EVERY_FAMILY, METHODS, PROJECT, Source, capture_sources, curve_sources, family_sources
 from accuracy.second_source.cases import CASES
+from llmprism_tasks.reports.evaluation.score_tables import WIDTH
 
 GROUPS = (*FAMILIES, "curves", "captures")
 """What the page on accuracy is made of; troubles are run when they are named."""
@@ -43,13 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
     elif arguments.command == "judge":
         failed = run_judged(list(_judged(arguments)), minutes=arguments.minutes, say=_say)
+    elif arguments.command == "scores":
+        failed = _scores(arguments.folders)
     elif arguments.command == "tables":
         return 0 if _tables(arguments) else 1
     elif arguments.command == "wrong":
-        for source in _sources(arguments):
-            for method in arguments.method or METHODS[:1]:
-                for job, words in _wrongs(source, method):
-                    _say(f"{source.group} {source.label}, {method}, {job}: {words}")
+        _tell_wrongs(arguments)
     else:
         for line in _pages(arguments):
             _say(line)
@@ -65,6 +66,14 @@ def _judged(arguments: argparse.Namespace) -> Iterator[Judged]:
     yield from fault_runs(arguments.faults or default.get("faults", ()))
     yield from case_runs(arguments.cases, arguments.seeds or default.get("seeds", ()))
     yield from healthy_runs(arguments.healthy or default.get("healthy", ()))
+
+
+def _scores(folders: Sequence[Path]) -> list[str]:
+    sources = list(capture_sources(folders or None))
+    if not sources:
+        return [f"no flows beside truth/ in {', '.join(map(str, folders))}"]
+    Console(width=WIDTH).print(table_of_scores(sources))
+    return []
 
 
 def _pages(arguments: argparse.Namespace) -> Iterator[str]:
@@ -89,6 +98,13 @@ def _tables(arguments: argparse.Namespace) -> bool:
     )
 
 
+def _tell_wrongs(arguments: argparse.Namespace) -> None:
+    for source in _sources(arguments):
+        for method in arguments.method or METHODS[:1]:
+            for job, words in _wrongs(source, method):
+                _say(f"{source.group} {source.label}, {method}, {job}: {words}")
+
+
 def _wrongs(source: Source, method: str) -> list[tuple[str, str]]:
     result = kept(source, method)
     return [("all", "not measured")] if result is None else list(wrongs(result))
@@ -111,6 +127,8 @@ def _parser() -> argparse.ArgumentParser:
         )
         chosen.add_argument("--method", nargs="+", choices=METHODS)
         chosen.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
+    scores = commands.add_parser("scores", help="analyse folders and print how right the results are")
+    scores.add_argument("folders", type=Path, nargs="*", help="with flows, topology.csv and truth/; default: captures")
     page = commands.add_parser("page", parents=[common])
     page.add_argument("--out", type=Path, default=PROJECT / "docs" / "accuracy.md")
     commands.add_parser("prices", parents=[common])

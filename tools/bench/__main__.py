@@ -1,4 +1,4 @@
-"""`python -m bench run`, `airflow` or `page`: measure, measure under Airflow, or write the page."""
+"""`python -m bench run`, `airflow`, `week` or `page`: measure analyses, Airflow or the pages; write a page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accuracy.runs.sources import PROJECT
 from bench.measure.cold_start import cold_start
 from bench.measure.platform_run import measure
 from bench.measure.process_cost import ProcessFailed, python
-from bench.measure.result_store import keep
+from bench.measure.result_store import keep, kept
 from bench.page.performance_page import write_page
-from bench.platforms.minutes import Platform, simulated
+from bench.platforms.minutes import FOLDER, Platform, simulated
 from bench.platforms.mixes import MIXES, SIZES
 from demo.local_airflow import LocalAirflowError
 
@@ -34,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _run(arguments)
         elif arguments.command == "airflow":
             _airflow(arguments)
+        elif arguments.command == "week":
+            _week(arguments)
         else:
             for file in write_page(arguments.out):
                 _say(f"Written: {file}")
@@ -66,6 +68,17 @@ def _airflow(arguments: argparse.Namespace) -> None:
         keep(f"airflow-{gpus}-{result['lookback']}", result)
 
 
+def _week(arguments: argparse.Namespace) -> None:
+    from bench.week import make_week, open_pages, speed_page  # noqa: PLC0415 - a browser, for this command alone
+
+    if not arguments.warehouse.exists():
+        arguments.warehouse.parent.mkdir(parents=True, exist_ok=True)
+        make_week.make_week(arguments.warehouse, hours=arguments.hours, say=_say)
+    keep("week", open_pages.measured(arguments.warehouse, opens=arguments.opens, say=_say))
+    speed_page.write(kept("week") or {}, arguments.out)
+    _say(f"Written: {arguments.out}")
+
+
 def _say(line: str) -> None:
     console.print(line, markup=False)
 
@@ -82,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     airflow = commands.add_parser("airflow", parents=[common])
     airflow.add_argument("--mix", choices=MIXES, default=next(iter(MIXES)))
     airflow.add_argument("--minutes", type=int, default=10, help="scheduled minutes; default: 10")
+    week = commands.add_parser("week", help="how fast pages of a week of results of 2,880 GPUs open; needs Chromium")
+    week.add_argument("--warehouse", type=Path, default=FOLDER / "week.duckdb", help="made first if it is not there")
+    week.add_argument("--hours", type=int, default=168, help="of results; default: a week")
+    week.add_argument("--opens", type=int, default=5, help="of each page; default: 5")
+    week.add_argument("--out", type=Path, default=PROJECT / "docs" / "pages.md")
     page = commands.add_parser("page")
     page.add_argument("--out", type=Path, default=PROJECT / "docs" / "performance.md")
     return parser

@@ -207,6 +207,37 @@ def started(airflow: LocalAirflow, *, scheduled: bool) -> Iterator[None]:
         airflow.stop()
 
 
+@contextlib.contextmanager
+def shown(airflow: LocalAirflow, variables: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Run only the API server of an Airflow for the length of a block: it shows runs, and none is run.
+
+    Parameters
+    ----------
+    variables : other than those of the folder
+
+    Raises
+    ------
+    LocalAirflowError : it ended, or did not answer in time
+    """
+    known = os.environ | airflow.variables() | {"AIRFLOW__API__WORKERS": "1"} | (variables or {})
+    with airflow.log.open("ab") as log:
+        process = subprocess.Popen(["airflow", "api-server"], env=known, cwd=airflow.folder, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + STARTING_S
+        while True:
+            try:
+                airflow.ask("version")
+                break
+            except (LocalAirflowError, FileNotFoundError):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+        yield
+    finally:
+        process.terminate()
+        process.wait(STOPPING_S)
+
+
 def attached(folder: Path) -> LocalAirflow:
     """Return the Airflow that runs in the folder.
 

@@ -100,12 +100,12 @@ def prepare(cluster: Cluster, windows: int) -> Tables:
     own = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")}
     command = [str(Path(sys.executable).parent / "llmprism"), "analyze", *places, "--warehouse", str(file)]
     subprocess.run(command, check=True, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return tables(open_warehouse(str(file), lock_wait_s=60), windows)
+    return tables(open_warehouse(Warehouse(str(file), lock_wait_s=60)), windows)
 
 
 def lake(cluster: Cluster) -> Warehouse:
     """Open the cluster's warehouse."""
-    return open_warehouse(cluster.warehouse, lock_wait_s=60, catalog_password=cluster.password)
+    return open_warehouse(Warehouse(cluster.warehouse, lock_wait_s=60, catalog_password=cluster.password))
 
 
 def tables(warehouse: Warehouse, windows: int) -> Tables:

@@ -48,7 +48,7 @@ COMMENT = re.compile(r"^-- ?", re.MULTILINE)
 def page() -> str:
     """Return the page."""
     with tempfile.TemporaryDirectory() as folder:
-        empty = open_warehouse(f"{folder}/empty.duckdb", lock_wait_s=1)
+        empty = open_warehouse(Warehouse(f"{folder}/empty.duckdb", lock_wait_s=1))
         views = [_view(name, text, empty) for name, text in sorted(texts("views").items())]
     return "\n".join([HEAD, "## Tables", "", *map(_table, TABLES), "## Views", "", *views])
 

@@ -15,6 +15,8 @@ from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
 
+ADDED = "add what is found to what was measured before, with another seed"
+
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -26,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _kills(arguments: argparse.Namespace) -> bool:
     found = kills.measure(arguments.warehouse, arguments.runs, seed=arguments.seed, say=console.print)
-    keep(f"kills-{arguments.warehouse}", found)
+    keep(f"kills-{arguments.warehouse}", found, add=arguments.add)
     console.print(kills.sentence(found))
     return not kills.is_sound(found)
 
@@ -50,14 +52,14 @@ def _growth(arguments: argparse.Namespace) -> bool:
 
 def _hosts(arguments: argparse.Namespace) -> bool:
     found = hosts.measure(arguments.kills, arguments.windows, seed=arguments.seed, say=console.print)
-    keep("hosts", found)
+    keep("hosts", found, add=arguments.add)
     console.print(hosts.sentence(found))
     return not hosts.is_sound(found)
 
 
 def _fuzz(arguments: argparse.Namespace) -> bool:
     found = fuzz.measure(arguments.cases, seed=arguments.seed, say=console.print, first=arguments.first)
-    keep("fuzz", found)
+    keep("fuzz", found, add=arguments.add)
     console.print(fuzz.sentence(found))
     return not fuzz.is_sound(found)
 
@@ -83,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     killing.add_argument("--warehouse", choices=tuple(kills.LOCATIONS), default="file")
     killing.add_argument("--runs", type=int, default=200)
     killing.add_argument("--seed", type=int, default=0)
+    killing.add_argument("--add", action="store_true", help=ADDED)
     killing.set_defaults(run=_kills)
     growing = commands.add_parser("growth", help="write hours of minutes, expire each hour, and tell the size")
     growing.add_argument("--warehouse", choices=tuple(growth.LOCATIONS), default="file")
@@ -97,11 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     killing_hosts.add_argument("--kills", type=int, default=50)
     killing_hosts.add_argument("--windows", type=int, default=6)
     killing_hosts.add_argument("--seed", type=int, default=0)
+    killing_hosts.add_argument("--add", action="store_true", help=ADDED)
     killing_hosts.set_defaults(run=_hosts)
     fuzzing = commands.add_parser("fuzz", help="land damaged and hostile files, and count what became of them")
     fuzzing.add_argument("--cases", type=int, default=5_000)
     fuzzing.add_argument("--seed", type=int, default=0)
     fuzzing.add_argument("--first", type=int, default=0, help="number of the first case, to make one again")
+    fuzzing.add_argument("--add", action="store_true", help=ADDED)
     fuzzing.set_defaults(run=_fuzz)
     feeding = commands.add_parser("live", help="a live feed with late records, and a scheduler that is away")
     feeding.add_argument("--minutes", type=int, default=60)

@@ -58,7 +58,7 @@ def measure(cases: int, *, seed: int, say: Callable[[str], None], first: int = 0
         for number in range(first, first + cases):
             folder = Path(name) / str(number // CASES_A_WAREHOUSE)
             folder.mkdir(exist_ok=True)
-            warehouse = open_warehouse(str(folder / "w.duckdb"), lock_wait_s=20)
+            warehouse = open_warehouse(Warehouse(str(folder / "w.duckdb"), lock_wait_s=20))
             outcome, said = land(warehouse, folder / "flows" / str(number), seed, number)
             counts[outcome] += 1
             if outcome in ("miscounted", "untyped"):
@@ -67,7 +67,7 @@ def measure(cases: int, *, seed: int, say: Callable[[str], None], first: int = 0
             if (number + 1) % 500 == 0:
                 say(f"{number + 1 - first} cases: {counts}")
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return {"cases": cases, "seed": seed, "counts": counts, "wrong": wrong, "peak_mb": peak_mb}
+    return {"cases": cases, "seeds": [seed], "counts": counts, "wrong": wrong, "peak_mb": peak_mb}
 
 
 def is_sound(found: dict[str, Any]) -> bool:
@@ -78,7 +78,7 @@ def is_sound(found: dict[str, Any]) -> bool:
 def sentence(found: dict[str, Any]) -> str:
     """Return what was found, in a sentence."""
     counts = ", ".join(f"{count} {outcome}" for outcome, count in found["counts"].items())
-    return f"{found['cases']} cases (seed {found['seed']}): {counts}; peak {found['peak_mb']} MB"
+    return f"{found['cases']} cases (seeds {', '.join(map(str, found['seeds']))}): {counts}; peak {found['peak_mb']} MB"
 
 
 def land(warehouse: Warehouse, folder: Path, seed: int, number: int) -> tuple[str, str]:

@@ -58,7 +58,7 @@ def measure(
         location = LOCATIONS[warehouse].replace("w.", f"{folder}/w.")
         template = _minute(folder, scenario)
         settings = Settings(places=PlaceSettings(warehouse=location), retention=retention)
-        place, sizes = open_warehouse(location, lock_wait_s=60), []
+        place, sizes = open_warehouse(Warehouse(location, lock_wait_s=60)), []
         for hour in range(hours):
             for minute in range(minutes_an_hour):
                 _write(place, template, hour * minutes_an_hour + minute)

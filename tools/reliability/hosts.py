@@ -29,12 +29,12 @@ def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) 
                 found.append(kill_in_a_backfill(running, expected, windows, draw))
                 say(f"kill {number + 1} of {kills}: {found[-1]}")
             left = len(leftovers(running))
-    noticed = sorted(seconds for kill in found for seconds in kill.noticed_s)
     return {
+        "seeds": [seed],
         "kills": kills,
-        "windows": windows,
+        "windows": [windows],
         "tasks": sum(kill.tasks for kill in found),
-        "noticed_s": {"median": noticed[len(noticed) // 2], "longest": noticed[-1]} if noticed else {},
+        "noticed_s": [seconds for kill in found for seconds in kill.noticed_s],
         "differ": [*undisturbed, *(table for kill in found for table in kill.differ)],
         "left": left,
     }
@@ -42,13 +42,13 @@ def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) 
 
 def is_sound(found: Mapping[str, Any]) -> bool:
     """Tell whether tables were the same, nothing was left behind, and each death was noticed in time."""
-    return not found["differ"] and not found["left"] and found["noticed_s"].get("longest", 0) <= NOTICED_WITHIN_S
+    return not found["differ"] and not found["left"] and max(found["noticed_s"], default=0) <= NOTICED_WITHIN_S
 
 
 def sentence(found: Mapping[str, Any]) -> str:
     """Say what was found in one line."""
+    noticed, differ = max(found["noticed_s"], default=0), found["differ"] or "none"
     return (
-        f"{found['kills']} kills in backfills of {found['windows']} windows: {found['tasks']} tasks died and were done "
-        f"again, noticed after {found['noticed_s']} s; tables that differ: {found['differ'] or 'none'}; "
-        f"left behind: {found['left']}"
+        f"{found['kills']} kills in backfills of {found['windows'][-1]} windows: {found['tasks']} tasks died and were "
+        f"done again, noticed after at most {noticed:.0f} s; tables that differ: {differ}; left behind: {found['left']}"
     )

@@ -18,6 +18,9 @@ from typing import Any
 import psutil
 
 from llmprism_tasks.simulate.simulation import write_scenario
+from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.lake.attach import LAKE
+from llmprism_tasks.warehouse.upkeep import space
 from reliability.tables import digests
 
 LOCATIONS = {"file": "w.duckdb", "lake": "ducklake:w.ducklake"}
@@ -67,6 +70,7 @@ def measure(warehouse: str, runs: int, *, seed: int, say: Callable[[str], None])
         say(f"undisturbed: {duration:.1f} s")
         found: dict[str, Any] = {
             "warehouse": warehouse,
+            "seeds": [seed],
             "runs": runs,
             "killed": 0,
             "failed": 0,
@@ -75,19 +79,22 @@ def measure(warehouse: str, runs: int, *, seed: int, say: Callable[[str], None])
         }
         for number in range(runs):
             place = Path(folder) / str(number)
-            found["killed"] += _killed(warehouse, place, inputs, draw.uniform(0, duration))
+            killed = _killed(warehouse, place, inputs, draw.uniform(0, duration))
+            found["killed"] += killed
             try:
                 tables = _whole(warehouse, place, inputs)
             except RuntimeError as error:
                 found["failed"] += 1
-                say(f"run {number}: {error}")
+                say(f"seed {seed}, run {number}: {error}")
                 continue
             different = sorted(name for name in wanted if tables.get(name) != wanted[name])
             left = sorted(path.name for path in (place / "tmp").rglob("*") if path.is_file())
-            found["differ"] += [f"run {number}: {', '.join(different)}"] if different else []
-            found["left"] += [f"run {number}: {', '.join(left)}"] if left else []
+            if killed and LOCATIONS[warehouse].startswith(LAKE):
+                left += _unknown_to_the_lake(LOCATIONS[warehouse], place)
+            found["differ"] += [f"seed {seed}, run {number}: {', '.join(different)}"] if different else []
+            found["left"] += [f"seed {seed}, run {number}: {', '.join(left)}"] if left else []
             if different or left:
-                say(f"run {number}: tables that differ: {different}, left behind: {left}")
+                say(f"seed {seed}, run {number}: tables that differ: {different}, left behind: {left}")
             shutil.rmtree(place)
             if (number + 1) % 10 == 0:
                 say(f"{number + 1} of {runs}")
@@ -130,6 +137,20 @@ def _killed(warehouse: str, place: Path, inputs: Path, after_s: float) -> bool:
             one.send_signal(signal.SIGKILL)
     process.join()
     return True
+
+
+def _unknown_to_the_lake(location: str, place: Path) -> list[str]:
+    """Give back the space of what was replaced, and return the data files that still belong to no table."""
+    with contextlib.chdir(place):
+        warehouse = Warehouse(location, lock_wait_s=60)
+        space.give_back(warehouse, old_s=0)
+        there = {path.name for path in Path(f"{location.removeprefix(LAKE)}.files").rglob("*.parquet")}
+        with warehouse.reading() as connection:
+            known = connection.execute(
+                "SELECT path FROM __ducklake_metadata_lake.ducklake_data_file "
+                "UNION ALL SELECT path FROM __ducklake_metadata_lake.ducklake_delete_file"
+            ).fetchall()
+    return sorted(there - {Path(path).name for (path,) in known})
 
 
 def _started(warehouse: str, place: Path, inputs: Path) -> Any:

@@ -33,7 +33,7 @@ from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate.simulation import write_scenario
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from reliability.kills import SCENARIO
 
 MINUTE_NS, SECOND_NS = 60 * 10**9, 10**9
@@ -227,7 +227,7 @@ def _compared(airflow: LocalAirflow, first: Window, minutes: int) -> dict[str, A
     command = ["llmprism", "analyze", *words, "--warehouse", str(straight)]
     subprocess.run(command, env=own, cwd=airflow.folder, check=True, capture_output=True)
     live, expected = (
-        open_warehouse(place, lock_wait_s=60)
+        open_warehouse(Warehouse(place, lock_wait_s=60))
         for place in (airflow.variables()["LLMPRISM_PLACES__WAREHOUSE"], str(straight))
     )
     span = f"window_start_ns >= {first.start_ns} AND window_start_ns < {first.shifted(minutes).start_ns}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -47,12 +48,12 @@ def _hosts() -> Iterator[str]:
         "noticed. Then all tables are compared with those of one `llmprism analyze` on a file.\n"
     )
     if found := kept("hosts"):
-        noticed = found["noticed_s"] or {"median": 0.0, "longest": 0.0}
+        noticed = found["noticed_s"] or [0.0]
         yield "| kills | windows | tasks that died | noticed after, s | tables differ | left behind | commit, day |"
         yield "|---|---|---|---|---|---|---|"
         yield (
-            f"| {found['kills']} | {found['windows']} | {found['tasks']} "
-            f"| {noticed['median']:.0f}, at most {noticed['longest']:.0f} "
+            f"| {found['kills']} | {', '.join(map(str, sorted(set(found['windows']))))} | {found['tasks']} "
+            f"| {statistics.median(noticed):.0f}, at most {max(noticed):.0f} "
             f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
         )
     else:

@@ -263,7 +263,7 @@ def handover_name(
     Parameters
     ----------
     warehouse : its location; two warehouses may have the same window
-    landed : of `store.landed_flows`, look-back included
+    landed : of `landed_flows.digest_of`, look-back included
     """
     deriving = {
         section.name: getattr(settings, section.name)

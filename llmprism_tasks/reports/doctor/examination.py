@@ -9,7 +9,7 @@ import llmprism_tasks
 from llmprism_tasks.reports.doctor import exposure, scheduler, software, storage, traffic
 from llmprism_tasks.reports.doctor.finding import OK, Finding
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.connect import configured
 
 
 def examine(
@@ -24,8 +24,7 @@ def examine(
     """
     yield from software.look_at_versions()
     yield software.look_at_kernels(Path(llmprism_tasks.__file__).parent, environment)
-    place, one = settings.places.warehouse, settings.warehouse
-    warehouse = Warehouse(place, one.lock_wait_s, one.data_path, one.catalog_password)
+    warehouse = configured(settings)
     schema = storage.look_at_schema(warehouse)
     yield schema
     if schema.state == OK:

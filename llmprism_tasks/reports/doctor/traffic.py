@@ -10,7 +10,7 @@ from llmprism_tasks.reports import minute_states
 from llmprism_tasks.reports.doctor.finding import Finding, judged
 from llmprism_tasks.reports.minute_states import Coverage, sentence
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse import landed_flows, store
 from llmprism_tasks.warehouse.connect import Warehouse
 
 SEEN_RATIO = 0.9
@@ -109,7 +109,7 @@ def look(warehouse: Warehouse, nics: Collection[str], settings: Settings) -> Ite
         return
     span = Window(newest - span_ns, span_ns)
     unlisted = store.read(warehouse, "jobs", span, columns=["unlisted"])["unlisted"].explode().drop_nulls().unique()
-    yield from coverage(nics, store.addresses(warehouse, span), unlisted.to_list())
+    yield from coverage(nics, landed_flows.addresses(warehouse, span), unlisted.to_list())
     latest = f"SELECT max(flow_start_ns) AS ns FROM flows WHERE window_start_ns >= {span.start_ns}"
     now_ns = time.time_ns()
     yield clocks(store.query(warehouse, latest).item(), now_ns=now_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import time
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from llmprism_tasks.contract.errors import InputError, LlmprismError, TransientE
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.pages import incident, job, now, timeline, window
 from llmprism_tasks.reports.pages.markup import ASSETS, POLICY, render
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
 
@@ -44,6 +46,7 @@ def pages_app(
     warehouse: Callable[[], Warehouse],
     *,
     who: Callable[[Request], str | None],
+    settings: Settings | None = None,
     reading: Sequence[Depends] = (),
     muting: Sequence[Depends] = (),
 ) -> FastAPI:
@@ -53,12 +56,14 @@ def pages_app(
     ----------
     warehouse : opens the warehouse, anew for each request
     who : names the person behind a request, for the record of mutes
+    settings : of the runs, to tell which minutes are late; by default those that every setting has
     reading, muting : what has to hold before a page is shown, or an incident muted: FastAPI's dependencies
     """
     app = FastAPI(title="LLMPrism", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(reading))
     app.add_exception_handler(LlmprismError, _told)
 
-    for path, show in PAGES.items():
+    shows = PAGES | {"": functools.partial(now.show, settings=settings)}
+    for path, show in shows.items():
         app.add_api_route(f"/{path}", _page(warehouse, show), methods=["GET"], response_class=HTMLResponse)
 
     @app.get("/flows")
@@ -148,12 +153,12 @@ def _told(request: Request, error: Exception) -> HTMLResponse:
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 
-def local_app(warehouse: Callable[[], Warehouse], *, user: str) -> FastAPI:
+def local_app(warehouse: Callable[[], Warehouse], *, user: str, settings: Settings | None = None) -> FastAPI:
     """Return the app for this machine alone: requests by other names than this machine's are refused.
 
     A page of another site could otherwise have its name resolved to this machine, and read ours.
     """
-    app = pages_app(warehouse, who=lambda _: user)
+    app = pages_app(warehouse, who=lambda _: user, settings=settings)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     return app
 

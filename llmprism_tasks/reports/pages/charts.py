@@ -6,23 +6,16 @@ A browser draws them with `static/charts.js`. Names in them are escaped, as Plot
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from llmprism_tasks.reports.pages.markup import iso, shown
+from llmprism_tasks.reports.pages.markup import PARTS, iso, shown
 
 Figure = dict[str, Any]
 
-PARTS = ("compute", "communication", "bubble", "waiting", "unexplained")
-"""How a step's time is divided, in the order in which it is stacked."""
-
-WORDS = {
-    "compute": "computing",
-    "communication": "communication",
-    "bubble": "bubble",
-    "waiting": "waiting",
-    "unexplained": "unexplained",
-}
+DECADES = 4
+"""Of a logarithmic axis, downwards from the largest value; what is less does not matter to bandwidth."""
 
 
 class Chart(NamedTuple):
@@ -55,6 +48,7 @@ def lines(
     markers: bool = False,
     span: tuple[int, int] | None = None,
     hover: str = ".3f",
+    by_decades: bool = False,
 ) -> Figure:
     """Return lines over time.
 
@@ -62,7 +56,13 @@ def lines(
     ----------
     series : name, colour, times in ns and values of each line
     span : ends of the horizontal axis, ns; None for those of the values
+    by_decades : whether the vertical axis is logarithmic, for values of which some are a hundred times others; it has
+        `DECADES`
     """
+    upright: Figure = {"rangemode": "tozero"}
+    if by_decades:
+        most = max((value for *_, values in series for value in values if value), default=1.0)
+        upright = {"type": "log", "dtick": 1, "range": [math.log10(most) - DECADES, math.log10(most) + 0.3]}
     return {
         "data": [
             {
@@ -79,7 +79,7 @@ def lines(
         ],
         "layout": {
             "xaxis": _over(span),
-            "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": unit}, **upright},
             "shapes": [
                 {
                     **_place(shade),
@@ -119,13 +119,16 @@ def areas(
     shades: Sequence[Shade] = (),
     span: tuple[int, int] | None = None,
 ) -> Figure:
-    """Return stacked areas over time, a colour for each part of a step; intervals are framed, as areas hide what is
-    below them."""
+    """Return stacked areas over time, a colour for each part of a step, level from each time to the next.
+
+    Intervals are framed, as areas hide what is below them.
+    """
     return {
         "data": [
             {
-                "type": "scatter", "mode": "lines", "stackgroup": "one", "name": WORDS[part],
-                "x": [iso(time) for time in times], "y": list(values), "line": {"width": 0.5, "color": f"--{part}"},
+                "type": "scatter", "mode": "lines", "stackgroup": "one", "name": PARTS[part],
+                "x": [iso(time) for time in times], "y": list(values),
+                "line": {"width": 0.5, "color": f"--{part}", "shape": "hv"},
                 "fillcolor": f"--{part}", "hovertemplate": f"%{{y:.3f}} {unit}",
             }
             for part, values in parts.items()
@@ -142,15 +145,34 @@ def areas(
     }  # fmt: skip
 
 
+class Band(NamedTuple):
+    """Neighbouring rows of a heat map that have one label; a frame marks a suspect, a line the first of a stage."""
+
+    label: str
+    first: int
+    last: int
+    suspect: bool
+    opens: bool
+
+
 def heat(
-    times: Sequence[int], names: Sequence[str], rows: Sequence[Sequence[float | None]], *, unit: str, limit: float
+    times: Sequence[int],
+    names: Sequence[str],
+    rows: Sequence[Sequence[float | None]],
+    *,
+    bands: Sequence[Band],
+    unit: str,
+    limit: float,
 ) -> Figure:
     """Return a heat map, a row for each name, the first at the top; `limit` is where the colours end, on both sides."""
+    distinct = [f"{label(name)}{chr(0x2009) * list(names[:at]).count(name)}" for at, name in enumerate(names)]
+    across = [f"{number + 1}" for number in range(len(times))]
+    some = range(0, len(times), max(-(-len(times) // 10), 1))
+    right = len(times) - 0.5
     return {
         "data": [
             {
-                "type": "heatmap", "x": [f"{number + 1}" for number in range(len(times))],
-                "y": [label(name) for name in names], "z": [list(row) for row in rows],
+                "type": "heatmap", "x": across, "y": distinct, "z": [list(row) for row in rows],
                 "customdata": [[iso(time)[11:23] for time in times]] * len(names),
                 "zmin": -limit, "zmax": limit, "zmid": 0,
                 "colorscale": [[0, "--cool"], [0.5, "--neutral"], [1, "--warm"]],
@@ -160,9 +182,17 @@ def heat(
             }
         ],
         "layout": {
-            "xaxis": {"title": {"text": "step"}, "type": "category", "nticks": 12},
-            "yaxis": {"autorange": "reversed", "type": "category", "tickfont": {"size": 10.5},
-                      **({"dtick": 1} if len(names) <= 72 else {"nticks": 40})},
+            "xaxis": {"title": {"text": "end of the step"}, "type": "category", "tickvals": [across[at] for at in some],
+                      "ticktext": [iso(times[at])[11:19] for at in some], "tickangle": 0},
+            "yaxis": {"autorange": "reversed", "type": "category", "ticks": "",
+                      "tickvals": [distinct[(band.first + band.last) // 2] for band in bands if band.label],
+                      "ticktext": [label(band.label, 24) for band in bands if band.label]},
+            "shapes": [
+                *({"type": "line", "x0": -0.5, "x1": right, "y0": band.first - 0.5, "y1": band.first - 0.5,
+                   "line": {"width": 1, "color": "--rule-strong"}} for band in bands if band.opens),
+                *({"type": "rect", "x0": -0.5, "x1": right, "y0": band.first - 0.5, "y1": band.last + 0.5,
+                   "line": {"width": 2.5, "color": "--ink"}} for band in bands if band.suspect),
+            ],
             "hovermode": "closest",
         },
     }  # fmt: skip

@@ -10,10 +10,10 @@ import polars as pl
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages import charts, now, timeline
 from llmprism_tasks.reports.pages.charts import Chart
-from llmprism_tasks.reports.pages.markup import data, render, shown
+from llmprism_tasks.reports.pages.markup import data, iso, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
@@ -64,10 +64,10 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         }  # fmt: skip
         if incident["evidence_sql"]:
             frames["flows"] = ask.of_text(incident["evidence_sql"], most=MOST_FLOWS)
-    return page(frames, asked, now_ns=now_ns, took_s=sum(ask.took_s.values()), alone=alone)
+    return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone)
 
 
-def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: bool = False) -> str:
+def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], alone: bool = False) -> str:
     """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
     row = frames["incident"].row(0, named=True)
     incident = now.folded(frames["incident"])[0] | {"tenant": row["tenant"]}
@@ -88,9 +88,25 @@ def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: boo
         others=others[:MOST_ROWS],
         peers=next((one["peers"] for one in reversed(own) if one["peers"]), None),
         chart=None if drawn is None else {"name": "peers", **drawn._asdict(), "json": data(drawn.figure)},
-        flows=frames.get("flows"),
+        candidates=list(zip(row["candidates"] or (), row["odds"] or (), strict=True)),
+        flows=flow_table(frames["flows"]) if "flows" in frames else None,
         most_flows=MOST_FLOWS,
     )
+
+
+def flow_table(flows: pl.DataFrame) -> Row:
+    """Return flows as a reader takes them in: times of day, and apart which of them are the subject's.
+
+    Returns
+    -------
+    `columns`, and `rows` of whether a flow is of the subject, and its values as text
+    """
+    shows = [name for name in flows.columns if name not in {"of_subject", "window_start_ns"}]
+    rows = [
+        (bool(row.get("of_subject")), [iso(row[name])[11:] if name.endswith("_ns") else row[name] for name in shows])
+        for row in flows.iter_rows(named=True)
+    ]
+    return {"columns": [name.removesuffix("_ns") for name in shows], "rows": rows}
 
 
 def proofs(diagnoses: pl.DataFrame, incident: Row) -> tuple[list[Row], list[Row]]:

@@ -9,11 +9,11 @@ import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages import charts, now, timeline
-from llmprism_tasks.reports.pages.charts import PARTS, Chart, Shade
-from llmprism_tasks.reports.pages.markup import data, render, shown
+from llmprism_tasks.reports.pages.charts import Band, Chart, Shade
+from llmprism_tasks.reports.pages.markup import PARTS, data, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, SLICES, Range, asked_range, listed, sample
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
@@ -26,6 +26,9 @@ MOST_SPLITS = 60
 
 HEAT_WINDOWS, HEAT_STEPS, HEAT_NICS = 6, 60, 128
 """Newest windows and steps of the heat map, and its rows; of more NICs, those that compute longest are shown."""
+
+HEAT_PX, LABEL_PX = 576, 14
+"""Height of all rows of a heat map where they are many, so that it fits on a screen, and of one label, in pixels."""
 
 HEAT_LIMIT = 30
 """Percent at which the colours of the heat map end: a GPU a third slower is as bad as the eye needs to see."""
@@ -71,7 +74,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         frames["incidents"] = ask(
             "incidents", **asked.values, now_ns=now_ns, incident_id=None, job_id=job_id, most=now.MOST_INCIDENTS
         )
-    return page(frames, asked, now_ns=now_ns, took_s=sum(ask.took_s.values()), alone=alone)
+    return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone)
 
 
 def _each_step(asked: Range) -> bool:
@@ -84,7 +87,7 @@ def _heat_windows(job: Row) -> int:
     return max(1, min(HEAT_WINDOWS, int(HEAT_STEPS / steps) + 1, int(MOST_ROWS / (steps * job["endpoints"]))))
 
 
-def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: bool = False) -> str:
+def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], alone: bool = False) -> str:
     """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
     job = frames["job"].row(0, named=True)
     incidents = now.folded(frames["incidents"])
@@ -120,13 +123,19 @@ def drawings(frames: Frames, asked: Range, accused: Mapping[str, str]) -> dict[s
     splits = frames["splits"]
     if splits.height:
         parts: dict[str, Sequence[float]] = {part: splits[f"{part}_s"].to_list() for part in PARTS}
-        middles = (splits["window_start_ns"] + asked.window_ns // 2).to_list()
+        starts = splits["window_start_ns"].to_list()
         every = "" if splits.height < MOST_SPLITS else f" {MOST_SPLITS} windows at equal distances are read."
         found["split"] = Chart(
             "Where a step's time goes",
             "Mean seconds per GPU and step, stacked: computing, communication, bubble, waiting, the unexplained."
             + every,
-            charts.areas(middles, parts, unit="s per step", shades=shades, span=(asked.from_ns, asked.to_ns)),
+            charts.areas(
+                [*starts, starts[-1] + asked.window_ns],
+                {part: [*values, values[-1]] for part, values in parts.items()},
+                unit="s per step",
+                shades=shades,
+                span=(asked.from_ns, asked.to_ns),
+            ),
         )
     if frames["heat"].height:
         found["heat"] = _heat(frames["heat"], accused)
@@ -179,25 +188,44 @@ def _heat(splits: pl.DataFrame, accused: Mapping[str, str]) -> Chart:
     )
     cells = {(row["addr"], row["end_ns"]): row["longer"] for row in told.iter_rows(named=True)}
     rows = [[_round(cells.get((addr, end))) for end in ends] for addr in places["addr"]]
-    names = [
-        f"{'▶ ' if row['addr'] in accused else ''}{shown(row['host'], 16)} {shown(row['addr'], 16)}"
-        for row in places.iter_rows(named=True)
-    ]
+    names = [f"{shown(host, 24)} {shown(addr, 45)}" for host, addr in places.select("host", "addr").iter_rows()]
     cut = f" {HEAT_NICS} of {everybody:,} GPUs are shown, those that compute longest." if everybody > HEAT_NICS else ""
+    row_px = max(7, min(14, HEAT_PX // len(names)))
+    marked = " The first suspect is framed." if accused else ""
     return Chart(
         "Who computes longer",
         f"GPUs against the last {len(ends)} steps: how much longer each computes than the median of its pipeline stage "
-        f"in that step. ▶ marks the first suspect.{cut}",
-        charts.heat(ends, names, rows, unit="than its stage", limit=HEAT_LIMIT),
-        height=max(220, min(80 + 13 * len(names), 1_020)),
+        f"in that step. Hosts are in the order of stages.{marked}{cut}",
+        charts.heat(ends, names, rows, bands=_bands(places, accused, row_px), unit="than its stage", limit=HEAT_LIMIT),
+        height=100 + row_px * len(names),
     )
+
+
+def _bands(places: pl.DataFrame, accused: Mapping[str, str], row_px: int) -> list[Band]:
+    """Return the rows of each host; of hosts whose labels would overlap, the first has one, and a suspect always."""
+    runs = (
+        places.select("host", "pp_stage", suspect=pl.col("addr").is_in(list(accused)))
+        .with_row_index("row")
+        .group_by(run=pl.struct("host", "pp_stage", "suspect").rle_id(), maintain_order=True)
+        .agg(pl.col("host", "pp_stage", "suspect").first(), first=pl.col("row").min(), last=pl.col("row").max())
+        .with_columns(opens=pl.col("pp_stage").ne_missing(pl.col("pp_stage").shift()))
+    )
+    bands: list[Band] = []
+    free = 0  # pixels from the top, where the next label has room
+    for run in runs.iter_rows(named=True):
+        has_room = run["first"] * row_px >= free
+        free = run["first"] * row_px + LABEL_PX if has_room else free
+        label = f"{'▶ ' if run['suspect'] else ''}{shown(run['host'], 24)}" if has_room or run["suspect"] else ""
+        opens = run["opens"] and run["first"] > 0
+        bands.append(Band(label, run["first"], run["last"], run["suspect"], opens))
+    return bands
 
 
 def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-KIND_COLOURS = {"dp": "--dp_sync", "pp": "--pp_send", "ep": "--pp_recv", "cp": "--bubble", "tp": "--line"}
+KIND_COLOURS = {"dp": "--dp_sync", "pp": "--pp_send", "ep": "--pp_recv", "cp": "--line", "tp": "--bubble"}
 KIND_WORDS = {
     "dp": "gradients (dp)", "pp": "pipeline (pp)", "ep": "experts (ep)", "cp": "context (cp)", "tp": "tensor (tp)",
 }  # fmt: skip
@@ -206,14 +234,17 @@ KIND_WORDS = {
 def _pairs(pairs: pl.DataFrame, asked: Range) -> Chart:
     series = []
     for (kind,), rows in pairs.group_by("kind", maintain_order=True):
-        rates = (rows["bytes"] * 8 / (asked.window_ns / 1e9) / 1e9).to_list()
+        rates = [rate or None for rate in rows["bytes"] * 8 / (asked.window_ns / 1e9) / 1e9]
         middles = (rows["window_start_ns"] + asked.window_ns // 2).to_list()
         series.append((KIND_WORDS.get(kind, kind), KIND_COLOURS.get(kind, "--other"), middles, rates))
     return Chart(
         "Bandwidth by kind of pair",
-        "What all pairs of a kind carry together, mean over each window, in Gbit/s.",
-        charts.lines(series, unit="Gbit/s", span=(asked.from_ns, asked.to_ns), markers=True, hover=".1f"),
-        height=220,
+        "What all pairs of a kind carry together, mean over each window. Each line of the grid is ten times the one "
+        "below it; less than a ten-thousandth of the largest is not drawn.",
+        charts.lines(
+            series, unit="Gbit/s", span=(asked.from_ns, asked.to_ns), markers=True, hover=".3g", by_decades=True
+        ),
+        height=240,
     )
 
 

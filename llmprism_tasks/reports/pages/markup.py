@@ -27,11 +27,21 @@ FOLDER = Path(__file__).parent
 PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 ASSETS = {
     "pages.css": (FOLDER / "static" / "pages.css", "text/css"),
+    "scheme.js": (FOLDER / "static" / "scheme.js", "text/javascript"),
     "charts.js": (FOLDER / "static" / "charts.js", "text/javascript"),
     "timeline.js": (FOLDER / "static" / "timeline.js", "text/javascript"),
     "plotly.min.js": (PLOTLY, "text/javascript"),
 }
 """What a page loads: its file and its type. Nothing is loaded from anywhere else."""
+
+PARTS = {
+    "compute": "computing",
+    "communication": "communication",
+    "bubble": "bubble",
+    "waiting": "waiting",
+    "unexplained": "unexplained",
+}
+"""How a step's time is divided, in the order in which it is stacked, and the words for it."""
 
 MOST_CHARACTERS = 80
 """Of a name that is shown: host names have at most 63, addresses 45."""
@@ -52,11 +62,6 @@ def moment(time_ns: int | None, *, seconds: bool = True) -> str:
     if time_ns is None:
         return ""
     return f"{_utc(time_ns):%Y-%m-%d %H:%M:%S}" if seconds else f"{_utc(time_ns):%Y-%m-%d %H:%M}"
-
-
-def clock(time_ns: int) -> str:
-    """Return a time of day to the millisecond, UTC."""
-    return f"{_utc(time_ns):%H:%M:%S}.{time_ns // 1_000_000 % 1000:03d}"
 
 
 def iso(time_ns: int) -> str:
@@ -119,12 +124,12 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "shown": shown, "moment": moment, "clock": clock, "iso": iso, "ago": ago, "amount": amount,
+        "shown": shown, "moment": moment, "iso": iso, "ago": ago, "amount": amount,
         "percent": percent, "sparkline": sparkline, "duration": terminal.duration, "cost": terminal.cost,
         "layout": terminal.layout, "headline": _headline, "loss": terminal.loss, "combined": _combined,
         "shown_lines": _shown_lines,
     }  # fmt: skip
-    made.globals |= {"count": terminal.count, "version": __version__}
+    made.globals |= {"count": terminal.count, "version": __version__, "words_of_parts": PARTS.items()}
     return made
 
 
@@ -154,7 +159,7 @@ def render(template: str, *, scripts: Iterable[str] = (), alone: bool = False, *
     alone : whether the page is a file that needs no server: styles and scripts are in it, and links to other pages are
         left out
     """
-    names = list(scripts)
+    names = ["scheme.js", *scripts] if alone else list(scripts)
     inline = {name: asset(name) for name in names} if alone else {}
     return _templates().get_template(template).render(
         scripts=names,

@@ -8,12 +8,13 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
-from llmprism_tasks.reports import summary
-from llmprism_tasks.reports.pages.charts import PARTS
-from llmprism_tasks.reports.pages.markup import render
+from llmprism_tasks.reports import minute_states, summary
+from llmprism_tasks.reports.pages.markup import PARTS, render
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.asking import Asked, asking
+from llmprism_tasks.warehouse.bookkeeping.minutes import SCHEDULE
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
@@ -26,12 +27,35 @@ EACH_STEP_S = 21_600
 """Longest range, in seconds, over which each step of the jobs is read: 2,880 GPUs write eight million rows of `steps`
 in six hours, which takes a fifth of a second to scan."""
 
-LATE_S = 300
-"""Seconds after which a newest window counts as late: five windows, so a short pause of the scheduler is not told."""
+MISSING, EMPTY, AGAIN = "missing", "empty", "due again"
+STATES = {
+    minute_states.STOPPED: "stopped by a check",
+    minute_states.SKIPPED: "skipped: no run landed it",
+    minute_states.UNFINISHED: "its run died",
+    MISSING: "nobody expected it",
+    minute_states.LATE: "late",
+    AGAIN: "done, to be run again",
+    minute_states.RUNNING: "running",
+    minute_states.EXPECTED: "expected soon",
+    EMPTY: "done, without records",
+    minute_states.EXPIRED: "expired",
+    minute_states.DONE: "done",
+}
+"""States of minutes as the page tells them, the worst first."""
+
+BAD = (minute_states.STOPPED, minute_states.SKIPPED, minute_states.UNFINISHED, MISSING)
+MOST_MINUTES = 100_000
 
 
-def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: bool = False) -> str:
-    """Return the page of a range.
+def show(
+    warehouse: Warehouse,
+    query: Mapping[str, str],
+    *,
+    now_ns: int,
+    alone: bool = False,
+    settings: Settings | None = None,
+) -> str:
+    """Return the page of a range; the settings, of the runs, tell which minutes are late.
 
     Raises
     ------
@@ -39,8 +63,10 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
     """
     with asking(warehouse, longest_s=LONGEST_S) as ask:
         asked = asked_range(ask, query)
+        settings = settings or Settings()
         frames: Frames = {
-            "health": ask("health", **asked.values, slice_ns=asked.slice_ns(), most=1_000),
+            "totals": ask("totals", **asked.values),
+            "states": states(ask, asked, settings, now_ns=now_ns),
             "troubled": ask("troubled_windows", **asked.values, most=MOST_WINDOWS),
             "quarantine": ask("quarantine", **asked.values, most=20),
             "incidents": ask(
@@ -56,7 +82,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         last = {"from_ns": max(asked.to_ns - SPLIT_WINDOWS * asked.window_ns, asked.from_ns), "to_ns": asked.to_ns}
         frames["last"] = ask("job_paces", **last, **each | {"slice_ns": SPLIT_WINDOWS * asked.window_ns})
         frames["splits"] = ask("splits", **listed(ends), jobs=names, most=MOST_JOBS * SPLIT_WINDOWS)
-    return page(frames, asked, now_ns=now_ns, took_s=sum(ask.took_s.values()), alone=alone)
+    return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone, lag_s=settings.catch_up.lag_s)
 
 
 def paces_of(asked: Range) -> str:
@@ -64,8 +90,15 @@ def paces_of(asked: Range) -> str:
     return "job_paces" if asked.to_ns - asked.from_ns <= EACH_STEP_S * NANOSECONDS_PER_SECOND else "job_periods"
 
 
-def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: bool = False) -> str:
-    """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
+def page(
+    frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], lag_s: int, alone: bool = False
+) -> str:
+    """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`, and `states`.
+
+    Parameters
+    ----------
+    lag_s : seconds after which the newest finished window of a scheduled pipeline is told as late
+    """
     return render(
         "now.html",
         title="What is wrong now",
@@ -78,7 +111,11 @@ def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: boo
         incidents=folded(frames["incidents"]),
         more_incidents=frames["incidents"].height >= MOST_INCIDENTS,
         jobs=jobs(frames, asked),
-        health=health(frames, asked, now_ns),
+        health=health(frames, asked, now_ns=now_ns, lag_s=lag_s),
+        states=STATES,
+        bad=BAD,
+        row_s=asked.calendar[0] / NANOSECONDS_PER_SECOND,
+        cell_s=asked.calendar[1] / NANOSECONDS_PER_SECOND,
     )
 
 
@@ -118,6 +155,8 @@ def jobs(frames: Frames, asked: Range) -> list[Row]:
             row
             | {
                 "paces": line,
+                "shortest_s": min(known, default=None),
+                "longest_s": max(known, default=None),
                 "step_s": newest.get(row["job_id"], known[-1] if known else None),
                 "split": splits.get(row["job_id"]),
                 "open_incidents": troubles.get(row["job_id"], 0),
@@ -127,37 +166,86 @@ def jobs(frames: Frames, asked: Range) -> list[Row]:
     return found
 
 
-def health(frames: Frames, asked: Range, now_ns: int) -> Row:
-    """Return how the pipeline does: lag, windows by state, minutes without a window, what was refused and why."""
-    slices = frames["health"]
-    totals = {
-        name: int(slices[name].sum())
-        for name in ("windows", "done", "stopped", "unfinished", "without_records", "rows_read", "rows_quarantined")
-    }
-    by_start = {row["slice_ns"]: row for row in slices.iter_rows(named=True)}
-    lag_s = None if asked.done_ns is None else (now_ns - asked.done_ns) / NANOSECONDS_PER_SECOND
-    return totals | {
-        "lag_s": lag_s,
-        "late": lag_s is not None and lag_s > LATE_S,
-        "missing": max(asked.windows - totals["windows"], 0),
-        "longest_s": slices["longest_s"].max(),
-        "slices": [_slice(start, by_start.get(start), asked) for start in asked.slices()],
-        "slice_s": asked.slice_ns() / NANOSECONDS_PER_SECOND,
+def states(ask: Asked, asked: Range, settings: Settings, *, now_ns: int) -> pl.DataFrame:
+    """Return the state of each minute of a range.
+
+    Returns
+    -------
+    `window_start_ns`, `state` (a key of `STATES`) and `scheduled`, whether it was expected by the schedule
+    """
+    back_ns = settings.window.lookback_windows * asked.window_ns
+    windows = ask("landed_windows", from_ns=asked.from_ns - back_ns, to_ns=asked.to_ns, most=MOST_MINUTES)
+    minutes = ask("expected_minutes", **asked.values, most=MOST_MINUTES)
+    known = minute_states.states(minutes, windows, settings, now_ns=now_ns)
+    every = pl.int_range(asked.from_ns, asked.to_ns, asked.window_ns, dtype=pl.Int64, eager=True)
+    return (
+        every.alias("window_start_ns")
+        .to_frame()
+        .join(known.select("window_start_ns", "state", "reason", "expected_by"), on="window_start_ns", how="left")
+        .join(windows.select("window_start_ns", "status", "rows_read"), on="window_start_ns", how="left")
+        .with_columns(
+            state=pl.when(pl.col("reason") == minute_states.UNFINISHED)
+            .then(pl.lit(minute_states.UNFINISHED))
+            .when((pl.col("state") == minute_states.DONE) & pl.col("reason").is_not_null())
+            .then(pl.lit(AGAIN))
+            .when((pl.col("status") == minute_states.DONE) & (pl.col("rows_read") == 0))
+            .then(pl.lit(EMPTY))
+            .when(pl.col("state").is_not_null())
+            .then("state")
+            .when(pl.col("status").is_in([minute_states.DONE, minute_states.STOPPED]))  # of an earlier llmprism
+            .then("status")
+            .when(pl.col("status").is_not_null())
+            .then(pl.lit(minute_states.RUNNING))
+            .otherwise(pl.lit(MISSING)),
+            scheduled=pl.col("expected_by").eq_missing(SCHEDULE),
+        )
+        .select("window_start_ns", "state", "scheduled")
+    )
+
+
+def health(frames: Frames, asked: Range, *, now_ns: int, lag_s: int) -> Row:
+    """Return how the pipeline does: lag, minutes by state and as a calendar, what was refused and why.
+
+    Returns
+    -------
+    `behind_s` : from the end of the newest finished window until now; `late` if a scheduled pipeline is further behind
+        than `lag_s`
+    `counts` : minutes by state, the worst first
+    `calendar` : a row for each hour, quarter of a day or day: its `start_ns`, and its cells with their worst state
+    """
+    minutes = frames["states"]
+    counted = dict(minutes.group_by("state").len().iter_rows())
+    behind_s = None if asked.done_ns is None else (now_ns - asked.done_ns) / NANOSECONDS_PER_SECOND
+    return frames["totals"].row(0, named=True) | {
+        "behind_s": behind_s,
+        "late": behind_s is not None and behind_s > lag_s and bool(minutes["scheduled"].any()),
+        "counts": {state: counted[state] for state in STATES if state in counted},
+        "minutes": minutes.height,
+        "calendar": _calendar(minutes, asked),
         "troubled": frames["troubled"].to_dicts(),
         "reasons": frames["quarantine"].to_dicts(),
     }
 
 
-def _slice(start_ns: int, row: Row | None, asked: Range) -> Row:
-    room = max(min(asked.slice_ns(), asked.to_ns - start_ns) // asked.window_ns, 1)
-    if row is None:
-        return {"start_ns": start_ns, "state": "missing", "tells": "no window"}
-    if row["stopped"]:
-        return {"start_ns": start_ns, "state": "stopped", "tells": f"{row['stopped']} stopped"}
-    if row["unfinished"]:
-        return {"start_ns": start_ns, "state": "unfinished", "tells": f"{row['unfinished']} not finished"}
-    if row["windows"] < room:
-        return {"start_ns": start_ns, "state": "missing", "tells": f"{room - row['windows']} of {room} missing"}
-    if row["without_records"]:
-        return {"start_ns": start_ns, "state": "empty", "tells": f"{row['without_records']} without records"}
-    return {"start_ns": start_ns, "state": "done", "tells": "done"}
+def _calendar(minutes: pl.DataFrame, asked: Range) -> list[Row]:
+    row_ns, cell_ns = asked.calendar
+    worst = pl.col("state").cast(pl.Enum(list(STATES)))
+    cells = (
+        minutes.group_by(start_ns=pl.col("window_start_ns") // cell_ns * cell_ns)
+        .agg(state=worst.min(), tells=pl.struct("state").value_counts())
+        .sort("start_ns")
+    )
+    told = {
+        row["start_ns"]: {"state": row["state"], "tells": _told(row["tells"])} for row in cells.iter_rows(named=True)
+    }
+    first = asked.from_ns // row_ns * row_ns
+    return [
+        {"start_ns": start, "cells": [{"start_ns": at} | told.get(at, {"state": "", "tells": ""})
+                                      for at in range(start, start + row_ns, cell_ns)]}
+        for start in range(first, asked.to_ns, row_ns)
+    ]  # fmt: skip
+
+
+def _told(counts: list[Row]) -> str:
+    found = {one["state"]["state"]: one["count"] for one in counts}
+    return ", ".join(f"{found[state]} {words}" for state, words in STATES.items() if state in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +12,20 @@ import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
-from llmprism_tasks.warehouse.store import Asked
+from llmprism_tasks.warehouse.asking import Asked
 
 LASTS = {"15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
-"""Ranges that a page offers, in seconds, counted back from the newest window."""
+"""Ranges that a page offers, in seconds, counted back from the newest window that was landed or expected."""
 
 DEFAULT_LAST = "6h"
 MINUTE_NS = 60 * NANOSECONDS_PER_SECOND
 
 LONGEST_S = 0.9
 """Seconds for which a page may keep a DuckDB file from a run that wants to write; no run is to wait for 1 s."""
+
+CALENDARS = ((28_800, 3_600, 60), (172_800, 21_600, 300), (864_000, 86_400, 900), (math.inf, 86_400, 3_600))
+"""Calendars by the longest range that each is for, and the length of a row and of a cell, all in seconds: at most about
+as many cells as a week has quarters of an hour, in rows that begin at whole hours or days."""
 
 SLICES = 120
 """Points of a line over a range; more than these cannot be told apart in a chart of a page."""
@@ -59,6 +64,14 @@ class Range:
         return list(range(self.from_ns, self.to_ns, self.slice_ns(most)))
 
     @property
+    def calendar(self) -> tuple[int, int]:
+        """Lengths in ns of a row and of a cell of a calendar of the range, cells at least a window long."""
+        length_s = (self.to_ns - self.from_ns) / NANOSECONDS_PER_SECOND
+        row_s, cell_s = next(row for longest_s, *row in CALENDARS if length_s <= longest_s)
+        cell_ns = max(cell_s * NANOSECONDS_PER_SECOND, self.window_ns)
+        return max(row_s * NANOSECONDS_PER_SECOND // cell_ns, 1) * cell_ns, cell_ns
+
+    @property
     def values(self) -> dict[str, int]:
         """The range as queries take it."""
         return {"from_ns": self.from_ns, "to_ns": self.to_ns}
@@ -76,7 +89,7 @@ def asked_range(ask: Asked, query: Mapping[str, str]) -> Range:
     newest = row["end_ns"]
     known = {"window_ns": window_ns, "newest_ns": newest, "done_ns": row["done_end_ns"]}
     if query.get("from") or query.get("to"):
-        start, end = _time(query, "from", row["first_ns"] or 0), _time(query, "to", newest or window_ns)
+        start, end = _time(query, "from", row["first_ns"] or 0), _time(query, "to", row["expected_end_ns"] or window_ns)
         if end <= start:
             raise InputError(
                 found="a range that ends before it begins", expected="from before to", todo="Choose another range."
@@ -87,7 +100,7 @@ def asked_range(ask: Asked, query: Mapping[str, str]) -> Range:
         raise InputError(
             found=f"last={last[:40]}", expected=f"one of {', '.join(LASTS)}", todo="Choose one, or from and to."
         )
-    end = newest or window_ns
+    end = row["expected_end_ns"] or window_ns
     start = max(end - LASTS[last] * NANOSECONDS_PER_SECOND, row["first_ns"] or 0)
     return Range(start - start % window_ns, end, last, **known)
 

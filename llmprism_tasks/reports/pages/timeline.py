@@ -12,8 +12,8 @@ from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.reports.pages.markup import data, iso, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
 from llmprism_tasks.reports.timeline.lanes import KINDS, lanes
+from llmprism_tasks.warehouse.asking import Asked, asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import Asked, asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
@@ -55,8 +55,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
     with asking(warehouse, longest_s=LONGEST_S) as ask:
         asked, frames, place = read(ask, query)
     chosen = {name: query[name] for name in ("host", "stage", "nics") if query.get(name)}
-    took_s = sum(ask.took_s.values())
-    return page(frames, asked, place, now_ns=now_ns, took_s=took_s, chosen=chosen, alone=alone)
+    return page(frames, asked, place, now_ns=now_ns, took_s=ask.took_s, chosen=chosen, alone=alone)
 
 
 def read(ask: Asked, query: Mapping[str, str]) -> tuple[Range, Frames, Place]:
@@ -168,7 +167,7 @@ def page(
     place: Place,
     *,
     now_ns: int,
-    took_s: float,
+    took_s: Mapping[str, float],
     chosen: Mapping[str, str] | None = None,
     alone: bool = False,
 ) -> str:

@@ -12,8 +12,8 @@ from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages.markup import moment, render
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range
 from llmprism_tasks.reports.pages.timeline import whole
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
@@ -49,10 +49,10 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
             expected="a window that was landed",
             todo="If its run has not begun yet, look again later; if it failed before landing, see its log.",
         )
-    return page(frames, asked, now_ns=now_ns, took_s=sum(ask.took_s.values()), alone=alone)
+    return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone)
 
 
-def page(frames: Frames, asked: Range, *, now_ns: int, took_s: float, alone: bool = False) -> str:
+def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], alone: bool = False) -> str:
     """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
     row = frames["window"].row(0, named=True)
     return render(

@@ -18,6 +18,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
+from llmprism_tasks.stages.traffic.opposite import opposite
 
 PACE = 0.02
 """Ratio of a step by which a NIC must at least be overdue; healthy steps vary by this much."""
@@ -96,7 +97,7 @@ def find_first_stopped(
     alone = _waiting_for_none(first, hosts)
     if late and len({hosts[addr] for end in PAIR for addr in alone[end]}) == 2:
         return _either(where, alone, hosts, stages)
-    return _absent(where, first, ends, hosts, stages) or _ring_order(where, ends, hosts)
+    return _absent(where, first, ends, hosts, stages) or _sends_nothing(first, hosts) or _ring_order(where, ends, hosts)
 
 
 def _front(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:
@@ -162,11 +163,11 @@ def _either(
 
 
 def _last_seen(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> dict[str, int]:
-    """Return when the hosts of some NICs last exchanged data with any host over these NICs."""
+    """Return when the hosts of some NICs last sent data over these NICs; what they receive may wait in a buffer."""
     seen = {hosts[addr]: where.ended_ns for addr in ends}
-    for src, dst, last_ns in where.pairs.select(*PAIR, "last_ns").drop_nulls("last_ns").iter_rows():
-        for addr in {src, dst} & set(ends):
-            seen[hosts[addr]] = max(seen[hosts[addr]], last_ns)
+    for src, last_ns in where.pairs.select("src_addr", "last_ns").drop_nulls("last_ns").iter_rows():
+        if src in ends:
+            seen[hosts[src]] = max(seen[hosts[src]], last_ns)
     return seen
 
 
@@ -203,6 +204,24 @@ def _missed(
         return None
     addrs = tuple(addr for addr in absent if hosts[addr] in places)
     return FirstStopped(addrs, None, "took no part in the last exchange of the others")
+
+
+def _sends_nothing(first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs of the one host that has sent nothing into a ring that most others have sent into.
+
+    What a member receives does not show that it is there, for its buffers fill without it. Where a sender waits until
+    its receiver has come, the member before it in the ring sends nothing either, but has received something.
+    """
+    if set(first["src_addr"]) != set(first["dst_addr"]) or first.join(opposite(first), on=PAIR, how="semi").height:
+        return None  # no ring: in a pipeline, a member that sends nothing may wait for its input
+    silent, begun = (first.filter(which) for which in (pl.col("sent") == 0, pl.col("sent") > 0))
+    if silent.is_empty() or silent.height >= begun.height:
+        return None
+    received = begun["dst_addr"].implode()
+    for addrs in (silent["src_addr"], silent.filter(~pl.col("src_addr").is_in(received))["src_addr"]):
+        if len({hosts[addr] for addr in addrs}) == 1:
+            return FirstStopped(tuple(addrs.sort()), None, "has sent nothing to the others, which have begun to send")
+    return None
 
 
 def _ring_order(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> FirstStopped | None:

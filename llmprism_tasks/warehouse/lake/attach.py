@@ -76,7 +76,11 @@ def check_data_path(data_path: str) -> None:
 
 
 def _extension(name: str, package: str) -> Path:
-    """Return the path of an extension in its installed wheel."""
+    """Return the path of an extension in its installed wheel, which DuckDB loads where it lies.
+
+    `duckdb_extensions.import_extension` finds the same file, but copies it into the home of whoever runs the process.
+    Services often may not write there, and a copy would stay when another version is installed.
+    """
     found = importlib.util.find_spec(f"duckdb_extension_{name}")
     if found is None or found.origin is None:
         raise InputError(

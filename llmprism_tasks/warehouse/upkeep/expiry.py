@@ -1,7 +1,8 @@
 """Expiry: which windows' rows have been kept long enough, and their deletion, a few windows per transaction.
 
 Ages are counted back from the end of the newest window in the warehouse, not from the clock: old files that are
-analysed today, or a platform that stood still, lose nothing. Flows that a window still waits for are kept longer.
+analysed today, or a platform that stood still, lose nothing. Flows that a window still waits for are kept longer, and
+so are those of a backfill of old windows while it goes on.
 """
 
 from __future__ import annotations
@@ -40,17 +41,22 @@ class ExpiredError(PermanentError):
 
 
 class Kept(NamedTuple):
-    """How long rows are kept, ns; None for ever."""
+    """How long rows are kept, ns; None for ever.
+
+    begun_since_ns : flows of windows whose run began at this moment or later, by the clock, and of their look-back stay
+    """
 
     flows_ns: int | None
     timeline_ns: int | None
     results_ns: int | None
+    begun_since_ns: int = FOR_EVER_NS
 
 
 class Due(NamedTuple):
     """Windows by their starts, ns, of which rows are to be deleted: of flows, of timeline, or everything.
 
-    `held` are windows whose flows are old enough, and are kept because a window that waits to be run needs them.
+    `held` are windows whose flows are old enough, and are kept because a window needs them that waits to be run, or
+    began a short time ago.
     """
 
     flows: tuple[int, ...] = ()
@@ -70,7 +76,9 @@ class Rows(NamedTuple):
     due: int
 
 
-def due(windows: pl.DataFrame, waiting: Collection[int], kept: Kept, *, lookback_windows: int) -> Due:
+def due(
+    windows: pl.DataFrame, waiting: Collection[int], kept: Kept, *, lookback_windows: int, begun: Collection[int] = ()
+) -> Due:
     """Return which windows' rows have been kept long enough.
 
     Parameters
@@ -78,11 +86,14 @@ def due(windows: pl.DataFrame, waiting: Collection[int], kept: Kept, *, lookback
     windows : `window_start_ns`, `window_end_ns` and `expired` of all windows, which have one length
     waiting : starts of the windows that are to be run, or are run
     lookback_windows : how many windows before it a window reads
+    begun : starts of the windows whose run began a short time ago
     """
     if windows.is_empty():
         return Due()
     length = windows["window_end_ns"][0] - windows["window_start_ns"][0]
-    needed = {one - back * length for one in waiting for back in range(lookback_windows + 1)}
+    needed, at_work = (
+        [one - back * length for one in starts for back in range(lookback_windows + 1)] for starts in (waiting, begun)
+    )
     age = windows.select(pl.col("window_end_ns").max() - pl.col("window_end_ns")).to_series()
     gone = windows["expired"].fill_null([])
 
@@ -95,7 +106,8 @@ def due(windows: pl.DataFrame, waiting: Collection[int], kept: Kept, *, lookback
     young = ~old(kept.results_ns)
     flows = young & old(kept.flows_ns) & ~gone.list.contains(FLOWS[0])
     longest = None if kept.flows_ns is None else HELD_TIMES * kept.flows_ns
-    held = flows & windows["window_start_ns"].is_in(list(needed)) & ~old(longest)
+    start_ns = windows["window_start_ns"]
+    held = flows & (start_ns.is_in(at_work) | (start_ns.is_in(needed) & ~old(longest)))
     timeline = young & old(kept.timeline_ns) & ~gone.list.contains(TIMELINE[0])
     return Due(starts(flows & ~held), starts(timeline), starts(~young), starts(held))
 
@@ -192,15 +204,21 @@ def refuse_expired(
     raise ExpiredError(
         found=f"window {window}, to be run although {what}",
         expected="windows whose flows and look-back are still kept, so that results are not replaced by emptier ones",
-        todo="What is there stands. To run it all the same, analyze the files into another warehouse. "
-        "Before a backfill, pause llmprism_maintenance or raise retention.flows_h.",
+        todo="What is there stands. To run it all the same, analyze the files into another warehouse.",
     )
 
 
 def _due(connection: duckdb.DuckDBPyConnection, kept: Kept, lookback_windows: int) -> Due:
     windows = store.frame(connection.execute(statement("windows_to_expire"), {"gone": [FLOWS[0], TIMELINE[0]]}))
     waiting = connection.execute(statement("waiting_windows")).fetchall()
-    return due(windows, {start for (start,) in waiting}, kept, lookback_windows=lookback_windows)
+    begun = connection.execute(statement("begun_windows"), {"since_ns": kept.begun_since_ns}).fetchall()
+    return due(
+        windows,
+        {start for (start,) in waiting},
+        kept,
+        lookback_windows=lookback_windows,
+        begun={start for (start,) in begun},
+    )
 
 
 def _count(

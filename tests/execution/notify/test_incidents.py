@@ -322,7 +322,7 @@ def test_in_any_order_each_change_is_told_once(
 
 
 def test_a_lake_tells_as_a_file_does(tmp_path: Path, receiver: Receiver) -> None:
-    run = runner(open_warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=20), receiver)
+    run = runner(open_warehouse(Warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=20)), receiver)
     for number, found in enumerate(([{}], [], [])):
         run(number, *found)
         run(number, *found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,10 +14,14 @@ from paged_windows import SLOW_NS, STEP_NS, STEPS, WINDOWS, Names, rows, write_w
 from small_windows import SECOND, bookkept, frame
 
 from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.reports.pages import incident, job, now, timeline, window
 from llmprism_tasks.reports.pages.ranges import Range, asked_range
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.asking import asking
+from llmprism_tasks.warehouse.bookkeeping import minutes as minute_book
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking, query, replace
+from llmprism_tasks.warehouse.store import query, replace
 
 NOW_NS = WINDOWS[1].end_ns + 20 * SECOND
 
@@ -58,15 +63,28 @@ def test_the_first_page_of_an_empty_warehouse_says_so(tmp_path: Path) -> None:
     assert "The warehouse is empty" in text_of(page)
 
 
-def health(warehouse: Warehouse, *, after_s: float = 20) -> dict[str, object]:
+def health(warehouse: Warehouse, *, after_s: float = 20, settings: Settings | None = None) -> dict[str, Any]:
+    settings = settings or Settings()
     with asking(warehouse, longest_s=5) as ask:
         asked = asked_range(ask, {})
+        now_ns = (asked.done_ns or 0) + int(after_s * SECOND)
         frames = {
-            "health": ask("health", **asked.values, slice_ns=asked.slice_ns(), most=100),
+            "totals": ask("totals", **asked.values),
+            "states": now.states(ask, asked, settings, now_ns=now_ns),
             "troubled": ask("troubled_windows", **asked.values, most=10),
             "quarantine": ask("quarantine", **asked.values, most=10),
         }
-    return now.health(frames, asked, (asked.newest_ns or 0) + int(after_s * SECOND))
+    return now.health(frames, asked, now_ns=now_ns, lag_s=settings.catch_up.lag_s)
+
+
+def expect(warehouse: Warehouse, minutes: list[Window]) -> None:
+    """Have minutes expected by the schedule."""
+    warehouse.write(lambda connection: minute_book.expect(connection, [one.start_ns for one in minutes], 0))
+
+
+def cells(found: dict[str, Any]) -> list[str]:
+    """The calendar's cells within the range."""
+    return [cell["state"] for row in found["calendar"] for cell in row["cells"] if cell["state"]]
 
 
 def test_missing_and_stopped_windows_are_counted_and_marked(own_copy: Warehouse) -> None:
@@ -74,16 +92,40 @@ def test_missing_and_stopped_windows_are_counted_and_marked(own_copy: Warehouse)
     stopped = bookkept(later, status="stopped", reason="pairs.kind broke")
     replace(own_copy, later, {"windows": frame("windows", later, [stopped])})
     found = health(own_copy)
-    assert {name: found[name] for name in ("windows", "done", "stopped", "missing", "rows_quarantined")} == {
-        "windows": 3, "done": 2, "stopped": 1, "missing": 1, "rows_quarantined": 4,
-    }  # fmt: skip
-    assert [one["state"] for one in found["slices"]] == ["done", "done", "missing", "stopped"]
+    assert found["counts"] == {"stopped": 1, "missing": 1, "done": 2}
+    assert found["rows_quarantined"] == 4
+    assert cells(found) == ["done", "done", "missing", "stopped"]
     assert found["troubled"][0]["reason"] == "pairs.kind broke"
 
 
-@pytest.mark.parametrize(("after_s", "late"), [(now.LATE_S, False), (now.LATE_S + 1, True)])
-def test_a_newest_window_is_late_after_a_while(filled: Warehouse, after_s: float, late: bool) -> None:
-    assert health(filled, after_s=after_s)["late"] is late
+def test_a_minute_that_no_run_landed_is_late_and_then_skipped(own_copy: Warehouse) -> None:
+    expect(own_copy, [WINDOWS[1].shifted(1)])
+    settings = Settings()
+    waits_s = 60 + settings.window.allowed_lateness_s
+    assert cells(health(own_copy, after_s=waits_s - 1)) == ["done", "done", "expected"]
+    assert cells(health(own_copy, after_s=waits_s)) == ["done", "done", "late"]
+    assert cells(health(own_copy, after_s=waits_s + settings.catch_up.skipped_after_s)) == ["done", "done", "skipped"]
+
+
+@pytest.mark.parametrize(("scheduled", "after_s", "late"), [(True, 300, False), (True, 301, True), (False, 301, False)])
+def test_a_scheduled_pipeline_is_late_after_a_while(
+    own_copy: Warehouse, scheduled: bool, after_s: float, late: bool
+) -> None:
+    assert Settings().catch_up.lag_s == 300
+    if scheduled:
+        expect(own_copy, list(WINDOWS))
+    assert health(own_copy, after_s=after_s)["late"] is late
+
+
+@pytest.mark.parametrize(
+    ("length_s", "row_s", "cell_s"),
+    [(900, 3_600, 60), (28_800, 3_600, 60), (28_801, 21_600, 300), (604_800, 86_400, 900), (2_592_000, 86_400, 3_600)],
+)
+def test_a_calendar_has_rows_of_hours_or_days(length_s: int, row_s: int, cell_s: int) -> None:
+    asked = Range(0, length_s * SECOND, "", 60 * SECOND, None, None)
+    assert asked.calendar == (row_s * SECOND, cell_s * SECOND)
+    long = Range(0, length_s * SECOND, "", 7_200 * SECOND, None, None)
+    assert long.calendar[1] == 7_200 * SECOND
 
 
 def test_the_step_of_a_job_on_the_first_page_is_the_tables(filled: Warehouse) -> None:
@@ -110,10 +152,11 @@ def test_the_incident_is_shaded_in_the_steps_and_the_suspect_marked_in_the_heat_
     (shade,) = figure_of(page, "steps")["layout"]["shapes"]  # type: ignore[call-overload]
     assert shade["x0"].startswith("2026-01-01T00:01:00")
     heat = figure_of(page, "heat")["data"][0]
-    marked = [row for name, row in zip(heat["y"], heat["z"], strict=True) if str(name).startswith("▶")]
-    assert len(marked) == 2
-    assert marked[0][-1] == 50  # 9 s against 6 s
-    assert text_of(page).count("framed") == 1
+    (box,) = [one for one in figure_of(page, "heat")["layout"]["shapes"] if one["type"] == "rect"]  # type: ignore[call-overload]
+    framed = range(int(box["y0"] + 0.5), int(box["y1"] + 0.5))
+    assert [str(heat["y"][row]).split()[0] for row in framed] == ["node-1", "node-1"]
+    assert heat["z"][framed[0]][-1] == 50  # type: ignore[index]  # 9 s against 6 s
+    assert text_of(page).count("framed") == 2  # the heat map and the layout
 
 
 def test_computing_is_compared_within_a_stage() -> None:
@@ -215,9 +258,41 @@ def test_an_incidents_page_has_the_evidence_the_peers_and_the_flows(filled: Ware
     assert "What to check next:" in text
     assert "Compared with 10.0.1.0, 10.0.3.0." in text
     assert text.count("10.0.1.0") > STEPS  # in the flows
+    assert "Show me the timeline of its worst minute" in text
+    assert "One of these is at fault" not in text
     lines = {line["name"]: line["y"] for line in figure_of(page, "peers")["data"]}
     assert lines["node-1"] == [6.0] * STEPS + [9.0] * STEPS
     assert lines["its peers: median"] == [6.0] * 2 * STEPS
+
+
+def test_what_cannot_be_told_apart_is_told_with_its_probability(own_copy: Warehouse) -> None:
+    told = rows(WINDOWS[1], Names(), slow=True)["diagnoses"][0] | {
+        "candidates": ["node-1", "leaf-7"],
+        "odds": [0.7, 0.3],
+    }
+    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])})
+    text = text_of(incident.show(own_copy, {"id": the_incident(own_copy)}, now_ns=NOW_NS))
+    assert re.search("One of these is at fault .* node-1 70% leaf-7 30% ", text)
+
+
+def test_flows_are_told_in_times_of_day_and_those_of_the_subject_marked() -> None:
+    flows = pl.DataFrame(
+        {"of_subject": [True, False], "window_start_ns": 0, "flow_start_ns": [SECOND, 1_000], "bytes": 7}
+    )
+    assert incident.flow_table(flows) == {
+        "columns": ["flow_start", "bytes"],
+        "rows": [(True, ["00:00:01.000000", 7]), (False, ["00:00:00.000001", 7])],
+    }
+
+
+def test_of_hosts_whose_labels_would_overlap_the_first_has_one_and_a_suspect_always() -> None:
+    places = pl.DataFrame({"addr": ["a", "b", "c", "d"], "host": ["w", "x", "y", "z"], "pp_stage": [0, 0, 1, 1]})
+    apart = job._bands(places, {}, job.LABEL_PX)
+    assert [band.label for band in apart] == ["w", "x", "y", "z"]
+    assert [band.opens for band in apart] == [False, False, True, False]
+    close = job._bands(places, {"d": "slow"}, job.LABEL_PX // 2)
+    assert [band.label for band in close] == ["w", "", "y", "▶ z"]
+    assert [band.suspect for band in close] == [False, False, False, True]
 
 
 def test_an_incident_that_is_not_there_is_told(filled: Warehouse) -> None:

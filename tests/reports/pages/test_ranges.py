@@ -8,8 +8,8 @@ from small_windows import FIRST
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.reports.pages.ranges import LASTS, Range, asked_range, sample
+from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import asking
 
 MINUTE = 60_000_000_000
 

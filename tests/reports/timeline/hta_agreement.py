@@ -18,7 +18,7 @@ from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.reports.timeline import files
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
 CAPTURES = Path(__file__).parents[2] / "data" / "real"
 
@@ -43,7 +43,7 @@ def test_hta_divides_a_captured_run_as_step_breakdown_does(capture: str, tmp_pat
         "places.warehouse": str(tmp_path / "w.duckdb"),
     }
     analyze(load(overrides=places, environment={}))
-    warehouse = open_warehouse(places["places.warehouse"], lock_wait_s=10)
+    warehouse = open_warehouse(Warehouse(places["places.warehouse"], lock_wait_s=10))
     (job,) = store.query(warehouse, "SELECT DISTINCT job_id FROM jobs")["job_id"]
     lanes = files.lanes_to_show(warehouse, job, start_ns=0)
     files.write(lanes, "kineto", tmp_path / "ranks")

@@ -29,7 +29,7 @@ PIPED = [(step * 1000 + at, step * 1000 + at + 1, *pair, 8 * MB) for step in ran
 @pytest.fixture(params=["duckdb", "ducklake"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
     place = tmp_path / "warehouse"
-    return open_warehouse(f"ducklake:{place}" if request.param == "ducklake" else str(place), lock_wait_s=5)
+    return open_warehouse(Warehouse(f"ducklake:{place}" if request.param == "ducklake" else str(place), lock_wait_s=5))
 
 
 def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> list[pl.DataFrame]:

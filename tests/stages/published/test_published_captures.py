@@ -20,7 +20,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     places = ["--flows", str(CAPTURE / "flows.parquet"), "--topology", str(CAPTURE / "topology.csv")]
     changes = ["--set", "method.name=published", "--set", "window.length_s=120"]
     assert main(["analyze", *places, "--warehouse", place, *changes]) == 0
-    return open_warehouse(place, lock_wait_s=10)
+    return open_warehouse(Warehouse(place, lock_wait_s=10))
 
 
 def test_jobs_and_rings_are_exact(warehouse: Warehouse) -> None:

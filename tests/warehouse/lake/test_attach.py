@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,21 +40,21 @@ def test_an_absolute_folder_will_do() -> None:
 
 def test_a_lake_in_a_file_may_have_its_files_elsewhere(tmp_path: Path) -> None:
     location, elsewhere = f"ducklake:{tmp_path / 'w.ducklake'}", tmp_path / "elsewhere"
-    warehouse = open_warehouse(location, lock_wait_s=5, data_path=f"{elsewhere}/")
+    warehouse = open_warehouse(Warehouse(location, lock_wait_s=5, data_path=f"{elsewhere}/"))
     into = "INSERT INTO job_members (window_start_ns, job_id, addr, host)"
     warehouse.write(lambda connection: connection.execute(f"{into} SELECT 0, 'j', range::VARCHAR, 'h' FROM range(99)"))
     assert list(elsewhere.rglob("*.parquet"))
-    with open_warehouse(location, lock_wait_s=5, data_path=f"{elsewhere}/").reading() as connection:
+    with open_warehouse(Warehouse(location, lock_wait_s=5, data_path=f"{elsewhere}/")).reading() as connection:
         assert connection.execute("SELECT count(*) FROM job_members").fetchone() == (99,)
 
 
 @pytest.mark.parametrize("opening", [open_warehouse, existing_warehouse])
 def test_a_server_that_is_away_is_worth_another_try_and_the_password_is_in_no_message(
-    opening: object, tmp_path: Path
+    opening: Callable[[Warehouse], Warehouse], tmp_path: Path
 ) -> None:
     secret = "a secret of ours"
     with pytest.raises(TransientError) as caught:
-        opening(NOWHERE, lock_wait_s=1, data_path=f"{tmp_path}/", catalog_password=secret)  # type: ignore[operator]
+        opening(Warehouse(NOWHERE, lock_wait_s=1, data_path=f"{tmp_path}/", catalog_password=secret))
     assert caught.value.found.startswith(f"the catalog of the warehouse {NOWHERE}, where PostgreSQL does not answer (")
     assert "Connection refused" in caught.value.found
     told = "".join(map(str, (caught.value, caught.value.__cause__, repr(Warehouse(NOWHERE, 1, "", secret)))))
@@ -62,6 +63,6 @@ def test_a_server_that_is_away_is_worth_another_try_and_the_password_is_in_no_me
 
 def test_a_location_that_is_no_connection_string_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        open_warehouse("ducklake:postgres:nonsense", lock_wait_s=1, data_path=f"{tmp_path}/")
+        open_warehouse(Warehouse("ducklake:postgres:nonsense", lock_wait_s=1, data_path=f"{tmp_path}/"))
     assert "ducklake:postgres:nonsense" in caught.value.found
     assert "dbname=lake host=db" in caught.value.expected

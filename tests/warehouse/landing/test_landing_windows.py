@@ -81,7 +81,9 @@ def test_a_record_is_late_for_a_day_and_after_that_its_clock_is_wrong(
 
 def test_all_at_once_is_the_same_as_window_by_window(tmp_path: Path, three_files: str) -> None:
     write(tmp_path / "20251009T0904.csv", [])
-    one, other = (open_warehouse(str(tmp_path / name), lock_wait_s=20) for name in ("one.duckdb", "other.duckdb"))
+    one, other = (
+        open_warehouse(Warehouse(str(tmp_path / name), lock_wait_s=20)) for name in ("one.duckdb", "other.duckdb")
+    )
     windows = landing.land_all(one, three_files, length_ns=MINUTE_NS)
     assert windows == [WINDOW.shifted(number) for number in range(-1, 5)]
     assert windows == landing.windows_in(three_files, MINUTE_NS)

@@ -83,7 +83,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module", params=["{}/w.duckdb", "ducklake:{}/w"], ids=["file", "lake"])
 def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return open_warehouse(request.param.format(tmp_path_factory.mktemp("queries")), lock_wait_s=20)
+    return open_warehouse(Warehouse(request.param.format(tmp_path_factory.mktemp("queries")), lock_wait_s=20))
 
 
 @pytest.mark.parametrize("sql", LET_THROUGH)

@@ -119,7 +119,7 @@ def test_the_timeline_of_an_older_warehouse_keeps_its_rows_and_order(tmp_path: P
         connection.execute("CREATE OR REPLACE TABLE timeline AS FROM rows")
 
     warehouse.write(fill)
-    open_warehouse(warehouse.location, lock_wait_s=1)
+    open_warehouse(Warehouse(warehouse.location, lock_wait_s=1))
     assert store.read(warehouse, "timeline", WINDOW).equals(ACTS)
     stored = store.query(warehouse, "SELECT start_ns FROM stored.timeline")["start_ns"]
     assert stored.equals(ACTS["start_ns"].reverse())
@@ -140,7 +140,7 @@ def test_flows_of_an_older_warehouse_keep_their_rows_and_order(tmp_path: Path, k
         connection.execute("INSERT INTO flows BY NAME FROM rows")
 
     warehouse.write(fill)
-    open_warehouse(warehouse.location, lock_wait_s=1)
+    open_warehouse(Warehouse(warehouse.location, lock_wait_s=1))
     assert store.read(warehouse, "flows", WINDOW).equals(rows)
     stored = store.query(warehouse, "SELECT flow_start_ns FROM stored.flows")["flow_start_ns"]
     assert stored.equals(rows["flow_start_ns"])

@@ -20,6 +20,6 @@ def file(tmp_path: Path) -> Warehouse:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Warehouse:
-    warehouse = open_warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20)
+    warehouse = open_warehouse(Warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20))
     put(warehouse, range(4))
     return warehouse

@@ -86,6 +86,24 @@ def test_what_a_waiting_window_reads_is_held_four_times_as_long_and_no_longer() 
     assert found(windows(8), minutes(flows=2), waiting=[9])["held"] == []
 
 
+def test_a_backfill_of_old_windows_keeps_what_its_next_windows_look_back_on(file: Warehouse) -> None:
+    """Window 1 is older than flows are kept, and than four times that; its run began at 100 by the clock."""
+    begun = {"start": window(1).start_ns}
+    row = "7 AS expected_ns, 'run' AS expected_by, 1 AS runs, 0 AS tries, 100 AS begun_ns"
+    file.write(
+        lambda connection: connection.execute(
+            f"INSERT INTO minutes BY NAME SELECT $start::BIGINT AS window_start_ns, {row}", begun
+        )
+    )
+
+    def held(since_ns: int) -> list[int]:
+        kept = minutes(flows=1)._replace(begun_since_ns=since_ns)
+        return numbers(expiry.find_due(file, kept, lookback_windows=LOOKBACK).held)
+
+    assert held(100) == [0, 1]
+    assert held(101) == []
+
+
 @pytest.mark.parametrize(
     ("change", "held"),
     [

@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 
 from accuracy.runs.duration_floor import floor
-from accuracy.runs.measurement import Figures, analysed, plain
+from accuracy.runs.measurement import Figures, plain
 from accuracy.runs.results import keep_named, kept_named, version
 from accuracy.runs.runner import apart
+from accuracy.runs.scored_run import run_with_messages
 from accuracy.second_source import fault_cases
 from accuracy.second_source.cases import CASES
 from accuracy.second_source.folder import write
@@ -140,7 +141,7 @@ def judge(run: Judged) -> Figures:
     with tempfile.TemporaryDirectory(prefix="judged-") as passing:
         folder, flows = run.place(Path(passing))
         written = read_truth(str(folder / "truth"))
-        found, told = analysed(folder, flows, "joint", Path(passing) / "judged.duckdb")
+        found, told = run_with_messages(folder, flows, Path(passing) / "judged.duckdb")
         least = floor(folder, flows) if run.group == "captures" else None
     scores, truth = evaluate(found, written), normal(written)
     false = scores.diagnoses.filter(pl.col("verdict") == "false")

@@ -10,16 +10,10 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from accuracy.runs.results import version
-from llmprism_tasks.execution.analyze import derive_tables
-from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
+from accuracy.runs.scored_run import scores_of
+from llmprism_tasks.reports.evaluation import Scores, all_figures
 from llmprism_tasks.reports.evaluation.steps import duration_errors
-from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.simulate import build_scenario, simulate
-from llmprism_tasks.sources.truth import read_truth
-from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.bookkeeping import notifications
-from llmprism_tasks.warehouse.connect import open_warehouse
-from llmprism_tasks.warehouse.landing import landing
 
 START_NS = 1_760_000_400_000_000_000
 """Where simulated time starts: a whole minute."""
@@ -59,47 +53,6 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     began = time.process_time()
     scores = scores_of(folder, flows, method, warehouse)
     return {**plain(scores), "version": version(), "cpu_s": time.process_time() - began}
-
-
-def scores_of(folder: Path, flows: str, method: str, warehouse: Path) -> Scores:
-    """Analyse a folder's flows as `measure` does, and compare with its truth."""
-    found, _ = analysed(folder, flows, method, warehouse)
-    return evaluate(found, read_truth(str(folder / "truth")))
-
-
-def analysed(
-    folder: Path, flows: str, method: str, warehouse: Path
-) -> tuple[dict[str, pl.DataFrame], list[Mapping[str, Any]]]:
-    """Analyse a folder's flows window by window.
-
-    Returns
-    -------
-    the tables that are compared with the truth, and the incidents about which a message would have been sent as they
-    opened, rows of the view `incidents`
-    """
-    places = PlaceSettings(flows=str(folder / flows), topology=str(folder / "topology.csv"), warehouse=str(warehouse))
-    settings = Settings(places=places, method=MethodSettings(name=method))
-    opened = open_warehouse(settings.places.warehouse, lock_wait_s=settings.warehouse.lock_wait_s)
-    length_ns = settings.window.length_ns
-    told: list[Mapping[str, Any]] = []
-
-    def kept(incident: Mapping[str, Any]) -> str:
-        if incident["change"] == "opened":
-            told.append(incident)
-        return ""
-
-    for window in landing.land_all(opened, settings.places.flows, length_ns=length_ns):
-        derive_tables(window, settings, warehouse=opened)
-        notifications.claim(
-            opened,
-            window,
-            kinds=settings.notify.kind_names,
-            least_severity=settings.notify.least_severity,
-            one_step_gpu_s=settings.notify.one_step_gpu_s,
-            now_ns=window.end_ns,
-            message=kept,
-        )
-    return {table: store.query(opened, f"SELECT * FROM {table}") for table in TABLES}, told
 
 
 def plain(scores: Scores) -> Figures:

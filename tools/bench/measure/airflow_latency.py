@@ -85,7 +85,7 @@ def _staged(platform: Platform, folder: Path, back: int, minutes: int, say: Say)
     (folder / "staged").mkdir()
     shutil.copy(platform.topology, folder / "topology.csv")
     began = time.monotonic()
-    _moved(platform, 0, Window(0, MINUTE_NS), folder / "staged" / "tried.parquet")
+    moved(platform, 0, Window(0, MINUTE_NS), folder / "staged" / "tried.parquet")
     takes_s = 1.3 * (time.monotonic() - began) * (back + minutes) + STARTING_S
     first = Window.containing(time.time_ns() + round(takes_s * 1e9), MINUTE_NS)
     say(f"moving {back + minutes} minutes to the clock; the first ends at {first.shifted(1).start:%H:%M} UTC")
@@ -93,11 +93,11 @@ def _staged(platform: Platform, folder: Path, back: int, minutes: int, say: Say)
     for at, window in enumerate(windows):
         place = folder if at < back else folder / "staged"
         (place / "flows").mkdir(exist_ok=True)
-        _moved(platform, at % LOOP_MINUTES, window, _file(place, window))
+        moved(platform, at % LOOP_MINUTES, window, _file(place, window))
     return windows[back:]
 
 
-def _moved(platform: Platform, minute: int, window: Window, file: Path) -> None:
+def moved(platform: Platform, minute: int, window: Window, file: Path) -> None:
     """Write a minute's records with their times moved to another window."""
     start, end = pl.col("flow_start_ns"), pl.col("flow_end_ns")
     of = Window(

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.measure.process_cost import Cost, command, python, run
 from bench.platforms.minutes import FOLDER, Platform, holds
-from llmprism_tasks.warehouse.connect import open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.store import query
 
 Figures = dict[str, Any]
@@ -67,7 +67,7 @@ def analyse(platform: Platform) -> Figures:
 
 def _stages_s(warehouse: Path) -> dict[str, float]:
     """Return how long each stage was at work, in whichever process, by what the warehouse was told."""
-    opened = open_warehouse(str(warehouse), lock_wait_s=1)
+    opened = open_warehouse(Warehouse(str(warehouse), lock_wait_s=1))
     took: dict[str, int] = json.loads(query(opened, "SELECT stage_ns FROM windows").item())
     return {stage: ns / 1e9 for stage, ns in took.items()}
 

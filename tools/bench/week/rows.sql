@@ -1,5 +1,6 @@
 -- Results of one hour of a platform of 2,880 GPUs: 20 jobs of 144 GPUs on 18 hosts each, 8 steps of 7.5 s a minute.
 -- In each hour one host is slow from minute 10 to 29, and one leaf switch from minute 40 to 44. Once a day a job hangs.
+-- Every six hours one minute was never run.
 -- Each statement is preceded by the table that it fills.
 
 -- nics
@@ -15,22 +16,36 @@ SELECT
     1 + host * 8 + gpu AS number
 FROM range(360) AS hosts (host), range(8) AS gpus (gpu);
 
--- minutes
-CREATE OR REPLACE TEMP TABLE minutes AS
+-- times
+CREATE OR REPLACE TEMP TABLE times AS
 SELECT
     $first_ns + minute * 60000000000 AS window_start_ns,
     minute,
     $hour * 37 % 360 AS slow_host,
     minute BETWEEN 10 AND 29 AS is_slow
-FROM range(60) AS minutes (minute);
+FROM range(60) AS numbers (minute)
+WHERE minute <> 33 OR $hour % 6 <> 2;
 
 -- seats
 CREATE OR REPLACE TEMP TABLE seats AS
 SELECT
-    minutes.*,
+    times.*,
     nics.*,
     CASE WHEN is_slow AND job = slow_host // 18 THEN 9500000000 ELSE 7500000000 END AS step_ns
-FROM minutes, nics;
+FROM times, nics;
+
+-- minutes
+INSERT INTO minutes BY NAME
+SELECT
+    $first_ns + minute * 60000000000 AS window_start_ns,
+    window_start_ns + 60000000000 AS expected_ns,
+    'schedule' AS expected_by,
+    CASE WHEN minute <> 33 OR $hour % 6 <> 2 THEN window_start_ns + 125000000000 END AS begun_ns,
+    [md5((($hour % 6 * 60 + minute - back + 360) % 360)::VARCHAR) FOR back IN [5, 4, 3, 2, 1, 0]] AS seen,
+    (begun_ns IS NOT NULL)::INTEGER AS runs,
+    begun_ns + 14000000000 AS last_run_ns,
+    0 AS tries
+FROM range(60) AS numbers (minute);
 
 -- windows
 INSERT INTO windows BY NAME
@@ -45,8 +60,9 @@ SELECT
     minute AS rows_duplicate,
     '{"recognition":2100000000,"step_division":900000000,"parallelism":1900000000,"timeline":1500000000,'
     || '"diagnosis":1700000000}' AS stage_ns,
-    '0' AS software_version
-FROM minutes;
+    '0' AS software_version,
+    md5(($hour % 6 * 60 + minute)::VARCHAR) AS flows_digest
+FROM times;
 
 -- flows_quarantine
 INSERT INTO flows_quarantine BY NAME
@@ -56,7 +72,7 @@ SELECT
     'flows.parquet' AS source_file,
     position AS source_position,
     '{}' AS record
-FROM minutes, range(minute) AS places (position);
+FROM times, range(minute) AS places (position);
 
 -- validation_results
 INSERT INTO validation_results BY NAME
@@ -68,7 +84,7 @@ SELECT
     number <> 3 OR minute <> 7 AS success,
     '{}' AS observed,
     CASE WHEN number = 3 AND minute = 7 THEN 1 ELSE 0 END AS unexpected_count
-FROM minutes, range(88) AS numbers (number)
+FROM times, range(88) AS numbers (number)
 ORDER BY ALL;
 
 -- jobs

@@ -1,25 +1,20 @@
-// Draws the charts of a page with Plotly, in the page's colours; again when the reader's system turns dark or light.
+// Draws the charts of a page with Plotly, in the page's colours; again when these turn dark or light.
 "use strict";
 (function () {
-  const page = document.documentElement;
-
   // Colours in a figure are names of the style's variables, such as "--compute".
-  function coloured(value, style) {
-    if (typeof value === "string") return value.startsWith("--") ? style.getPropertyValue(value).trim() : value;
-    if (Array.isArray(value)) return value.map((one) => coloured(one, style));
+  function coloured(value) {
+    if (typeof value === "string") return value.startsWith("--") ? colourOf(value) : value;
+    if (Array.isArray(value)) return value.map(coloured);
     if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, coloured(one, style)]));
+      return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, coloured(one)]));
     }
     return value;
   }
 
   function drawAll() {
-    const style = getComputedStyle(page);
-    const ink = style.getPropertyValue("--ink").trim();
-    const soft = style.getPropertyValue("--soft").trim();
-    const rule = style.getPropertyValue("--rule").trim();
+    const [ink, soft, rule] = ["--ink", "--soft", "--rule"].map(colourOf);
     for (const box of document.querySelectorAll(".chart-box")) {
-      const figure = coloured(JSON.parse(box.querySelector("script").textContent), style);
+      const figure = coloured(JSON.parse(box.querySelector("script").textContent));
       const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, tickcolor: rule, automargin: true };
       const given = figure.layout;
       const layout = {
@@ -29,7 +24,7 @@
         font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: soft },
         margin: { l: 60, r: 20, t: given.showlegend ? 34 : 14, b: given.xaxis.title ? 46 : 34 },
         hovermode: given.hovermode || "x unified",
-        hoverlabel: { bgcolor: style.getPropertyValue("--surface").trim(), bordercolor: rule, font: { color: ink } },
+        hoverlabel: { bgcolor: colourOf("--surface"), bordercolor: rule, font: { color: ink } },
         legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: soft } },
         xaxis: { ...axis, showgrid: false, ...given.xaxis },
         yaxis: { ...axis, ...given.yaxis },
@@ -41,5 +36,5 @@
   }
 
   drawAll();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  addEventListener("scheme", drawAll);
 })();

@@ -8,7 +8,9 @@
   const slices = told.slices;
   const zero = BigInt(told.zero_ns);
 
-  const GUTTER = 206, AXIS = 44, FOOT = 6, GAP = 1;
+  const AXIS = 44, FOOT = 6, GAP = 1;
+  const NAMES = 104, WIDE = 206, NARROW = 700; // pixels: where names of NICs begin and end, and a page without room for them
+  const LOWEST = 8, READABLE = 10, HIGHEST = 26, BELOW = 40; // pixels: of lanes, and of what is to be seen below all of them
   const SHORTEST_NS = 20000; // a view of 20 µs: less than a flow record can tell
   const STATES = new Set(["compute", "idle"]); // drawn in the upper part of a lane, over the messages
   const UPPER = 0.66;
@@ -20,11 +22,11 @@
   byLane.forEach((lane) => lane.sort((one, other) => slices.start[one] - slices.start[other]));
   const longest = byLane.map((lane) => lane.reduce((most, one) => Math.max(most, slices.end[one] - slices.start[one]), 0));
 
-  let from = 0, to = told.span_ns || 1, chosen = -1, width = 0, height = 0, laneHeight = 10, colours = {};
+  let from = 0, to = told.span_ns || 1, chosen = -1, width = 0, height = 0, laneHeight = 10, gutter = 0, colours = {};
 
-  function colour(name) { return colours[name] || (colours[name] = getComputedStyle(document.documentElement).getPropertyValue(name).trim()); }
-  function xOf(ns) { return GUTTER + ((ns - from) / (to - from)) * (width - GUTTER); }
-  function nsOf(x) { return from + ((x - GUTTER) / (width - GUTTER)) * (to - from); }
+  function colour(name) { return colours[name] || (colours[name] = colourOf(name)); }
+  function xOf(ns) { return gutter + ((ns - from) / (to - from)) * (width - gutter); }
+  function nsOf(x) { return from + ((x - gutter) / (width - gutter)) * (to - from); }
   function yOf(lane) { return AXIS + lane * laneHeight; }
 
   function firstInView(lane) {
@@ -36,7 +38,9 @@
 
   function resize() {
     width = canvas.clientWidth;
-    laneHeight = Math.max(7, Math.min(26, Math.floor(760 / Math.max(told.lanes.length, 1))));
+    const room = window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - AXIS - FOOT - BELOW;
+    laneHeight = Math.max(LOWEST, Math.min(HIGHEST, Math.floor(room / Math.max(told.lanes.length, 1))));
+    gutter = width < NARROW || laneHeight < READABLE ? NAMES : WIDE;
     height = AXIS + laneHeight * told.lanes.length + FOOT;
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * ratio);
@@ -53,18 +57,18 @@
     drawLanes();
     drawSteps();
     drawLabels();
-    Object.assign(canvas.dataset, { from: Math.round(from), to: Math.round(to), gutter: GUTTER, axis: AXIS, lane: laneHeight });
+    Object.assign(canvas.dataset, { from: Math.round(from), to: Math.round(to), gutter, axis: AXIS, lane: laneHeight });
   }
 
   function drawLanes() {
     pen.save();
     pen.beginPath();
-    pen.rect(GUTTER, AXIS - 2, width - GUTTER, height - AXIS);
+    pen.rect(gutter, AXIS - 2, width - gutter, height - AXIS);
     pen.clip();
     const tall = laneHeight - GAP;
     told.lanes.forEach((lane, row) => {
       const y = yOf(row);
-      if (lane.suspect) { pen.fillStyle = colour("--culprit-bg"); pen.fillRect(GUTTER, y, width - GUTTER, laneHeight); }
+      if (lane.suspect) { pen.fillStyle = colour("--culprit-bg"); pen.fillRect(gutter, y, width - gutter, laneHeight); }
       drawSlices(row, false, y, tall); // messages first, over the whole lane; computing lies on top of them
       drawSlices(row, true, y, Math.max(3, Math.round(tall * UPPER)));
     });
@@ -86,7 +90,7 @@
       if (!lane.suspect || (row && told.lanes[row - 1].suspect)) return;
       let last = row;
       while (last + 1 < told.lanes.length && told.lanes[last + 1].suspect) last++;
-      pen.strokeRect(GUTTER + 1, yOf(row) - 0.5, width - GUTTER - 2, (last - row) * laneHeight + tall + 1);
+      pen.strokeRect(gutter + 1, yOf(row) - 0.5, width - gutter - 2, (last - row) * laneHeight + tall + 1);
     });
   }
 
@@ -98,7 +102,7 @@
       if (slices.end[one] < from) continue;
       const phase = told.phases[slices.phase[one]];
       if (STATES.has(phase) !== states) continue;
-      const left = Math.max(xOf(slices.start[one]), GUTTER - 1), right = Math.min(xOf(slices.end[one]), width + 1);
+      const left = Math.max(xOf(slices.start[one]), gutter - 1), right = Math.min(xOf(slices.end[one]), width + 1);
       if (right - left < 1 && left < lastX[phase] + 0.7) continue;
       lastX[phase] = Math.max(right, left + 1);
       const wide = Math.max(right - left - (right - left > 4 ? 0.75 : 0), 1); // a gap keeps micro-batches apart
@@ -111,7 +115,18 @@
         pen.fillStyle = colour("--idle");
         pen.fillRect(left, y + Math.floor(tall / 2), wide, 1);
       } else pen.fillRect(left, y, wide, tall);
+      if (slices.micro_batch[one] >= 0) number(one, left, wide, y, tall);
     }
+  }
+
+  // The number of a message's micro-batch, with an arrow for its direction, where there is room.
+  function number(one, left, wide, y, tall) {
+    const text = ["→", "←"][slices.direction[one]] + (slices.micro_batch[one] + 1);
+    pen.font = Math.min(11, tall + 2) + "px " + getComputedStyle(document.body).fontFamily;
+    if (pen.measureText(text).width + 4 > wide) return;
+    pen.fillStyle = "#000";
+    pen.textAlign = "center";
+    pen.fillText(text, left + wide / 2, y + tall / 2);
   }
 
   function drawSteps() {
@@ -119,26 +134,30 @@
     pen.textAlign = "center";
     const nice = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000].map((us) => us * 1e3)
       .concat([20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 60000].map((ms) => ms * 1e6));
-    const every = nice.find((one) => ((width - GUTTER) * one) / (to - from) > 84) || 6e10;
+    const every = nice.find((one) => ((width - gutter) * one) / (to - from) > 84) || 6e10;
     for (let at = Math.ceil(from / every) * every; at <= to; at += every) {
       const x = xOf(at);
-      if (x < GUTTER + 14 || x > width - 14) continue;
+      if (x < gutter + 14 || x > width - 14) continue;
       pen.fillText(length(at, every), x, 29);
       pen.fillRect(x, 38, 1, 4);
     }
+    let free = gutter; // right end of the last title, for the next one is left out where they would overlap
     for (const step of told.steps) {
-      const left = Math.max(xOf(step.start), GUTTER), right = Math.min(xOf(step.end), width);
-      if (right - left > 60) {
+      const left = Math.max(xOf(step.start), gutter), right = Math.min(xOf(step.end), width);
+      const title = "step " + step.index + ", " + ((step.end - step.start) / 1e9).toFixed(2) + " s";
+      const half = pen.measureText(title).width / 2 + 4, middle = (left + right) / 2;
+      if (right - left > 2 * half && middle - half >= free) {
         pen.fillStyle = colour("--ink");
-        pen.fillText("step " + step.index + ", " + ((step.end - step.start) / 1e9).toFixed(2) + " s", (left + right) / 2, 11);
+        pen.fillText(title, middle, 11);
+        free = middle + half;
       }
       for (const at of [step.start, step.end]) {
         const x = Math.round(xOf(at)) + 0.5;
-        if (x < GUTTER || x > width) continue;
+        if (x < gutter || x > width) continue;
         pen.strokeStyle = colour("--ink");
         pen.lineWidth = 1;
         pen.setLineDash([4, 3]);
-        pen.beginPath(); pen.moveTo(x, 2); pen.lineTo(x, height); pen.stroke();
+        pen.beginPath(); pen.moveTo(x, 2); pen.lineTo(x, 20); pen.moveTo(x, AXIS - 4); pen.lineTo(x, height); pen.stroke();
         pen.setLineDash([]);
       }
     }
@@ -148,11 +167,12 @@
     pen.textAlign = "left";
     let host = null, stage = null;
     pen.fillStyle = colour("--soft");
-    pen.fillText("host", 10, 29); pen.fillText("NIC", 104, 29);
+    pen.fillText("host", 10, 29);
+    if (gutter > NAMES) pen.fillText("NIC", NAMES, 29);
     told.lanes.forEach((lane, row) => {
       const y = yOf(row), middle = y + laneHeight / 2;
       if (lane.stage !== stage && row) { pen.fillStyle = colour("--rule-strong"); pen.fillRect(0, y - 1, width, 1.5); }
-      else if (lane.host !== host && row) { pen.fillStyle = colour("--rule"); pen.fillRect(0, y - 1, GUTTER, 1); }
+      else if (lane.host !== host && row) { pen.fillStyle = colour("--rule"); pen.fillRect(0, y - 1, gutter, 1); }
       pen.fillStyle = lane.suspect ? colour("--culprit") : colour("--soft");
       const bold = lane.suspect ? "600 " : "";
       pen.font = bold + "12px " + getComputedStyle(document.body).fontFamily;
@@ -160,9 +180,9 @@
         const name = (lane.suspect ? "▶ " : "") + fitted(lane.host, lane.suspect ? 78 : 90);
         pen.fillText(name, 10, Math.max(middle, y + 7));
       }
-      if (laneHeight >= 11 || row % Math.ceil(11 / laneHeight) === 0 && laneHeight >= 9) {
+      if (gutter > NAMES) {
         pen.font = bold + Math.min(11, laneHeight) + "px " + getComputedStyle(document.body).fontFamily;
-        pen.fillText(fitted(lane.name, 92), 104, middle);
+        pen.fillText(fitted(lane.name, 92), NAMES, middle);
       }
       host = lane.host; stage = lane.stage;
     });
@@ -185,9 +205,9 @@
 
   function at(x, y) {
     const row = Math.floor((y - AXIS) / laneHeight);
-    if (x < GUTTER || row < 0 || row >= told.lanes.length) return -1;
+    if (x < gutter || row < 0 || row >= told.lanes.length) return -1;
     const upper = (y - AXIS) % laneHeight < (laneHeight - GAP) * UPPER;
-    const reach = ((to - from) / (width - GUTTER)) * 3; // three pixels: messages are thin
+    const reach = ((to - from) / (width - gutter)) * 3; // three pixels: messages are thin
     const time = nsOf(x);
     let best = -1, least = Infinity;
     for (let place = firstInView(row); place < byLane[row].length; place++) {
@@ -220,7 +240,7 @@
   }
 
   function zoom(factor, x) {
-    const middle = nsOf(x === undefined ? (GUTTER + width) / 2 : Math.max(x, GUTTER));
+    const middle = nsOf(x === undefined ? (gutter + width) / 2 : Math.max(x, gutter));
     const span = Math.min(Math.max((to - from) * factor, SHORTEST_NS), told.span_ns);
     const share = (middle - from) / (to - from);
     view(middle - span * share, span);
@@ -254,6 +274,7 @@
       const answer = await fetch("flows?" + asked);
       if (!answer.ok) throw new Error("status " + answer.status);
       show(table, await answer.json());
+      section.scrollIntoView({ block: "nearest" });
     } catch (error) {
       facts.textContent += " They could not be read (" + error.message + "). Try again.";
     }
@@ -278,7 +299,7 @@
   canvas.addEventListener("pointermove", (event) => {
     if (grabbed) {
       if (Math.abs(event.offsetX - grabbed.x) > 3) grabbed.moved = true;
-      if (grabbed.moved) { canvas.classList.add("moving"); tip.hidden = true; view(grabbed.from - ((event.offsetX - grabbed.x) / (width - GUTTER)) * (to - from), to - from); }
+      if (grabbed.moved) { canvas.classList.add("moving"); tip.hidden = true; view(grabbed.from - ((event.offsetX - grabbed.x) / (width - gutter)) * (to - from), to - from); }
       return;
     }
     const one = at(event.offsetX, event.offsetY);
@@ -307,7 +328,7 @@
     if (act && !event.ctrlKey && !event.metaKey) { event.preventDefault(); acts[act](); }
   });
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", acts[button.dataset.do]);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colours = {}; draw(); });
+  addEventListener("scheme", () => { colours = {}; draw(); });
   new ResizeObserver(() => { if (canvas.clientWidth !== width) resize(); }).observe(canvas);
   resize();
 })();

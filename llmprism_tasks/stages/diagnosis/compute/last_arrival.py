@@ -2,10 +2,13 @@
 
 In such a job every rank waits for the slow one within the step, so the compute gaps of all NICs are about equally long.
 Still no gap is longer than that of the slow NIC: the other NICs send a little early into free buffers, or receive a
-request sooner.
+request sooner. What a NIC sends shows that its GPU is there. What it receives may not: a buffer fills without it. So
+what is received decides only where what is sent does not.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -53,15 +56,33 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     slower = found.filter(pl.col("kind") == "cross_step").join(found.filter(~unknown), on="job_id", how="anti")
     if slower.is_empty():
         return slower
-    last = last_arrivals(slower.select("job_id", "severity"), evidence, settings)
-    hosts = last.join(evidence.members, on=NIC).group_by("job_id").agg(hosts=pl.col("host").n_unique())
-    one, several = (
-        last.join(hosts.filter(which), on="job_id", how="semi") for which in (pl.col("hosts") == 1, pl.col("hosts") > 1)
-    )
-    return finding_rows(one, several, evidence)
+    slower = slower.select("job_id", "severity")
+    sent, seen = (last_arrivals(slower, evidence, settings, sent_only=only) for only in (True, False))
+    both = sent.join(seen, on=NIC, how="semi")
+    silent = seen.join(sent, on="job_id", how="anti")
+    alone = [_of_hosts(last, evidence, one=True) for last in (sent, both, silent)]
+    several = [_of_hosts(last, evidence, one=False) for last in (both, sent, silent)]
+    named = _first_of_job(alone)
+    return finding_rows(named, _first_of_job([named, *several]).join(named, on="job_id", how="anti"), evidence)
 
 
-def last_arrivals(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def _of_hosts(last: pl.DataFrame, evidence: Evidence, *, one: bool) -> pl.DataFrame:
+    """Return the NICs of jobs whose last NICs are all of one host, or those of several."""
+    hosts = last.join(evidence.members, on=NIC).group_by("job_id").agg(one=pl.col("host").n_unique() == 1)
+    return last.join(hosts.filter(pl.col("one") == one), on="job_id", how="semi")
+
+
+def _first_of_job(found: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return for each job the rows of the first frame that has any."""
+    kept = found[0]
+    for more in found[1:]:
+        kept = pl.concat([kept, more.join(kept, on="job_id", how="anti")])
+    return kept
+
+
+def last_arrivals(
+    slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings, *, sent_only: bool = False
+) -> pl.DataFrame:
     """Return the NICs with the longest compute gaps in nearly all slow steps of their jobs.
 
     Their gaps grew by most of what the step lost; the gaps of NICs beside a slow transfer did not. In quick steps they
@@ -70,6 +91,7 @@ def last_arrivals(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisS
     Parameters
     ----------
     slower : `job_id`, `severity` (ratio by which the job's slow steps are longer)
+    sent_only : as for `compute_gap_work`
 
     Returns
     -------
@@ -87,7 +109,7 @@ def last_arrivals(slower: pl.DataFrame, evidence: Evidence, settings: DiagnosisS
         .filter(pl.col("slow") != pl.col("quick"))
     )
     flows = evidence.of_jobs(slower["job_id"])
-    work = own_work(flows, steps, evidence.groups, early=PUSHED)
+    work = own_work(flows, steps, evidence.groups, early=PUSHED, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
     marked = work.filter(pl.col("last_stage").is_null()).with_columns(
         last=pl.col("own_ns") >= AS_LONG * of_step, length_ns=length_ns()

@@ -69,7 +69,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 rows.extend(switch_level.rows(row, culprit, settings))
             elif certainty(culprit) >= SURE:
                 rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))
-            elif culprit["transfers"] > 1 and len(culprit["candidates"]) <= FEW:
+            elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= FEW:
                 rows.append(row | _alternatives(culprit) | _one_of(culprit))
     unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
     rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))

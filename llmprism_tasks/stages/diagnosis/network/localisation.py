@@ -53,6 +53,7 @@ CULPRITS: dict[str, pl.DataType | type[pl.DataType]] = {
     "candidates": pl.List(pl.String),
     "odds": pl.List(pl.Float64),
     "transfers": pl.UInt32,
+    "own": pl.UInt32,
 }
 
 
@@ -66,8 +67,8 @@ class Suspicion:
         `usual`, `ratio`, `slow`
     culprits : `DEVICE`, `hops` (numbers of the slow hops that cross it), `candidates` (what may be at fault, itself
         among them; the two directions of a link are one), `odds` (their probabilities, which add up to 1), `transfers`
-        (how many slow transfers it explains; a ring that is slow alike is one); the device that explains most comes
-        first
+        (how many slow transfers it explains; a ring that is slow alike is one), `own` (how many slow hops of it have a
+        pace of their own); the device that explains most comes first
     """
 
     crossings: pl.DataFrame
@@ -134,7 +135,7 @@ def certainty(culprit: dict[str, Any]) -> float:
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
     judged = _judged(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
-        pl.col("slow_hops") >= settings.least_transfers,
+        (pl.col("slow_hops") >= settings.least_transfers) | (pl.col("own_hops") > 0),
         pl.col("units") >= MOST * pl.col("all_units"),
     )
     if judged.is_empty():
@@ -146,6 +147,7 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     instead = ordered.filter(pl.col("accusing").list.set_intersection(best["accusing"]).list.len() > 0)
     odds = _posterior(instead.head(LIKELIEST), best)
     told = {"candidates": list(odds), "odds": list(odds.values()), "transfers": len(best["accusing"])}
+    told["own"] = best["own_hops"]
     return {name: best[name] for name in (*DEVICE, "hops")} | told
 
 

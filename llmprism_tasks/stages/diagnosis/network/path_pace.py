@@ -26,10 +26,6 @@ INNOCENT = 0.25
 ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
 the early sending."""
 
-PUSHED = 0.5
-"""Ratio of a hop's largest record of a step up to which its first record was sent early, before all members of the ring
-had arrived. Records of the ring's own traffic last as long as the ring, or are cut into many equal ones."""
-
 PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
@@ -100,18 +96,28 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of each path of each hop in each step.
 
     Columns: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
-    record, NULL without one) and `pushed` (whether that record was surely sent early). A record that is sent before all
-    members of the ring have arrived waits for no other member.
+    record, NULL without one) and `pushed` (whether that record was over before another hop of the ring began). A record
+    that is sent before all members of the ring have arrived waits for no other member.
     """
     duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*PLACE, "switch_path", "slow").first()
     pace = duration.sum() / pl.col("bytes").sum()
-    own, size = (
+    own, over_ns = (
         pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
-        for value in (duration / pl.col("bytes"), pl.col("bytes"))
+        for value in (duration / pl.col("bytes"), pl.col("flow_end_ns"))
     )
-    pushed = (size <= PUSHED * pl.col("bytes").max()).fill_null(value=False)
-    return records.group_by("place", "step_ns").agg(first, pace=pace, own=own, pushed=pushed)
+    by_step = records.group_by("place", "step_ns").agg(
+        first, pace=pace, own=own, over_ns=over_ns, begins_ns=pl.col("flow_start_ns").min()
+    )
+    begins = pl.col("begins_ns").min().over(*HOP, "step_ns")
+    # Clocks of switches differ, so what was over shortly before may have been under way.
+    early = pl.col("over_ns") + settings.least_work_ms * 1e6 <= pl.col("complete_ns")
+    return (
+        by_step.with_columns(begins_ns=begins)
+        .with_columns(complete_ns=pl.col("begins_ns").max().over("job_id", "kind", "unit", "step_ns"))
+        .with_columns(pushed=early.fill_null(value=False))
+        .drop("over_ns", "begins_ns", "complete_ns")
+    )
 
 
 def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:

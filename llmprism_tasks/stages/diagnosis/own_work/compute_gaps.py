@@ -17,7 +17,9 @@ EARLY = 0.1
 (NCCL_BUFFSIZE), and gradients come in buckets of 25 MB (PyTorch) or 40 million parameters (Megatron-LM)."""
 
 
-def compute_gap_work(flows: NicArrays, jobs: pl.Series, *, early: float = EARLY) -> pl.DataFrame:
+def compute_gap_work(
+    flows: NicArrays, jobs: pl.Series, *, early: float = EARLY, sent_only: bool = False
+) -> pl.DataFrame:
     """Measure each NIC's compute gaps in its steps.
 
     A gap after an early burst is a stall, and is left out. So are gaps beside a pipeline message, where a NIC waits.
@@ -26,6 +28,7 @@ def compute_gap_work(flows: NicArrays, jobs: pl.Series, *, early: float = EARLY)
     ----------
     jobs : `job_id` of the jobs to measure
     early : share of a NIC's mean burst of a kind below which a burst was sent early
+    sent_only : whether what a NIC receives is left out: buffers of a NIC that is late fill without it
 
     Returns
     -------
@@ -38,7 +41,7 @@ def compute_gap_work(flows: NicArrays, jobs: pl.Series, *, early: float = EARLY)
     - `share`: ratio of the step that is silent
     """
     length, squares, longest, count = step_gaps.silences(
-        flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp")
+        flows.transfers, flows.numbers, flows.of(jobs), early=early, piped=flows.number("pp"), sent_only=sent_only
     )
     return (
         flows.steps.with_columns(own_ns=length, pace=squares, later_ns=length - longest)

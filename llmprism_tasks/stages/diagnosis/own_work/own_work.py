@@ -28,7 +28,9 @@ OUTVOTING = 3
 """Number of members from which the others outvote one."""
 
 
-def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, early: float = EARLY) -> pl.DataFrame:
+def own_work(
+    flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, early: float = EARLY, sent_only: bool = False
+) -> pl.DataFrame:
     """Compare each NIC's own work in a step with that of its peers.
 
     Parameters
@@ -36,7 +38,7 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, 
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current`
     groups : `job_id`, `addr`, `component`: data-parallel groups, whose members are each other's peers
-    early : as for `compute_gap_work`; share of a mean burst
+    early, sent_only : as for `compute_gap_work`
 
     Returns
     -------
@@ -48,10 +50,8 @@ def own_work(flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, 
     jobs = seen.pairs["job_id"].unique()
     entering = _pipeline_jobs(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))
-    work = pl.concat(
-        [first_forward_work(seen, entering), _without_expert_load(compute_gap_work(seen, others, early=early), seen)],
-        how="diagonal",
-    )
+    gaps = compute_gap_work(seen, others, early=early, sent_only=sent_only)
+    work = pl.concat([first_forward_work(seen, entering), _without_expert_load(gaps, seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)

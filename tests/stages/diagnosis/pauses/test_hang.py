@@ -173,14 +173,24 @@ def test_who_waits_for_an_earlier_exchange_of_its_own_is_excused() -> None:
     assert named(evidence(pairs(CHAIN | {"x": "y"}, late | {"x": 690}))) == [("hang", "job", "j")]
 
 
-@pytest.mark.parametrize(("seen", "first"), [(19_000, "b"), (18_700, "a")])
-def test_of_two_who_was_seen_longest_ago_went_quiet_first(seen: float, first: str) -> None:
-    """`a` has exchanged with `b` 1,250 ms before the end; `a` with `z` before or after; fifteen ms are noise."""
-    due = pairs({"a": "b", "b": "a", "z": "a"}, {"a": 600, "b": 600}, last={"a": 18_750, "b": 18_750, "z": seen})
-    (row,) = hang.find(evidence(due), DEFAULT).to_dicts()
-    assert row["subject"] == ("b" if seen > 18_765 else "a")
-    assert row["subject"] == first
+@pytest.mark.parametrize(("towards", "odds"), [("az", 0.75), ("za", 0.5)], ids=["sent", "received"])
+def test_of_two_who_sent_longest_ago_went_quiet_first(towards: str, odds: float) -> None:
+    """`a` and `b` have sent to each other 1,250 ms before the end, and `a` to `z` later; what `a` receives may wait."""
+    due = pairs({"a": "b", "b": "a"}, {"a": 600, "b": 600}, last={"a": 18_750, "b": 18_750})
+    (row,) = hang.find(evidence([*due, (towards[0], towards[1], 0, 5, 0, 19_000)]), DEFAULT).to_dicts()
+    assert dict(zip(row["candidates"], row["odds"], strict=True))["host-b"] == odds
     assert row["confidence"] == hang.UNSURE
+
+
+@pytest.mark.parametrize(
+    ("sent", "named_"),
+    [("acde", [("hang", "addr", "b")]), ("ace", [("stopped", "job", "j")]), ("cde", [("hang", "addr", "b")])],
+    ids=["alone", "two of five", "its sender waits for it"],
+)
+def test_who_sends_nothing_into_a_ring_has_not_come(sent: str, named_: list[tuple[str, str, str]]) -> None:
+    """`b` may have received something of `a`; `a`, if it has sent nothing, has received something of `e`."""
+    due = pairs(RING, {}, sent=dict.fromkeys(sent, 1), last=dict.fromkeys(sent, 19_900.0))
+    assert named(evidence(due)) == named_
 
 
 @pytest.mark.parametrize(

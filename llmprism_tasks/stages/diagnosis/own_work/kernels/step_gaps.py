@@ -39,7 +39,7 @@ class Bursts(NamedTuple):
 
 
 def silences(
-    transfers: Transfers, steps: Steps, wanted: Flags, *, early: float, piped: int
+    transfers: Transfers, steps: Steps, wanted: Flags, *, early: float, piped: int, sent_only: bool = False
 ) -> tuple[Floats, Floats, Floats, Integers]:
     """Measure the gaps of each step between bursts of overlapping transfers.
 
@@ -51,12 +51,13 @@ def silences(
     wanted : shape (endpoints,): those to look at; the steps of others have none
     early : ratio of an endpoint's mean burst of the same kinds below which one went ahead
     piped : the kind of a pipeline's messages
+    sent_only : whether what an endpoint receives is left out
 
     Returns
     -------
     shape (steps,): the sum of the silences, that of their squares, the longest, and how many there are
     """
-    bursts, count = _bursts_of(transfers, steps, wanted), steps.starts.size
+    bursts, count = _bursts_of(transfers, steps, wanted, sent_only=sent_only), steps.starts.size
     since, ends_one = _silent_since(bursts, steps, early, piped)
     step, length = bursts.step[ends_one], (bursts.begins - since)[ends_one].astype(np.float64)
     total, squares, longest = np.zeros(count), np.zeros(count), np.zeros(count)
@@ -66,13 +67,16 @@ def silences(
     return total, squares, longest, np.bincount(step, minlength=count)
 
 
-def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags) -> Bursts:
+def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: bool) -> Bursts:
     """Return the bursts of some endpoints from their first step on."""
     present = np.diff(steps.bounds) > 0
     first = np.full(wanted.size, NEVER)
     first[present] = steps.starts[steps.bounds[:-1][present]]
     since = np.minimum(first[transfers.senders], first[transfers.receivers])
     seen, bounds = transfers_by_nic.in_order(*transfers[:2], *transfers[3:6], since=since, wanted=wanted & present)
+    if sent_only:
+        sent = (seen & 1) == 0
+        seen, bounds = seen[sent], np.concatenate([[0], np.cumsum(sent)])[bounds]
     kinds = np.repeat(transfers.kinds, np.diff(transfers.offsets))
     return _bursts(seen, bounds, transfers, kinds, steps)
 
