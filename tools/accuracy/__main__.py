@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,8 +29,8 @@ from llmprism_tasks.reports.evaluation.score_tables import WIDTH
 GROUPS = (*FAMILIES, "curves", "captures")
 """What the page on accuracy is made of; troubles are run when they are named."""
 
-PUBLISHED = {"faults": range(1, 91, 2), "seeds": range(1, 9, 2), "healthy": range(1, 11, 2)}
-"""Odd seeds of the second source, with which nothing is built: three of each fault, four of each kind of job."""
+PUBLISHED = {"faults": range(1, 61, 2), "seeds": (1, 3), "healthy": (1, 3, 5)}
+"""Odd seeds of the second source, with which nothing is built: two of each kind of fault and of job."""
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif arguments.command == "run":
         failed = run_missing(_sources(arguments), arguments.method or METHODS, jobs=arguments.jobs, say=_say)
     elif arguments.command == "judge":
-        failed = run_judged(list(_judged(arguments)), minutes=arguments.minutes, say=_say)
+        failed = _judge(arguments)
     elif arguments.command == "scores":
         failed = _scores(arguments.folders)
     elif arguments.command == "tables":
@@ -57,6 +58,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in failed:
         _say(f"Failed: {line}")
     return 1 if failed else 0
+
+
+def _judge(arguments: argparse.Namespace) -> list[str]:
+    """Judge what is named; then, if wanted, measure the families with what time is left, and write all pages."""
+    until_s = time.monotonic() + 60 * arguments.minutes
+    failed = run_judged(list(_judged(arguments)), until_s=until_s, jobs=arguments.jobs, say=_say)
+    if arguments.final:
+        sources = family_sources(FAMILIES, arguments.final)
+        failed += run_missing(sources, METHODS[:1], jobs=arguments.jobs, say=_say, until_s=until_s)
+        docs = PROJECT / "docs"
+        for file in write_page(docs / "accuracy.md", arguments.final):
+            _say(f"Written: {file}")
+        for line in write_second_source(docs / "second_source.md"):
+            _say(line)
+        _say(f"Written: {write_diagnosis(docs / 'diagnosis.md', None)}")
+    return failed
 
 
 def _judged(arguments: argparse.Namespace) -> Iterator[Judged]:
@@ -149,7 +166,11 @@ def _add_judge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     judge.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
     judge.add_argument("--folders", type=Path, nargs="+", help="captures: with flows, topology.csv and truth/")
     judge.add_argument("--published", action="store_true", help="the odd seeds that are published, of all of these")
+    judge.add_argument(
+        "--final", type=int, nargs="+", metavar="SEED", help="then the families of these seeds, and all pages"
+    )
     judge.add_argument("--minutes", type=float, default=600.0, help="nothing is begun after so many; default: 600")
+    judge.add_argument("--jobs", type=int, default=1, help="processes at a time; default: 1")
 
 
 def _add_tables(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,8 +57,8 @@ def healthy_runs(seeds: Sequence[int]) -> Iterator[Judged]:
 
 def case_runs(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Judged]:
     """Yield jobs of the second source that are to be read rightly."""
-    for name in names:
-        for seed in seeds:
+    for seed in seeds:  # all kinds of a seed, so that a run that is cut short has all kinds
+        for name in names:
             yield Judged(f"case-{name}-{seed}", name, _CasePlace(name, seed))
 
 
@@ -105,26 +106,35 @@ class _Folder(NamedTuple):
         return self.folder, self.flows
 
 
-def run_judged(runs: Sequence[Judged], *, minutes: float, say: Callable[[str], None]) -> list[str]:
-    """Judge every run for which nothing is kept, one after the other; returns those that failed.
+def run_judged(runs: Sequence[Judged], *, until_s: float, jobs: int, say: Callable[[str], None]) -> list[str]:
+    """Judge every run for which nothing is kept, in their order; returns those that failed.
 
     Parameters
     ----------
-    minutes : none is begun after so many
+    until_s : none is begun later, seconds of `time.monotonic`
+    jobs : processes at a time
     """
-    began, failed = time.monotonic(), []
     missing = [one for one in runs if kept_named(one.name) is None]
-    for number, one in enumerate(missing, start=1):
-        if time.monotonic() - began > 60 * minutes:
-            say(f"{len(missing) - number + 1} are left, after {minutes:.0f} minutes.")
-            break
+    failed: list[str] = []
+    left: list[str] = []
+
+    def one_run(number: int, one: Judged) -> None:
+        if time.monotonic() > until_s:
+            left.append(one.name)
+            return
         try:
             result = apart(judge, one)
         except Exception as error:  # one run that breaks is news of its own; the others go on
             failed.append(f"{one.name}: {type(error).__name__}: {error}")
-            continue
+            return
         keep_named(one.name, result)
         say(f"{number} of {len(missing)}  {one.name}: {_words(result)}")
+
+    with ThreadPoolExecutor(jobs) as threads:
+        for task in [threads.submit(one_run, number, one) for number, one in enumerate(missing, start=1)]:
+            task.result()
+    if left:
+        say(f"Not begun for want of time: {len(left)}.")
     return failed
 
 
