@@ -19,7 +19,7 @@ HOSTS_PER_LEAF = 4
 STORAGE = tuple(f"10.200.0.{number}" for number in range(1, 9))
 """Addresses outside the topology."""
 
-FAULTS = {
+FAULTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "kind": pl.String, "job": pl.String, "subject_type": pl.String, "subject": pl.String, "start_ns": pl.Int64,
     "end_ns": pl.Int64, "severity": pl.Float64, "accept": pl.List(pl.String), "right_kinds": pl.List(pl.String),
     "effect": pl.Float64, "longest": pl.Float64, "noise": pl.Float64, "halved": pl.Boolean,
