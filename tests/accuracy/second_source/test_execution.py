@@ -11,7 +11,7 @@ import pytest
 from accuracy.second_source.execution import Run
 from accuracy.second_source.fabric import Fabric, double_tree
 from accuracy.second_source.fault_cases import STRIKES, draw
-from accuracy.second_source.folder import SECOND, START_NS, measured
+from accuracy.second_source.folder import SECOND, START_NS, Platform, cut_off, measured
 from accuracy.second_source.network import Network, Slow, end_of
 from accuracy.second_source.schedules import operations
 from accuracy.second_source.training import Training
@@ -207,3 +207,11 @@ def test_hours_in_which_nothing_was_wrong_leave_out_the_fault() -> None:
     jobs = pl.DataFrame({"job": ["ill", "well"], "start_ns": [0, 0], "end_ns": [4 * hour, 2 * hour]})
     faults = pl.DataFrame({"job": ["ill"], "start_ns": [3 * hour], "end_ns": [9 * hour]})
     assert healthy_hours(jobs, faults) == 5.0
+
+
+def test_a_job_that_is_cut_off_has_stopped_and_one_that_ends_in_order_has_not() -> None:
+    moved = replace(EXACT, nics=(*NICS[:3], "10.0.9.1"), start_s=30.0, end_s=60.0)
+    (stopped,) = cut_off(Platform([EXACT, moved], hosts=10, end_s=60.0))
+    assert (stopped.start_s, stopped.end_s) == (EXACT.end_s, moved.start_s)
+    assert stopped.accept == ("addr:10.0.3.1", "host:host-3")
+    assert not cut_off(Platform([replace(EXACT, in_order=True), replace(EXACT, name="b", end_s=60.0)], 4, end_s=60.0))

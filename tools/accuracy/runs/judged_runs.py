@@ -20,7 +20,7 @@ from accuracy.runs.scored_run import run_with_messages
 from accuracy.second_source import fault_cases
 from accuracy.second_source.cases import CASES
 from accuracy.second_source.folder import write
-from accuracy.second_source.verdicts import fault_verdicts, healthy_hours
+from accuracy.second_source.verdicts import fault_verdicts, healthy_hours, names_one
 from llmprism_tasks.reports.evaluation import evaluate
 from llmprism_tasks.reports.evaluation.diagnoses import KINDS
 from llmprism_tasks.reports.evaluation.truth_tables import normal
@@ -154,8 +154,10 @@ def judge(run: Judged) -> Figures:
         found, told = run_with_messages(folder, flows, Path(passing) / "judged.duckdb")
         least = floor(folder, flows) if run.group == "captures" else None
     scores, truth = evaluate(found, written), normal(written)
-    false = scores.diagnoses.filter(pl.col("verdict") == "false")
-    right = scores.diagnoses.filter(pl.col("verdict") != "false")
+    faults = truth["truth_faults"].to_dicts()
+    of_set = pl.Series([names_one(row, faults) for row in scores.diagnoses.to_dicts()], dtype=pl.Boolean)
+    wrong = (scores.diagnoses["verdict"] == "false") & ~of_set
+    false, right = scores.diagnoses.filter(wrong), scores.diagnoses.filter(~wrong)
     grounded = set(right.select("job_id", "subject_type", "subject").rows())
     pages = [one for one in told if (one["job_id"], one["subject_type"], one["subject"]) not in grounded]
     return {

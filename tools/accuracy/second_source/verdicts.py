@@ -70,6 +70,12 @@ def _verdict(fault: Row, said: Sequence[Row], ends: dict[int, int]) -> Row:
     }
 
 
+def names_one(row: Row, faults: Sequence[Row]) -> bool:
+    """Say whether a diagnosis names a fault of its time, or few devices that the fault's is among."""
+    met = (one for one in faults if row["start_ns"] <= one["end_ns"] and row["end_ns"] >= one["start_ns"])
+    return any(_right(row, one) for one in met)
+
+
 def _words(row: Row) -> str:
     candidates = f" of {', '.join(row['candidates'])}" if row["candidates"] else ""
     return f"{row['kind']} {row['subject_type']}:{row['subject']}{candidates}"
