@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from llmprism_tasks.warehouse.connect import Warehouse
 
 
+MOST_ROWS = 10_000_000
+"""Rows of a query that `llmprism sql` prints; some gigabytes in memory."""
+
 NEWEST_FILES = 10
 """Flow files whose delivery the doctor looks at: the last minutes."""
 
@@ -210,7 +213,7 @@ def sql(arguments: argparse.Namespace) -> None:
     from llmprism_tasks.warehouse import store
 
     try:
-        rows = store.query(warehouse, arguments.query)
+        rows = store.query(warehouse, arguments.query, most=MOST_ROWS)
     except InputError as error:
         settings, _ = _load(arguments)
         if not _read_copy(arguments, settings):

@@ -121,13 +121,6 @@ class DiagnosisSettings:
         high=10**12,
         reason="least size of the first record of a step: empty queues take hundreds of kB at any rate",
     )
-    least_transfers: int = number(
-        2,
-        unit="transfers",
-        low=1,
-        high=1000,
-        reason="one slow path may be the fault of either end; a slow device slows every path that crosses it",
-    )
     slow_rate: float = number(
         1.25,
         unit="ratio",

@@ -22,6 +22,7 @@ from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
+ROWS_AT_A_TIME = 122_880  # DuckDB's row group
 BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
@@ -279,18 +280,23 @@ def set_aside(
     warehouse.write(work)
 
 
-def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
+def query(warehouse: Warehouse, sql: str, *, most: int | None = None) -> pl.DataFrame:
     """Return the rows of a user's query, with DuckDB's types; it reads the warehouse, and nothing else.
+
+    Parameters
+    ----------
+    most : rows that are returned; None for all
 
     Raises
     ------
-    InputError : the query is invalid, or does something else (`allowed_queries`)
+    InputError : the query is invalid, has more rows, or does something else (`allowed_queries`)
     """
     with warehouse.reading(shared=False) as connection:
         allowed_queries.confine(connection)
         try:
             allowed_queries.check(connection, sql)
-            return frame(connection.execute(sql))
+            result = connection.execute(sql)
+            return frame(result) if most is None else _at_most(result, most)
         except duckdb.PermissionException as error:
             raise allowed_queries.refused(str(error).partition("\n")[0]) from error
         except duckdb.Error as error:
@@ -301,6 +307,21 @@ def query(warehouse: Warehouse, sql: str) -> pl.DataFrame:
                 expected="one SELECT over the tables and views of the warehouse",
                 todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
             ) from error
+
+
+def _at_most(result: duckdb.DuckDBPyConnection, most: int) -> pl.DataFrame:
+    """Return a result's rows; refuse those of a query that has more, before they fill the memory."""
+    stream, batches, rows = result.to_arrow_reader(ROWS_AT_A_TIME), [], 0
+    for batch in stream:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > most:
+            raise InputError(
+                found=f"a query with more than {most:,} rows",
+                expected="rows that fit into memory",
+                todo="Count or group them, or take some with LIMIT.",
+            )
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, stream.schema)))
 
 
 def record_window(

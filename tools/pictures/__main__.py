@@ -35,7 +35,9 @@ def main() -> int:
         sys.stderr.write(f"First: {missing}\n")
         return 1
     subprocess.run(
-        [*command("report"), "--warehouse", path, "--picture", IMAGES / "report.svg"], check=True, stdout=subprocess.DEVNULL
+        [*command("report"), "--warehouse", path, "--picture", IMAGES / "report.svg"],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

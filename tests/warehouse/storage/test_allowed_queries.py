@@ -117,3 +117,11 @@ def test_the_connection_alone_refuses_too(one: Warehouse, tmp_path: Path, sql: s
         with pytest.raises((duckdb.PermissionException, duckdb.InvalidInputException)):
             connection.execute(sql.format(file))
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_query_with_more_rows_than_fit_is_refused_before_they_are_there(one: Warehouse) -> None:
+    assert store.query(one, "SELECT * FROM range(7)", most=7).height == 7
+    with pytest.raises(InputError, match="more than 7 rows"):
+        store.query(one, "SELECT * FROM range(8)", most=7)
+    with pytest.raises(InputError, match="more than 7 rows"):
+        store.query(one, "SELECT * FROM range(1000000000000000)", most=7)

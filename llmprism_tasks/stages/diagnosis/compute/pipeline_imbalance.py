@@ -93,7 +93,9 @@ def _passes(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     work = evidence.once(with_first_backward, settings).drop_nulls("last_stage").join(stages, on=["job_id", "addr"])
     first, last = pl.col("pp_stage") == 0, pl.col("last")
     whole = (first | pl.col("entered")).mean().over(STAGE).min().over("job_id") >= settings.persistence
-    timed = work.filter(whole, ~_may_wait(work))
+    # Without replicas nothing synchronises at a step's end, so that a step may begin among its first micro-batches.
+    replicated = pl.col("component").is_not_null().any().over("job_id")
+    timed = work.filter(whole, replicated, ~_may_wait(work))
     seen = (pl.col("answer_ns").is_not_null() | first | last).mean().over(STAGE).min().over(
         "job_id"
     ) >= settings.persistence

@@ -133,9 +133,13 @@ def certainty(culprit: dict[str, Any]) -> float:
 
 
 def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    """Return the device that most likely explains the slow hops; None if no device crosses enough of them.
+
+    A single hop of a ring that is slow alike says nothing of its devices, for the slow hop of the ring was not seen.
+    """
     judged = _judged(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
-        (pl.col("slow_hops") >= settings.least_transfers) | (pl.col("own_hops") > 0),
+        (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
         pl.col("units") >= MOST * pl.col("all_units"),
     )
     if judged.is_empty():

@@ -3,8 +3,8 @@
 LLMPrism (arXiv 2505.00342), stage 5, compares steps with other steps of their job (cross-step) by k sigma. Here one
 number decides: how many such rows a healthy job may have per hour. The job's own distribution of step lengths turns it
 into the shortest length that is told. Where the time went tells what it was: while all were silent and wrote to
-storage, a checkpoint (`checkpoint_stall`); in the transfers of one NIC or link, a flap (`link_flap`); else nobody is
-named (`cross_step`).
+storage, a checkpoint (`checkpoint_stall`); in the transfers of one NIC or link, a flap (`link_flap`); in silences that
+come several times a window, without a pattern, `stalls`; else nobody is named (`cross_step`).
 """
 
 from __future__ import annotations
@@ -236,6 +236,11 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     if moving.any() and (flap := _flap(steps, moving, evidence, settings)) is not None:
         rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
         rest &= ~moving
+    stalls = rest & silent
+    if stalls.sum() >= settings.least_steps:
+        how = "while all its members were silent and waited for one; the flows do not show which"
+        rows.append(_row("stalls", steps, stalls, course, how) | {"confidence": 1.0})
+        rest &= ~stalls
     if rest.any():
         how = "while all its members were silent" if (rest & silent).any() else "while its members sent data"
         rows.append(_row("cross_step", steps, rest, course, f"{how}; the flows name nobody"))

@@ -71,6 +71,11 @@ def test_the_longest_stage_is_told_with_what_it_costs() -> None:
     assert "Stage 2 takes 1.50 times as long" in row["explanation"]
 
 
+def test_without_replicas_a_step_may_begin_amid_its_micro_batches() -> None:
+    alone = evenly(middle=60)
+    assert named(dataclasses.replace(alone, groups=alone.groups.clear())) == []
+
+
 def test_even_stages_are_silent() -> None:
     assert named(evenly()) == []
 

@@ -82,6 +82,14 @@ def test_a_second_pause_of_another_length_is_no_schedule() -> None:
     assert [row["steps"] for row in told(evidence(lengths, current=8))] == [1]
 
 
+@pytest.mark.parametrize(("pauses", "kind"), [(2, "cross_step"), (3, "stalls")])
+def test_silences_that_come_now_and_then_are_stalls(pauses: int, kind: str) -> None:
+    at = {26: 6000, 29: 8000, 34: 11_000} if pauses > 2 else {26: 6000, 29: 8000}
+    (row,) = told(evidence([at.get(step, WELL[step % len(WELL)]) for step in range(36)], current=12))
+    assert (row["kind"], row["subject_type"], row["steps"]) == (kind, "job", pauses)
+    assert row["lost_s"] == pytest.approx(sum(at.values()) / 1000 - 4 * pauses, rel=0.01)
+
+
 def test_slow_steps_in_a_row_are_a_fault_that_lasts() -> None:
     assert told(evidence([*WELL, 9000, 9100, 9000, *WELL[:4]], current=7)) == []
 
