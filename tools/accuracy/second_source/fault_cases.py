@@ -47,7 +47,8 @@ def draw(seed: int) -> Drawn:
     rng = np.random.default_rng([seed, 29])
     strike = tuple(STRIKES.values())[seed // 2 % len(STRIKES)]
     well = _platform(rng)
-    well = PREPARED.get(strike, lambda _, platform: platform)(rng, well)
+    if strike in PREPARED:
+        well = PREPARED[strike](rng, well)
     return Drawn(strike(rng, well), well)
 
 
