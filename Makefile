@@ -96,13 +96,16 @@ scores: setup
 	@$(BIN)/python -m accuracy scores $(FOLDERS)
 
 accuracy: setup
-	-@$(BIN)/python -m accuracy run $(if $(FOLDERS),--folders $(FOLDERS))
-	@$(BIN)/python -m accuracy page $(if $(FOLDERS),--folders $(FOLDERS))
+	-@$(BIN)/python -m accuracy run
+	-@$(BIN)/python -m accuracy judge --published $(if $(FOLDERS),--folders $(FOLDERS))
+	@$(BIN)/python -m accuracy page
+	@$(BIN)/python -m accuracy second
 
 diagnosis: setup
-	-@$(BIN)/python -m accuracy run --families troubles captures $(if $(FOLDERS),--folders $(FOLDERS))
+	-@$(BIN)/python -m accuracy run --families troubles
+	-@$(BIN)/python -m accuracy judge --published $(if $(FOLDERS),--folders $(FOLDERS))
 	-@$(BIN)/python -m accuracy prices
-	@$(BIN)/python -m accuracy diagnosis $(if $(FOLDERS),--folders $(FOLDERS))
+	@$(BIN)/python -m accuracy diagnosis
 
 reference: setup
 	@$(BIN)/python -m reference

@@ -56,7 +56,7 @@ def test_the_page_has_every_trouble_and_says_what_was_wrong(tmp_path: Path) -> N
     for seed, row in enumerate(rows, 100):
         (source,) = family_sources(["slow_gpu_2"], [seed])
         keep(source, "joint", result(of_faults=[row], job_hours=0.5, false_diagnoses=1))
-    text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
+    text = write_diagnosis(tmp_path / "diagnosis.md", None).read_text(encoding="utf-8")
     assert all(f"| {name} |" in text for name in TROUBLES)
     assert (
         "| slow_gpu_2 | A GPU computes twice as long. | 3 | 2 | 1 of 2 ✗ | 1 of 2 ✗ | 1 of 2 ✗ | 3 in 1.5 h |" in text
@@ -73,14 +73,14 @@ def test_the_page_has_prices_beside_the_truth(tmp_path: Path) -> None:
     none = {"recoverable_gpu_s": None, "error": None}
     stalls = row | {"fault": "stalls", "slower": None, "share": 0.0, "true_gpu_s": 0.0, "error": None}
     keep_prices(100, [row, row | none, row | {"error": 0.051}, row | none | {"share": 0.039}, stalls])
-    text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
+    text = write_diagnosis(tmp_path / "diagnosis.md", None).read_text(encoding="utf-8")
     assert "| replicas | slow_gpu, 1.3 times | 20.0 % | 100.0 | 98.0 | -2.0 % |" in text
     assert "| replicas | slow_gpu, 1.3 times | 20.0 % | 100.0 | - | not priced |" in text
     assert "| replicas | stalls | 0.0 % | 0.0 | 98.0 | - |" in text
     assert "Within 5% of the truth: 1 of 3 that are diagnosed." in text
     assert "Measured by other code" not in text
     (results.KEPT / results.version()).rename(results.KEPT / "older")
-    text = write_diagnosis(tmp_path / "diagnosis.md", None, None).read_text(encoding="utf-8")
+    text = write_diagnosis(tmp_path / "diagnosis.md", None).read_text(encoding="utf-8")
     assert f"Measured by other code than the present {results.version()}: seeds 100." in text
 
 

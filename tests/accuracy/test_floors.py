@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from accuracy.pages.duration_floor import ended_by_records, floor, floors_table
+from accuracy.pages.markdown_tables import floors_table
+from accuracy.runs.duration_floor import ended_by_records, floor
 from llmprism_tasks.reports.evaluation.steps import duration_errors
 
 REAL = Path(__file__).resolve().parents[1] / "data" / "real"

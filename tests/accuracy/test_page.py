@@ -11,14 +11,14 @@ from results import NOTHING, result
 from accuracy.__main__ import main
 from accuracy.families.registry import FAMILIES, FIRST_PUBLISHED_SEED, SHARED
 from accuracy.pages import accuracy_page as page
-from accuracy.pages.curves_svg import LINES, curves
-from accuracy.pages.known_gaps import confidence_table, gaps
+from accuracy.pages.curves_svg import LINES, calibration, curves
+from accuracy.pages.known_gaps import confidence_shares, confidence_table, gaps, sure_and_right
 from accuracy.pages.markdown_tables import families_table, shown
 from accuracy.pages.mistakes import wrongs
 from accuracy.pages.run_totals import tally
 from accuracy.runs import results
-from accuracy.runs.results import keep, kept
-from accuracy.runs.sources import Source, capture_sources, family_sources
+from accuracy.runs.results import keep, keep_named, kept
+from accuracy.runs.sources import Source, family_sources
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ def test_the_page_holds_all_families_and_says_what_is_missing(tmp_path: Path) ->
         keep(source, "joint", result(exact=3))
     out = tmp_path / "docs" / "accuracy.md"
     out.parent.mkdir()
-    files = page.write_page(out, None, None)
+    files = page.write_page(out, None)
     text = out.read_text()
     assert all(f"| {name} |" in text for name in FAMILIES)
     assert "| twins | joint | 6 of 8 ✗ |" in text
@@ -135,16 +135,30 @@ def test_the_command_says_what_is_wrong_and_what_was_not_measured(capsys: pytest
     ]
 
 
-def test_folders_that_are_named_have_a_section_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "sample" / "flows").mkdir(parents=True)
-    (tmp_path / "sample" / "truth").mkdir()
-    (source,) = capture_sources([tmp_path / "sample"])
-    keep(source, "joint", result(exact=3))
+def test_only_captures_that_nothing_was_built_with_are_on_the_page(tmp_path: Path) -> None:
+    for name in ("8", "9", "9, coarse", "11", "limited_nic"):
+        judged = result(exact=3) | {"floor": {"median": 0.001, "p95": 0.02}, "version": "old"}
+        keep_named(f"capture-{name}", judged)
     out = tmp_path / "accuracy.md"
-    page.write_page(out, None, [tmp_path / "sample"])
-    assert "| sample | joint | 3 of 4 ✗ |" in out.read_text().partition("## Further runs")[2]
-    page.write_page(out, None, None)
-    assert "## Further runs" not in out.read_text()
+    page.write_page(out, None)
+    rows = out.read_text().partition("## Real training")[2].partition("## Families")[0].splitlines()
+    captures = [row.split(" |")[0].removeprefix("| ") for row in rows if "joint" in row]
+    assert captures == ["9", "9, coarse", "11", "all", "all, coarse"]
+    assert "| 9 | 0.100 % | 2.0 % |" in rows
+
+
+def test_a_picture_of_confidence_has_a_point_for_each_band_of_rows() -> None:
+    bands = [
+        {"job": "chat", "of": "jobs", "band": "0.9 to 0.99", "right": 3, "wrong": 1},
+        {"job": "chat", "of": "jobs", "band": "0 to 0.5", "right": 0, "wrong": 2},
+        {"job": "chat", "of": "pairs", "band": "0.99 to 1", "right": 0, "wrong": 0},
+    ]
+    runs = [result(bands=bands)]
+    shares = {of: confidence_shares(runs, of) for of in ("jobs", "pairs")}
+    assert shares == {"jobs": [(0.25, 0.0, 2), (pytest.approx(0.945), 0.75, 4)], "pairs": []}
+    assert (sure_and_right(runs, "jobs"), sure_and_right(runs, "pairs")) == (0.75, None)
+    picture = ElementTree.fromstring(calibration(shares))
+    assert len(picture.findall("{http://www.w3.org/2000/svg}circle")) == 2
 
 
 def test_what_is_wrong_is_said_by_job() -> None:

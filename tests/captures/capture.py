@@ -30,7 +30,7 @@ PERIOD_US = 100_000
 DOWN_MBIT = 0.008
 """A link that is as good as down: a packet in nine seconds."""
 
-PATIENCE_S = 360.0
+PATIENCE_S = 480.0
 """Seconds after which a capture that has not ended is given up."""
 
 log = logging.getLogger(__name__)

@@ -83,13 +83,16 @@ def write(truth: dict[str, pl.DataFrame], folder: Path) -> None:
 
 def _events(logs: Path) -> list[dict[str, object]]:
     """Read what all ranks logged, each line with its job."""
-    jobs = [file.stem for file in logs.glob("*.json") if file.stem not in ("faults", "launched")]
     return [
         {"job": job, **json.loads(line)}
-        for job in sorted(jobs)
+        for job in _jobs(logs)
         for file in sorted(logs.glob(f"{job}-*.jsonl"))
         for line in file.read_text().splitlines()
     ]
+
+
+def _jobs(logs: Path) -> list[str]:
+    return sorted(file.stem for file in logs.glob("*.json") if file.stem not in ("faults", "launched"))
 
 
 def _of(events: list[dict[str, object]], kind: str) -> list[dict[str, object]]:
@@ -176,7 +179,8 @@ def effects(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls()  # fmt: skip
     lasted = lasted.with_columns(length=(pl.col("ends") - pl.col("begins")).cast(pl.Float64))
     numbered = faults.with_row_index("fault")
-    met = lasted.join(numbered.select("fault", "job", "start_ns", "end_ns"), on="job").filter(
+    lasting = numbered.filter(pl.col("kind") != "killed_rank")  # no step is finished after it
+    met = lasted.join(lasting.select("fault", "job", "start_ns", "end_ns"), on="job").filter(
         pl.col("begins") < pl.col("end_ns"), pl.col("ends") > pl.col("start_ns")
     )
     others = lasted.join(met, on=["job", "ends"], how="anti").with_columns(usual=pl.col("length").median().over("job"))
@@ -216,7 +220,7 @@ def _faults(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
 
 def _noise(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
     """Return the traffic that was not training, checkpoints included."""
-    storage = [json.loads(file.read_text())["storage"] for file in logs.glob("*.json") if "storage" in file.read_text()]
+    storage = [json.loads((logs / f"{job}.json").read_text())["storage"] for job in _jobs(logs)]
     rows = [
         {**event, "kind": "checkpoint", "src": event["addr"], "dst": storage[0]} for event in _of(events, "checkpoint")
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from accuracy.pages.duration_floor import floor
+from accuracy.runs.duration_floor import floor
 from accuracy.runs.scored_run import Scored, scored_run
 from llmprism_tasks.reports.evaluation import together
 from llmprism_tasks.reports.evaluation.headline import headline

@@ -59,8 +59,9 @@ OTHER_PARALLELISM = (
 )
 COURSES = (*_at_least(0.98, "steps_found"), *_at_most(0, "steps_extra", "changed_ids"))
 CAPTURED = (
-    *_at_least(1, "exact", "layouts", "steps_found"),
-    *_at_least(0.98, *KINDS, *OTHER_KINDS),
+    *_at_least(0.98, "exact", "steps_found", *KINDS, *OTHER_KINDS),
+    *_at_most(0.03, "extra_ratio"),
+    *_at_most(0, "degrees_wrong"),
     *_at_most(0.01, "error_median"),
     *_at_most(0.03, "error_p95"),
 )

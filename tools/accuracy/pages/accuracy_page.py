@@ -7,42 +7,90 @@ from pathlib import Path
 
 from accuracy.families.collectors import CURVES
 from accuracy.families.registry import CAPTURED, FAMILIES, FIRST_PUBLISHED_SEED, Bound
-from accuracy.pages.curves_svg import LINES, curves
-from accuracy.pages.duration_floor import floor, floors_table
-from accuracy.pages.known_gaps import confidence_table, gaps
-from accuracy.pages.markdown_tables import MEANINGS, families_described, families_table, misses_table, wanted_list
-from accuracy.pages.run_totals import Tally, tally
-from accuracy.runs.results import Result, kept, version
-from accuracy.runs.sources import METHODS, Source, capture_sources, curve_sources, family_sources
+from accuracy.pages.curves_svg import LINES, calibration, curves
+from accuracy.pages.known_gaps import confidence_shares, confidence_table, gaps, sure_and_right
+from accuracy.pages.markdown_tables import (
+    MEANINGS,
+    families_described,
+    families_table,
+    floors_table,
+    misses_table,
+    wanted_list,
+)
+from accuracy.pages.run_totals import Tally, missed, tally
+from accuracy.runs.results import Result, kept, kept_beginning, version
+from accuracy.runs.sources import METHODS, Source, curve_sources, family_sources
+from accuracy.second_source.cases import CASES
 
 Parts = dict[str, dict[str, list[Result]]]
 """Results by part (a family, a capture, a point of a curve) and method."""
 
 
-def write_page(out: Path, seeds: Sequence[int] | None, folders: Sequence[Path] | None) -> list[Path]:
+def write_page(out: Path, seeds: Sequence[int] | None) -> list[Path]:
     """Write the page and, in `images/` beside it, a picture for each curve; returns the files."""
     families = _by_part(family_sources(FAMILIES, seeds), lambda source: source.group)
-    captures = _by_part(capture_sources(), lambda source: source.label)
-    further = _by_part(capture_sources(folders or []), lambda source: source.label)
+    captures = unseen_captures()
     points = _by_part(curve_sources(seeds), lambda source: source.label)
     pictures = [_picture(out.parent / "images", name, points) for name in CURVES]
     results = [
-        result
-        for parts in (families, captures, further, points)
-        for each in parts.values()
-        for of in each.values()
-        for result in of
+        result for parts in (families, points) for each in parts.values() for of in each.values() for result in of
     ]
+    certain = [result for each in families.values() for result in each["joint"]]
+    certain += [*captures.values(), *_second_source()]
+    pictures.append(_calibration(out.parent / "images", certain))
     sections = [
-        *_introduction(seeds, results),
-        *_families(families),
+        "# How right it is",
+        _so_what(families, captures, certain),
+        *_introduction(seeds, [*results, *captures.values()]),
         *_captures(captures),
-        *_further(further),
-        *_curves(pictures, seeds),
-        *_unknown(families | captures | further),
+        *_families(families),
+        *_curves(pictures[:-1], seeds),
+        *_unknown(families, captures),
+        *_calibrated(certain, pictures[-1]),
     ]
     out.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     return [out, *pictures]
+
+
+def unseen_captures() -> dict[str, Result]:
+    """Return what was read of the captures that nothing was built with: those that odd seeds drew."""
+    found = kept_beginning("capture-")
+    odd = [name for name in found if name.split(",")[0].isdigit() and int(name.split(",")[0]) % 2]
+    return {name: found[name] for name in sorted(odd, key=lambda name: (int(name.split(",")[0]), name))}
+
+
+def _second_source() -> list[Result]:
+    """Return what was read of jobs of the second source that odd seeds drew."""
+    found = {name: kept_beginning(f"case-{name}-") for name in CASES}
+    return [result for results in found.values() for seed, result in results.items() if int(seed) % 2]
+
+
+def _so_what(families: Parts, captures: Mapping[str, Result], certain: Sequence[Result]) -> str:
+    """Say in three sentences what the page says."""
+    tallies = {name: tally(methods["joint"]) for name, methods in families.items() if methods["joint"]}
+    wanted = [(name, bound) for name in tallies for bound in FAMILIES[name].bounds]
+    short = [name for name, bound in wanted if missed([bound], tallies[name])]
+    but = f", all but {len(short)} ({', '.join(dict.fromkeys(short))})" if short else ", all of them"
+    said = [
+        f"On simulated platforms, of which each family breaks something that the published method relies on, "
+        f"{len(wanted) - len(short)} of {len(wanted)} bounds are met{but}."
+    ]
+    if captures:
+        of = tally(list(captures.values()))
+        counts = of["counts"]
+        said.append(
+            f"On {len({name.split(',')[0] for name in captures})} captures of real training with which nothing was "
+            f"built, {counts['exact']} of {counts['windows']} windows of jobs have exactly the right NICs, "
+            f"{counts['steps_found']:,} of {counts['steps']:,} steps are found and {counts['steps_extra']:,} are told "
+            "that are none."
+        )
+    else:
+        said.append("No captures with which nothing was built are measured.")
+    shares = [sure_and_right(certain, of) for of in ("jobs", "pairs")]
+    if all(share is not None for share in shares):
+        jobs, pairs = (f"{100 * (share or 0):.1f} %" for share in shares)
+        said.append(f"Rows with a confidence of at least 0.9 are right in {jobs} of windows of jobs, {pairs} of pairs.")
+    return " ".join(said)
 
 
 def _by_part(sources: Iterable[Source], part: Callable[[Source], str]) -> Parts:
@@ -74,7 +122,6 @@ def _introduction(seeds: Sequence[int] | None, results: Sequence[Result]) -> Ite
     )
     minutes = sum(result["cpu_s"] + result.get("simulate_cpu_s", 0.0) for result in results) / 60
     versions = sorted({str(result["version"]) for result in results})
-    yield "# How right it is"
     yield (
         "Written by `make accuracy`; no figure here is typed by hand. Each family is a kind of platform that breaks "
         "something that the published method relies on (`tools/accuracy/families/`). A seed draws its layouts, models, "
@@ -105,34 +152,31 @@ def _families(parts: Parts) -> Iterator[str]:
     yield misses_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
 
 
-def _captures(parts: Parts) -> Iterator[str]:
-    yield "## Real captures"
+def _captures(captures: Mapping[str, Result]) -> Iterator[str]:
+    yield "## Real training that nothing was built with"
     yield (
-        "Training runs of PyTorch over TCP, compared with what the ranks logged (`tests/data/README.md`); `coarse` has "
-        "a collector's idle timeout of 20 ms instead of 5."
+        "Training runs of PyTorch over TCP, compared with what the ranks logged. A seed draws what trains, beside "
+        "whom, and what goes wrong (`tests/captures/drawn.py`; `tests/captures --drawn 1 3 5` makes the like). Even "
+        "seeds are for building the method; these are odd ones. `coarse` has a collector's idle timeout of 20 ms "
+        "instead of 5."
     )
-    yield from _folders(parts)
+    if not captures:
+        yield "Not measured."
+        return
+    fine = [result for name, result in captures.items() if "coarse" not in name]
+    coarse = [result for name, result in captures.items() if "coarse" in name]
+    parts: Parts = {name: {"joint": [result]} for name, result in captures.items()}
+    parts |= {words: {"joint": of} for words, of in (("all", fine), ("all, coarse", coarse)) if of}
+    tallies, bounds = _tallies(parts), dict.fromkeys(("all", "all, coarse"), CAPTURED)
+    yield families_table(tallies, bounds)
+    yield wanted_list({"Of all together": CAPTURED})
+    yield misses_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
     yield (
         "What no record shows: the true end of these steps is that of the optimizer, which sends nothing and takes its "
         "time on cores that the ranks share. If each step ended with the last record that its ranks saw before they "
         "were done, durations would err by this much, though the truth were known:"
     )
-    known = {source.label: source for source in capture_sources() if source.label in parts}
-    yield floors_table({label: floor(Path(one.folder), one.flows) for label, one in known.items()})
-
-
-def _further(parts: Parts) -> Iterator[str]:
-    if parts:
-        yield "## Further runs"
-        yield "Flows with their truth that others made, from folders that were named: `make accuracy FOLDERS=...`."
-        yield from _folders(parts)
-
-
-def _folders(parts: Parts) -> Iterator[str]:
-    tallies, bounds = _tallies(parts), dict.fromkeys(parts, CAPTURED)
-    yield families_table(tallies, bounds)
-    yield wanted_list({"Of each": CAPTURED})
-    yield misses_table({part: methods["joint"] for part, methods in tallies.items()}, bounds)
+    yield floors_table({name: result["floor"] for name, result in captures.items()})
 
 
 def _picture(folder: Path, name: str, points: Parts) -> Path:
@@ -162,16 +206,30 @@ def _curves(pictures: Sequence[Path], seeds: Sequence[int] | None) -> Iterator[s
         yield f"![Accuracy against {curve.title}, for both methods](images/{picture.name})"
 
 
-def _unknown(parts: Parts) -> Iterator[str]:
-    joint = {part: methods["joint"] for part, methods in parts.items()}
+def _unknown(families: Parts, captures: Mapping[str, Result]) -> Iterator[str]:
+    joint = {part: methods["joint"] for part, methods in families.items()}
+    joint |= {f"capture {name}": [result] for name, result in captures.items()}
     bounds: Mapping[str, Sequence[Bound]] = {
-        part: FAMILIES[part].bounds if part in FAMILIES else CAPTURED for part in parts
+        part: FAMILIES[part].bounds if part in FAMILIES else CAPTURED for part in joint
     }
     yield "## What it does not know"
     yield "What the joint method missed, family by family and capture by capture:"
     yield gaps(joint, bounds)
+
+
+def _calibrated(certain: Sequence[Result], picture: Path) -> Iterator[str]:
+    yield "## Whether it knows when it does not know"
     yield (
-        "Whether it knows when it does not know: how often a row is right, by the confidence it has. A row of "
-        "`jobs` is right if its members are exact, it is called training, and no degree it gives is wrong."
+        "How often a row is right, by the confidence it has: of all families, of the captures above, and of the jobs "
+        "of the second source of traffic (`docs/second_source.md`) that odd seeds drew. A row of `jobs` is right if "
+        "its members are exact, it is called training, and no degree it gives is wrong."
     )
-    yield confidence_table([result for results in joint.values() for result in results])
+    yield f"![How often rows are right, by confidence](images/{picture.name})"
+    yield confidence_table(certain)
+
+
+def _calibration(folder: Path, certain: Sequence[Result]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = folder / "accuracy_confidence.svg"
+    picture.write_text(calibration({of: confidence_shares(certain, of) for of in ("jobs", "pairs")}), encoding="utf-8")
+    return picture

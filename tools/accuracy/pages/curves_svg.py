@@ -48,6 +48,39 @@ def curves(title: str, ticks: Sequence[str], panels: Mapping[str, Values]) -> st
     return document(width, height, [*parts, *_legend(LEFT, height - 14)])
 
 
+def calibration(shares: Mapping[str, Sequence[tuple[float, float, int]]]) -> str:
+    """Return a picture of how often rows are right, by their confidence, beside the line on which both are equal.
+
+    Parameters
+    ----------
+    shares : for each kind of row, bands as `known_gaps.confidence_shares` returns
+    """
+    height, parts = TOP + PANEL_HEIGHT + BOTTOM, []
+    for index, (of, bands) in enumerate(shares.items()):
+        left = LEFT + index * (PANEL_WIDTH + BETWEEN)
+        parts.append(text(left + PANEL_WIDTH / 2, TOP - 12, of, weight="bold"))
+        for mark in MARKS:
+            x = left + PANEL_WIDTH * mark
+            parts.append(
+                f'<line x1="{left}" x2="{left + PANEL_WIDTH}" y1="{_y(mark)}" y2="{_y(mark)}" stroke="#dddddd"/>'
+            )
+            parts.append(text(left - 6, _y(mark) + 4, f"{mark:g}", anchor="end"))
+            parts.append(text(x, TOP + PANEL_HEIGHT + 16, f"{mark:g}"))
+        parts.append(
+            f'<line x1="{left}" x2="{left + PANEL_WIDTH}" y1="{_y(0)}" y2="{_y(1)}" stroke="#888888" '
+            'stroke-dasharray="4 4"/>'
+        )
+        places = [(left + PANEL_WIDTH * confidence, _y(right), rows) for confidence, right, rows in bands]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
+        colour = LINES["exact"].colour
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for x, y, rows in places:
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>')
+            parts.append(text(x - 6, y + 16, f"{rows:,}", anchor="end"))
+        parts.append(text(left + PANEL_WIDTH / 2, TOP + PANEL_HEIGHT + 34, "confidence (numbers: rows)"))
+    return document(LEFT + 2 * PANEL_WIDTH + BETWEEN + 16, height, parts)
+
+
 def document(width: float, height: float, parts: Sequence[str]) -> str:
     """Return an SVG picture of a size, on white, of parts in the order in which they are drawn."""
     head = [

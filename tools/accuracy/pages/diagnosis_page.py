@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from accuracy.families.registry import TROUBLES
+from accuracy.pages.accuracy_page import unseen_captures
+from accuracy.pages.judged_tables import MEANINGS, faults_table, misses, quiet
 from accuracy.pages.markdown_tables import MISSED, shown, table
 from accuracy.pages.run_totals import LEAST_EFFECT, culprits, is_loud, missed
 from accuracy.runs.fault_costs import PUBLISHED_SEEDS, WITHIN
-from accuracy.runs.results import Result, kept, kept_prices, version
-from accuracy.runs.sources import Source, capture_sources, family_sources
+from accuracy.runs.results import Result, kept, kept_beginning, kept_prices, version
+from accuracy.runs.sources import Source, family_sources
 from llmprism_tasks.contract.fault_catalogue import KINDS
 
 FIGURES = ("faults", "above the floor", "detected", "first right", "kind right", "false", "per job-hour")
@@ -23,17 +25,19 @@ EXPLAINED = Path(__file__).with_name("diagnosis_explained.md")
 """What no measurement changes: the split of a step, the kinds, how a culprit is found and priced."""
 
 
-def write_diagnosis(out: Path, seeds: Sequence[int] | None, folders: Sequence[Path] | None) -> Path:
+def write_diagnosis(out: Path, seeds: Sequence[int] | None) -> Path:
     """Write the page; returns its file."""
     families = _measured(family_sources(TROUBLES, seeds))
-    captures = [(source, result) for source, result in _measured([*capture_sources(), *capture_sources(folders or [])])]
-    results = [result for _, result in families + captures]
+    unseen = {f"seed {name}": one for name, one in kept_beginning("fault-").items() if int(name) % 2}
+    unseen |= {f"healthy {name}": one for name, one in kept_beginning("healthy-").items() if int(name) % 2}
+    captures = {f"capture {name}": one for name, one in unseen_captures().items()}
+    results = [*(result for _, result in families), *unseen.values(), *captures.values()]
     sections = [
         EXPLAINED.read_text(encoding="utf-8").rstrip(),
         *_kinds(),
         *_how(results),
+        *_unseen(unseen, captures),
         *_families(families),
-        *_captures(captures),
         *_prices(seeds),
     ]
     out.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
@@ -126,15 +130,27 @@ def _mark(figure: str, short: set[str]) -> str:
     return f" {MISSED}" if figure in short else ""
 
 
-def _captures(measured: Sequence[tuple[Source, Result]]) -> Iterator[str]:
-    yield "## Real captures"
-    rows = []
-    for source, result in measured:
-        faults = result["figures"]["faults"]
-        false = result["figures"]["all"]["false_diagnoses"]
-        told = "; ".join(_told(row) for row in faults) or "nothing is wrong"
-        rows.append((source.label, told, str(false) if false else "none"))
-    yield table(("capture", "what was wrong, and what was said", "false"), rows) if rows else "Not measured."
+def _unseen(unseen: Mapping[str, Result], captures: Mapping[str, Result]) -> Iterator[str]:
+    """Yield what was said of faults that nothing was built with: of another simulator, and of real training."""
+    yield "### Faults of another model"
+    yield (
+        "Their effect follows from the order of operations of the second source of traffic (`docs/second_source.md`); "
+        "only odd seeds are here, with which nothing was built."
+    )
+    verdicts = [one for result in unseen.values() for one in result["verdicts"]]
+    yield faults_table(verdicts) if verdicts else "Not measured."
+    yield MEANINGS
+    if unseen:
+        yield quiet(unseen.values())
+        yield from misses(unseen)
+    yield "### Faults of real training"
+    yield "Captures that odd seeds drew (`docs/accuracy.md`), each with fine and with coarse records."
+    verdicts = [one for result in captures.values() for one in result["verdicts"]]
+    yield faults_table(verdicts) if verdicts else "Not measured."
+    if captures:
+        yield quiet(captures.values())
+        yield from misses(captures)
+    yield "### Faults of the first simulator"
 
 
 def _prices(seeds: Sequence[int] | None) -> Iterator[str]:

@@ -103,3 +103,26 @@ def confidence_table(results: Sequence[Result]) -> str:
             cells += [f"{right + wrong:,}", "-" if share is None else f"{min(share, 1):.3f}"]
         rows.append(cells)
     return table(("confidence", "windows of jobs", "of them right", "pairs", "of them right"), rows)
+
+
+def confidence_shares(results: Sequence[Result], of: str) -> list[tuple[float, float, int]]:
+    """Return for each band of confidence its middle, the ratio of rows in it that are right, and their number."""
+    counted = Counter[tuple[str, str]]()
+    for result in results:
+        for row in result["figures"]["confidence"]:
+            if row["of"] == of:
+                counted.update({(row["band"], verdict): row[verdict] for verdict in ("right", "wrong")})
+    shares = []
+    for band in sorted({band for band, _ in counted}):
+        right, wrong = counted[band, "right"], counted[band, "wrong"]
+        low, high = (float(edge) for edge in band.split(" to "))
+        if right + wrong:
+            shares.append(((low + high) / 2, right / (right + wrong), right + wrong))
+    return shares
+
+
+def sure_and_right(results: Sequence[Result], of: str) -> float | None:
+    """Return the ratio of rows with a confidence of at least 0.9 that are right; None without any."""
+    rows = [row for result in results for row in result["figures"]["confidence"] if row["of"] == of]
+    right, wrong = (sum(row[verdict] for row in rows if row["band"] in SURE) for verdict in ("right", "wrong"))
+    return ratio(right, right + wrong)

@@ -34,6 +34,8 @@ WORDS = {
     "invented": "jobs invented",
     "called_other": "jobs called other",
     "called_pp": "DP, EP or CP pairs called PP",
+    "extra_ratio": "ratio of extra steps",
+    "degrees_wrong": "degrees wrong, by windows",
 }
 """What figures are called where there is room; precision and recall call themselves."""
 
@@ -135,7 +137,14 @@ def shown(figure: str, value: float | None) -> str:
         return f"{100 * value:.3f} %" if value < 0.01 else f"{100 * value:.1f} %"
     if figure == "false_per_job_hour":
         return f"{value:.3g}"
-    if isinstance(value, int) and figure in {"steps_extra", "changed_ids", "invented", "called_other", "called_pp"}:
+    if isinstance(value, int) and figure in {
+        "steps_extra",
+        "changed_ids",
+        "invented",
+        "called_other",
+        "called_pp",
+        "degrees_wrong",
+    }:
         return f"{value:,}"
     return "1" if value == 1 else f"{min(value, 0.9999):.4f}".rstrip("0").rstrip(".")
 
@@ -151,3 +160,9 @@ def families_described() -> str:
         ("family", "what it breaks of the published assumptions"),
         ((name, one.breaks) for name, one in FAMILIES.items()),
     )
+
+
+def floors_table(floors: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Return a table of the floors of runs, by their names."""
+    rows = [(name, *(shown(f"error_{of}", found[of]) for of in ("median", "p95"))) for name, found in floors.items()]
+    return table(("", "error median", "p95"), rows)

@@ -15,6 +15,9 @@ from accuracy.runs.results import Result
 Tally: TypeAlias = dict[str, Any]
 
 KINDS = ("dp", "pp", "ep", "cp")
+DEGREES = ("tp", "pp", "dp")
+"""Degrees that a layout is right by."""
+
 COUNTS = (
     "windows", "exact", "invented", "called_other", "layouts", "layouts_right", "steps", "steps_found", "steps_extra",
     "changed_ids", "false_diagnoses", "job_hours", "faults", "faults_named", "unsure",
@@ -29,6 +32,8 @@ def tally(results: Sequence[Result]) -> Tally:
     -------
     `exact`, `layouts`, `steps_found` : ratios; None of nothing
     `dp_precision`, `dp_recall` and so on for each kind, and `pairs_right`, the lowest of all of them
+    `extra_ratio` : steps found that are none, against true ones
+    `degrees_wrong` : main degrees of jobs that are wrong, by windows
     `called_pp` : pairs that are dp, ep or cp but were called pp
     `error_median`, `error_p95` : of steps' durations, ratios
     `false_per_job_hour`, `confidence` (mean, of jobs), `jobs_right` (ratio of windows of jobs whose row claims nothing
@@ -44,6 +49,8 @@ def tally(results: Sequence[Result]) -> Tally:
         "exact": ratio(counts["exact"], counts["windows"]),
         "layouts": ratio(counts["layouts_right"], counts["layouts"]),
         "steps_found": ratio(counts["steps_found"], counts["steps"]),
+        "extra_ratio": ratio(counts["steps_extra"], counts["steps"]),
+        "degrees_wrong": sum(_wrong_degrees(result) for result in results),
         **{name: counts[name] for name in ("steps_extra", "changed_ids", "invented", "called_other")},
         **kinds,
         "pairs_right": min((value for value in kinds.values() if value is not None), default=None),
@@ -98,6 +105,12 @@ def is_loud(fault: Mapping[str, Any]) -> bool:
 
 def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
+
+
+def _wrong_degrees(result: Result) -> int:
+    """Count the windows in which a main degree of a job is wrong; NULL is not."""
+    degrees = result["figures"]["all"].get("degrees", {})
+    return sum(degrees.get(degree, {}).get("wrong", 0) for degree in DEGREES)
 
 
 def _kinds(results: Sequence[Result]) -> dict[str, float | None]:

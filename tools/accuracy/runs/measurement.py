@@ -52,10 +52,10 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
     """
     began = time.process_time()
     scores = scores_of(folder, flows, method, warehouse)
-    return {**_plain(scores), "version": version(), "cpu_s": time.process_time() - began}
+    return {**plain(scores), "version": version(), "cpu_s": time.process_time() - began}
 
 
-def _plain(scores: Scores) -> Figures:
+def plain(scores: Scores) -> Figures:
     certain = scores.jobs.filter(pl.col("confidence").is_not_null())
     return {
         "figures": all_figures(scores),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from accuracy.runs.sources import PROJECT, Source
@@ -31,8 +32,7 @@ def kept(source: Source, method: str, *, of_any_version: bool = False) -> Result
     for place in places:
         file = place / source.file(method)
         if file.exists():
-            result: Result = json.loads(file.read_text(encoding="utf-8"))
-            return result
+            return _read(file)
     return None
 
 
@@ -50,6 +50,33 @@ def kept_prices(seed: int) -> tuple[str | None, list[dict[str, Any]]]:
         return None, []
     rows: list[dict[str, Any]] = json.loads(files[-1].read_text(encoding="utf-8"))
     return files[-1].parent.name, rows
+
+
+def keep_named(name: str, result: Result) -> None:
+    """Write the result of a run of a name whole or not at all, under the version of the code that it names."""
+    file = KEPT / result["version"] / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    passing = file.with_suffix(".passing")
+    passing.write_text(json.dumps(result), encoding="utf-8")
+    passing.replace(file)
+
+
+def kept_named(name: str) -> Result | None:
+    """Return what this version of the code was measured to make of a run of a name."""
+    file = KEPT / version() / f"{name}.json"
+    return _read(file) if file.exists() else None
+
+
+def kept_beginning(prefix: str) -> dict[str, Result]:
+    """Return what was measured last of all runs whose names begin so, by the rest of their names, whatever the code."""
+    files = sorted(KEPT.glob(f"*/{prefix}*.json"), key=lambda file: file.stat().st_mtime)
+    latest = {file.stem.removeprefix(prefix): file for file in files}
+    return {name: _read(file) for name, file in sorted(latest.items())}
+
+
+def _read(file: Path) -> Result:
+    result: Result = json.loads(file.read_text(encoding="utf-8"))
+    return result
 
 
 def keep(source: Source, method: str, result: Result) -> None:

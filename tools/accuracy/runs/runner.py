@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -18,10 +20,16 @@ Value = TypeVar("Value")
 Say = Callable[[str], None]
 
 
-def run_missing(sources: Iterable[Source], methods: Sequence[str], *, jobs: int, say: Say) -> list[str]:
+def run_missing(
+    sources: Iterable[Source], methods: Sequence[str], *, jobs: int, say: Say, until_s: float = math.inf
+) -> list[str]:
     """Measure every source by every method for which nothing is kept; returns those that failed.
 
     What is done is kept, so that an interrupted run goes on where it was.
+
+    Parameters
+    ----------
+    until_s : none is begun later, seconds of `time.monotonic`
     """
     missing: dict[str, tuple[Source, list[str]]] = {}
     for source in sources:
@@ -31,6 +39,8 @@ def run_missing(sources: Iterable[Source], methods: Sequence[str], *, jobs: int,
     failed: list[str] = []
 
     def one(number: int, source: Source, wanted: list[str]) -> None:
+        if time.monotonic() > until_s:
+            return
         for method, said in _measured(source, wanted):
             if not said.startswith("jobs"):
                 failed.append(f"{source.group} {source.label}, {method}: {said}")

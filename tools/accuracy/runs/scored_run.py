@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.analyze import analyze, derive_tables
 from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
 from llmprism_tasks.sources.truth import read_truth
 from llmprism_tasks.warehouse import store
+from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse, configured, open_warehouse
 from llmprism_tasks.warehouse.landing import landing
 
@@ -41,7 +44,47 @@ def scores_of(folder: Path, flows: str, method: str, warehouse: Path) -> Scores:
     return evaluate(_found(opened), read_truth(str(folder / "truth")))
 
 
-def _analysed(folder: Path, flows: str, method: str, warehouse: Path, *, validated: bool) -> Warehouse:
+def run_with_messages(
+    folder: Path, flows: str, warehouse: Path
+) -> tuple[dict[str, pl.DataFrame], list[Mapping[str, Any]]]:
+    """Analyse the flows of a folder window by window, without the suites.
+
+    Returns
+    -------
+    the tables that are compared with the truth, and the incidents about which a message would have been sent as they
+    opened, rows of the view `incidents`
+    """
+    told: list[Mapping[str, Any]] = []
+
+    def noted(incident: Mapping[str, Any]) -> str:
+        if incident["change"] == "opened":
+            told.append(incident)
+        return ""
+
+    def due(opened: Warehouse, window: Window, settings: Settings) -> None:
+        notifications.claim(
+            opened,
+            window,
+            kinds=settings.notify.kind_names,
+            least_severity=settings.notify.least_severity,
+            one_step_gpu_s=settings.notify.one_step_gpu_s,
+            now_ns=window.end_ns,
+            message=noted,
+        )
+
+    opened = _analysed(folder, flows, "joint", warehouse, validated=False, after=due)
+    return _found(opened), told
+
+
+def _analysed(
+    folder: Path,
+    flows: str,
+    method: str,
+    warehouse: Path,
+    *,
+    validated: bool,
+    after: Callable[[Warehouse, Window, Settings], None] | None = None,
+) -> Warehouse:
     places = PlaceSettings(flows=str(folder / flows), topology=str(folder / "topology.csv"), warehouse=str(warehouse))
     settings = Settings(places=places, method=MethodSettings(name=method))
     opened = open_warehouse(configured(settings))
@@ -50,6 +93,8 @@ def _analysed(folder: Path, flows: str, method: str, warehouse: Path, *, validat
     else:
         for window in landing.land_all(opened, places.flows, length_ns=settings.window.length_ns):
             derive_tables(window, settings, warehouse=opened)
+            if after is not None:
+                after(opened, window, settings)
     return opened
 
 

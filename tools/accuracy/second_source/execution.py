@@ -16,7 +16,7 @@ BACKWARD = 2.0
 """How much longer the backward pass takes than the forward pass."""
 
 TAIL = 2.5
-"""Exponent of the Pareto distribution of what some steps take longer: a mean of two thirds, now and then several times."""
+"""Exponent of the Pareto distribution of what some steps take longer: two thirds on average, now and then more."""
 
 SAVE_SPREAD = 0.15
 """Sigma of the logarithm of how long a checkpoint takes."""

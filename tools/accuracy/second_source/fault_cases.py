@@ -47,7 +47,8 @@ def draw(seed: int) -> Drawn:
     rng = np.random.default_rng([seed, 29])
     strike = tuple(STRIKES.values())[seed // 2 % len(STRIKES)]
     well = _platform(rng)
-    well = PREPARED.get(strike, lambda _, platform: platform)(rng, well)
+    if strike in PREPARED:
+        well = PREPARED[strike](rng, well)
     return Drawn(strike(rng, well), well)
 
 
@@ -92,8 +93,17 @@ def _job(rng: np.random.Generator, name: str, hosts: range, end_s: float) -> Tra
 def _platform(rng: np.random.Generator) -> Platform:
     ill = _job(rng, "ill", range(HOSTS), END_S)
     well = _job(rng, "well", range(HOSTS, HOSTS + WELL_HOSTS), END_S)
-    return Platform([ill, well], hosts=SPARE_HOST + 1, rate=RATE, inner=True, spines=int(rng.choice([2, 3])), lost=0.001,
-                    idle_s=float(rng.choice([0.001, 0.005])), end_s=END_S)  # fmt: skip
+    spines, idle_s = int(rng.choice([2, 3])), float(rng.choice([0.001, 0.005]))
+    return Platform(
+        [ill, well],
+        hosts=SPARE_HOST + 1,
+        rate=RATE,
+        inner=True,
+        spines=spines,
+        lost=0.001,
+        idle_s=idle_s,
+        end_s=END_S,
+    )
 
 
 def _span(rng: np.random.Generator) -> tuple[float, float]:

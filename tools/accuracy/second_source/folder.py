@@ -19,7 +19,7 @@ HOSTS_PER_LEAF = 4
 STORAGE = tuple(f"10.200.0.{number}" for number in range(1, 9))
 """Addresses outside the topology."""
 
-FAULTS = {
+FAULTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "kind": pl.String, "job": pl.String, "subject_type": pl.String, "subject": pl.String, "start_ns": pl.Int64,
     "end_ns": pl.Int64, "severity": pl.Float64, "accept": pl.List(pl.String), "right_kinds": pl.List(pl.String),
     "effect": pl.Float64, "longest": pl.Float64, "noise": pl.Float64, "halved": pl.Boolean,
@@ -111,7 +111,8 @@ def write(platform: Platform, folder: Path, seed: int, healthy: Platform | None 
 
     Parameters
     ----------
-    healthy : the same platform without its faults, by which their effect is measured
+    healthy : the same platform without its faults, by which their effect is measured; jobs that are cut off are no
+        faults then, for these are all named
     """
     where = {nic(host, gpu): (host, gpu) for host in range(platform.hosts) for gpu in range(platform.gpus)}
     leaf_of = {addr: f"leaf{host // HOSTS_PER_LEAF}" for addr, (host, _) in where.items()}
@@ -132,12 +133,29 @@ def write(platform: Platform, folder: Path, seed: int, healthy: Platform | None 
         folder / "topology.csv"
     )
     truth = _truth(runs, host_of)
-    if healthy is not None:
+    if healthy is None:
+        truth["truth_faults"] = measured(cut_off(platform), truth["truth_steps"], truth["truth_steps"])
+    else:
         well = _truth(_run(healthy, replace_slow(network), host_of, seed)[0], host_of)
         truth["truth_faults"] = measured(platform.faults, truth["truth_steps"], well["truth_steps"])
     (folder / "truth").mkdir(exist_ok=True)
     for name, table in truth.items():
         table.write_parquet(folder / "truth" / f"{name}.parquet")
+
+
+def cut_off(platform: Platform) -> list[Fault]:
+    """Return the jobs that end in the middle of a step, or come back: who says that they stopped is right."""
+    found = []
+    for place, job in enumerate(platform.jobs):
+        again = [later.start_s for later in platform.jobs[place + 1 :] if later.name == job.name]
+        if not job.in_order and (again or job.end_s < platform.end_s):
+            until = min(again, default=platform.end_s)
+            gone = {f"addr:{one}" for later in platform.jobs[place + 1 :] if later.name == job.name for one in job.nics
+                    if one not in later.nics}  # fmt: skip
+            hosts = {f"host:host-{one.split('.')[2]}" for one in gone}
+            found.append(Fault("cut_off", job.name, "job", job.name, job.end_s, until, 1.0, (*sorted(gone | hosts),),
+                               ("stopped", "ended", "hang")))  # fmt: skip
+    return found
 
 
 def replace_slow(network: Network) -> Network:

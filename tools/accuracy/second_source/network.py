@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -49,7 +50,7 @@ class Network:
         known = self.struck.get((src, dst, channel))
         if known is None:
             path = self.path(src, dst, channel)
-            hops = list(zip(path, path[1:], strict=False))
+            hops = list(pairwise(path))
             devices = {f"addr:{src}", f"addr:{dst}", *(f"switch:{one}" for one in path)}
             devices |= {f"hop:{one} > {other}" for one, other in hops}
             devices |= {f"link:{link_name(one, other)}" for one, other in hops}

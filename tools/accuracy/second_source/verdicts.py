@@ -70,6 +70,12 @@ def _verdict(fault: Row, said: Sequence[Row], ends: dict[int, int]) -> Row:
     }
 
 
+def names_one(row: Row, faults: Sequence[Row]) -> bool:
+    """Say whether a diagnosis names a fault of its time, or few devices that the fault's is among."""
+    met = (one for one in faults if row["start_ns"] <= one["end_ns"] and row["end_ns"] >= one["start_ns"])
+    return any(_right(row, one) for one in met)
+
+
 def _words(row: Row) -> str:
     candidates = f" of {', '.join(row['candidates'])}" if row["candidates"] else ""
     return f"{row['kind']} {row['subject_type']}:{row['subject']}{candidates}"
@@ -85,3 +91,25 @@ def _right(row: Row, fault: Row) -> bool:
         return False
     names = {one.split(":", 1)[1] for one in fault["accept"] if not one.startswith("job:")}
     return any(one in names or one.split(":", 1)[-1] in names or one.split(" ", 1)[-1] in names for one in candidates)
+
+
+def healthy_hours(jobs: pl.DataFrame, faults: pl.DataFrame) -> float:
+    """Return the hours of jobs in which nothing was wrong with them.
+
+    A device's fault counts for one job, the one that is named or else the first.
+
+    Parameters
+    ----------
+    jobs : `truth_jobs`
+    faults : `truth_faults`
+    """
+    spans = jobs.group_by("job").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    total = float((spans["end_ns"] - spans["start_ns"]).sum())
+    first = jobs["job"][0] if jobs.height else ""
+    ill = (
+        faults.select("start_ns", "end_ns", job=pl.col("job").fill_null(first))
+        .join(spans, on="job", suffix="_job")
+        .select(pl.min_horizontal("end_ns", "end_ns_job") - pl.max_horizontal("start_ns", "start_ns_job"))
+        .to_series()
+    )
+    return (total - float(ill.clip(0).sum())) / NANOSECONDS / 3600

@@ -6,12 +6,10 @@ share, no record tells. Whoever ends a step with its last gradient errs about as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 
-from accuracy.pages.markdown_tables import shown, table
 from llmprism_tasks.reports.evaluation.steps import duration_errors, spread
 from llmprism_tasks.settings import TrafficSettings
 
@@ -63,9 +61,3 @@ def ended_by_records(bulk: pl.DataFrame, pairs: pl.DataFrame, ranks: pl.DataFram
     )
     ends = last.group_by("job", "step").agg(true_ns=pl.col("end_ns").max(), found_ns=pl.col("last_ns").max())
     return ends.drop_nulls("found_ns").sort("job", "step")
-
-
-def floors_table(floors: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Return a table of the floors of runs, by their names."""
-    rows = [(name, *(shown(f"error_{of}", found[of]) for of in ("median", "p95"))) for name, found in floors.items()]
-    return table(("", "error median", "p95"), rows)
