@@ -77,18 +77,6 @@ def values_from(
     return _values_from(times, offsets, moments, values, lows, highs, otherwise)
 
 
-def last_until(times: Integers, series: Integers, moments: Integers, offsets: Integers) -> Integers:
-    """Return for each time the place of the last of its series' moments that is not after it; -1 if all are.
-
-    Parameters
-    ----------
-    times, series : shape (times,): any unit, and the series of each
-    moments : shape (moments,), each series in ascending order
-    offsets : shape (series + 1,): series i has the moments `offsets[i]` to `offsets[i + 1]`
-    """
-    return _last_until(times, series, moments, offsets)
-
-
 @kernel(INT64S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64)
 def _values_from(
     times: Integers,
@@ -109,13 +97,3 @@ def _values_from(
             place, before = advance(moments, place, high, time), time
             found[i] = values[place] if place < high else otherwise
     return found
-
-
-@kernel(INT64S, INT64S, INT64S, INT64S)
-def _last_until(times: Integers, series: Integers, moments: Integers, offsets: Integers) -> Integers:
-    places = np.empty(times.size, np.int64)
-    for i in range(times.size):
-        low, high = offsets[series[i]], offsets[series[i] + 1]
-        after = lower_bound(moments, low, high, times[i] + 1)
-        places[i] = after - 1 if after > low else -1
-    return places

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,19 +89,22 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
     Raises
     ------
     InputError : a plain file or folder does not exist or has no known format, or a pattern contains no time
+    PermissionError : a folder may not be looked into
     """
     if Pattern.is_one(flows):
         pattern = Pattern.parse(flows)
+        _look_into(pattern.folder)
         found = pattern.everywhere(length_ns) if within is None else pattern.near(within, length_ns, lateness_ns)
         spans = {path: found[path] for path in _known(_inside(found, pattern.folder), flows)}
         files = [FlowFile(path, _format(path), span) for path, span in spans.items()]
         return sorted(files, key=lambda file: (file.span.start_ns if file.span else 0, file.path))
     place = Path(flows)
     if place.is_dir():
-        paths = _inside((str(path) for path in place.rglob("*") if path.is_file()), flows)
+        paths = _inside(_below(place), flows)
     elif place.exists():
         paths = [flows]
     elif any(sign in flows for sign in MAGIC):
+        _look_into(fixed_folder(flows))
         paths = _inside((path for path in matching(flows) if Path(path).is_file()), fixed_folder(flows))
     else:
         raise InputError(
@@ -117,6 +120,28 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
             todo="Rename or convert the file.",
         )
     return [FlowFile(path, _format(path)) for path in sorted(known)]
+
+
+def _below(folder: Path) -> Iterator[str]:
+    """Yield the files below a folder.
+
+    Raises
+    ------
+    PermissionError : a folder may not be looked into: what is in it would be left out in silence
+    """
+
+    def refuse(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            raise error
+
+    for place, _, names in os.walk(folder, onerror=refuse):
+        yield from (str(path) for name in names if (path := Path(place, name)).is_file())
+
+
+def _look_into(folder: str) -> None:
+    """Look into the folder of a glob or a pattern: it would otherwise seem to be empty; raises what `_below` does."""
+    if Path(folder).is_dir():
+        os.scandir(folder).close()
 
 
 def named(paths: Collection[str], flows: str, *, length_ns: int) -> list[FlowFile]:

@@ -15,7 +15,7 @@ from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
 from llmprism_tasks.warehouse.sql_files import texts
 from llmprism_tasks.warehouse.store import frame
 
-QUERY_TRIES = 3  # the first time may be slow because the file is not in memory, the second because of a burst of load
+QUERY_TRIES = 8  # on a busy machine a reader rather waits ten seconds than reads so; writers go in between
 
 
 class Asked:

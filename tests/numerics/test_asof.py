@@ -31,12 +31,6 @@ def test_each_time_finds_the_first_moment_from_it_on(series: list[tuple[list[int
     assert stands.tolist() == [10 * place for place in wanted]
 
 
-def test_each_time_finds_the_last_moment_of_its_series_up_to_it() -> None:
-    moments, offsets = np.array([10, 20, 5]), np.array([0, 2, 2, 3])
-    times, series = np.array([9, 10, 25, 25, 4, 6]), np.array([0, 0, 0, 1, 2, 2])
-    assert asof.last_until(times, series, moments, offsets).tolist() == [-1, 0, 1, -1, -1, 2]
-
-
 @subroutine
 def _single(times: Integers, time: int) -> tuple[int, int, int]:
     size = times.size

@@ -219,7 +219,7 @@ def shown(airflow: LocalAirflow, variables: Mapping[str, str] | None = None) -> 
     ------
     LocalAirflowError : it ended, or did not answer in time
     """
-    known = os.environ | airflow.variables() | {"AIRFLOW__API__WORKERS": "1"} | (variables or {})
+    known = os.environ | airflow.variables() | {"AIRFLOW__API__WORKERS": "1"} | dict(variables or {})
     with airflow.log.open("ab") as log:
         process = subprocess.Popen(["airflow", "api-server"], env=known, cwd=airflow.folder, stdout=log, stderr=log)
     try:
@@ -235,7 +235,11 @@ def shown(airflow: LocalAirflow, variables: Mapping[str, str] | None = None) -> 
         yield
     finally:
         process.terminate()
-        process.wait(STOPPING_S)
+        try:
+            process.wait(STOPPING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def attached(folder: Path) -> LocalAirflow:

@@ -14,7 +14,7 @@ import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Page, ViewportSize, sync_playwright
 
 from demo.__main__ import DAG, FOLDER, runs
 from demo.local_airflow import LocalAirflow, free_ports, shown
@@ -25,6 +25,9 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1280, "height": 860}
 BOTTOMS = {"timeline": "figure.timeline", "now": "#jobs ~ .key", "incident": "#chart-peers", "job": "#chart-heat"}
 """The pictures of pages, and the element with which each ends."""
+
+MARGIN = 12
+"""Pixels around the tasks of a run."""
 
 
 def main() -> int:
@@ -44,16 +47,18 @@ def main() -> int:
         with served(path) as address:
             page = opened(browser)
             for name, asked in paths(Warehouse(str(path), 30)).items():
-                page.goto(address + asked)
+                answer = page.goto(address + asked)
+                if answer is None or not answer.ok:
+                    raise SystemExit(f"{name}: {page.locator('main').text_content()}")
                 take(page, name)
         airflow = LocalAirflow(FOLDER, free_ports())
         with shown(airflow):
-            take_graph(opened(browser), airflow)
+            take_graph(opened(browser, scale=2.5), airflow)  # tasks are small there
     return 0
 
 
-def opened(browser: Browser) -> Page:
-    page = browser.new_context(viewport=SIZE, device_scale_factor=1.5, color_scheme="light").new_page()
+def opened(browser: Browser, *, scale: float = 1.5) -> Page:
+    page = browser.new_context(viewport=SIZE, device_scale_factor=scale, color_scheme="light").new_page()
     page.set_default_timeout(120_000)
     return page
 
@@ -86,7 +91,7 @@ def take(page: Page, name: str) -> None:
 
 
 def take_graph(page: Page, airflow: LocalAirflow) -> None:
-    """Take a picture of the tasks of the demo's last run, and of the tab that says what it found."""
+    """Take a picture of the tasks of the demo's last run."""
     user, password = airflow.login()
     page.goto(airflow.address)
     page.fill("input[name=username]", user)
@@ -96,11 +101,15 @@ def take_graph(page: Page, airflow: LocalAirflow) -> None:
     last = urllib.parse.quote(runs(airflow, "backfill")[-1]["dag_run_id"])
     page.goto(f"{airflow.address}/dags/{DAG}/runs/{last}")
     page.get_by_role("button", name="Show Graph").click()
-    page.get_by_role("link", name="LLMPrism window").click()
-    page.frame_locator("iframe[title='LLMPrism window']").get_by_role("heading", name="What it found").wait_for()
-    page.locator(".react-flow__node", has_text="results_validation").first.wait_for()
+    tasks = page.locator(".react-flow__node")
+    tasks.filter(has_text="results_validation").first.wait_for()
     page.wait_for_load_state("networkidle")
-    page.screenshot(path=IMAGES / "airflow_graph.png")
+    boxes = [box for task in tasks.all() if (box := task.bounding_box()) is not None]
+    left, top = (min(box[side] for box in boxes) - MARGIN for side in ("x", "y"))
+    right = max(box["x"] + box["width"] for box in boxes) + MARGIN
+    bottom = max(box["y"] + box["height"] for box in boxes) + MARGIN
+    clip: FloatRect = {"x": left, "y": top, "width": right - left, "height": bottom - top}
+    page.screenshot(path=IMAGES / "airflow_graph.png", clip=clip)
     sys.stdout.write("Written: airflow_graph.png\n")
 
 

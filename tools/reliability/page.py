@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reliability import fuzz, growth, kills
+from reliability.faults import FAULTS
 from reliability.results import kept
 
 INTRODUCTION = """# Reliability
@@ -20,7 +21,9 @@ NOT_MEASURED = "Not measured yet."
 
 def write(out: Path) -> Path:
     """Write the page."""
-    out.write_text("\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_live(), *_growth()]), encoding="utf-8")
+    out.write_text(
+        "\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_live(), *_growth(), *_faults()]), encoding="utf-8"
+    )
     return out
 
 
@@ -136,4 +139,12 @@ def _growth() -> Iterator[str]:
                 f"{found['minutes_an_hour']}: " + ", ".join(f"{size / 1e6:.0f}" for size in found["bytes"]),
             )
             yield f"| {' | '.join(cells)} | {found['commit']}, {found['day']} |"
+    yield ""
+
+
+def _faults() -> Iterator[str]:
+    yield "## Faults, and the tests that hold them off\n"
+    yield "| what may go wrong | test |"
+    yield "|---|---|"
+    yield from (f"| {what} | `{test}` |" for what, test in FAULTS)
     yield ""

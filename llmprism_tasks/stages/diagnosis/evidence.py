@@ -130,7 +130,7 @@ class Evidence:
         now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH)
         enough = now.filter("many").join(self.groups, on="job_id", how="semi")
         known = pl.col("current") | ~pl.col("job_id").is_in(enough["job_id"].implode())
-        return own_work(self.flows, self.steps.filter(known), self.groups)
+        return own_work(self.flows, self.steps.filter(known), self.groups, hosts=self.members)
 
 
 def gather(

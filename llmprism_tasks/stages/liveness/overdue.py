@@ -117,9 +117,9 @@ def long_silences(
             continue
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
         sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
-        beside = flows.filter(~(sends & receives))
-        # A record that ends in the silence shows that the collector was at work then, whenever it began.
-        others = pl.concat([beside["flow_start_ns"], beside["flow_end_ns"], away])
+        # A member's record that ends in the silence shows that the collector was at work then, whenever it began.
+        ended = flows.filter(sends ^ receives)["flow_end_ns"].rename("flow_start_ns")
+        others = pl.concat([flows.filter(~(sends & receives))["flow_start_ns"], ended, away])
         silence = _silence(gap, where, mine, others, window)
         outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
         if _is_loaded(gap, where, outside.filter(receives), settings):
@@ -177,7 +177,7 @@ def _was_known(silence: Silence, others: pl.Series, patience_ns: float, window: 
 
     Parameters
     ----------
-    others : start and end of each flow outside the job, ns
+    others : start of each flow outside the job, and end of those of members, ns
     """
     seen_ns = window.start_ns if silence.alone else int(others.filter(others < window.start_ns).max() or 0)  # type: ignore[arg-type]
     return seen_ns - silence.gap.since_ns > patience_ns
@@ -327,7 +327,7 @@ def _silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Serie
 
     Parameters
     ----------
-    others : start and end of each flow outside the job, ns
+    others : start of each flow outside the job, and end of those of members, ns
     """
     until_ns = gap.back_ns or window.end_ns
     seen_ns = int(others.filter(others < until_ns).max() or 0)  # type: ignore[arg-type]

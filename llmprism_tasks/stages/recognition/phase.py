@@ -128,8 +128,9 @@ def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings
 
 def _step_ends(
     bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
-) -> tuple[pl.DataFrame, pl.Series]:
-    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the NICs that show them."""
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the pairs that show them (`pair`,
+    `src_addr`, `dst_addr`)."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     stepping = joint_steps.steps_of_groups(
         bulk, grouped, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns
@@ -149,30 +150,34 @@ def _step_ends(
         .group_by("cluster", "step")
         .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
     )
-    return steps, pl.concat([pairs[end].alias("addr") for end in PAIR]).unique()
+    return steps, pairs.select("pair", *PAIR)
 
 
 def _described(
-    members: pl.DataFrame, linking: pl.DataFrame, bulk: pl.DataFrame, showing: pl.Series, window: Window
+    members: pl.DataFrame, linking: pl.DataFrame, bulk: pl.DataFrame, showing: pl.DataFrame, window: Window
 ) -> pl.DataFrame:
     """Say what each NIC moves over linking pairs.
 
     Returns
     -------
-    members with `bytes` (look-back included), `repeated` (of these, by pairs that keep a rhythm), `moved` (in the
-    window), and `shows` (whether the NIC shows its cluster's steps)
+    members with `bytes` (look-back included), `repeated` (of these, by pairs that keep a rhythm, their own or that of
+    their cluster's steps), `moved` (in the window), and `shows` (whether the NIC shows its cluster's steps)
     """
     now = np.where(bulk["window_start_ns"].to_numpy() == window.start_ns, bulk["bytes"].to_numpy(), 0)
     each = ragged.sums(now, nic_pairs.starts_of_pairs(bulk))
     moved = links.by_end(nic_pairs.pairs_of(bulk, PAIR).with_columns(moved=each).filter(pl.col("moved") > 0), "moved")
-    repeated = pl.col("bytes").filter("regular").sum()
+    repeated = pl.col("bytes").filter("repeats").sum()
+    repeats = pl.col("regular") | pl.col("pair").is_in(showing["pair"].implode())
+    addrs = pl.concat([showing[end].alias("addr") for end in PAIR]).implode()
     known = (
-        links.by_end(linking, "bytes", "regular").group_by("addr").agg(repeated=repeated, bytes=pl.col("bytes").sum())
+        links.by_end(linking.with_columns(repeats=repeats), "bytes", "repeats")
+        .group_by("addr")
+        .agg(repeated=repeated, bytes=pl.col("bytes").sum())
     )
     return (
         members.join(known, on="addr")
         .join(moved.group_by("addr").sum(), on="addr", how="left")
-        .with_columns(pl.col("moved").fill_null(0), shows=pl.col("addr").is_in(showing.implode()))
+        .with_columns(pl.col("moved").fill_null(0), shows=pl.col("addr").is_in(addrs))
         .sort("addr")
     )
 

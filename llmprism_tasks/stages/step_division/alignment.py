@@ -8,7 +8,7 @@ import polars as pl
 from llmprism_tasks.numerics import grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.group_period import CUT_OFF
+from llmprism_tasks.stages.step_division.groups.group_period import CUT_OFF
 from llmprism_tasks.stages.step_division.kernels import circular_delay
 
 ELSEWHERE = 0.25

@@ -16,11 +16,14 @@ import polars as pl
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
-from llmprism_tasks.stages.step_division.group_period import OVER, ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.step_division.groups.group_period import OVER, ends_of, group_periods, in_period, same_period
+from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
+from llmprism_tasks.stages.step_division.groups.templates import Found, steps_together
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
     LAGS,
     PAIR,
+    TOGETHER,
     TURNS,
     WHOLE,
     PairRhythms,
@@ -29,7 +32,6 @@ from llmprism_tasks.stages.step_division.periodicity import (
     stream_rhythms,
 )
 from llmprism_tasks.stages.step_division.segmentation import STEPPING, Cut, cut
-from llmprism_tasks.stages.step_division.single_burst import first_bursts
 from llmprism_tasks.stages.traffic import nic_pairs
 
 
@@ -42,11 +44,13 @@ class Streams:
     found : all, as `stream_rhythms` returns, with `group`
     in_step : of these, those in their group's period, as `group_period.in_period` returns
     once : of groups without a period, those that show the end of one step: STEPPING, `src_addr`, `dst_addr`
+    together : the steps of groups whose pairs show them together, which the others have no part in
     """
 
     found: pl.DataFrame
     in_step: pl.DataFrame
     once: pl.DataFrame
+    together: Found
 
 
 @dataclass(frozen=True)
@@ -149,10 +153,19 @@ def steps_of_groups(
     until_ns : as for `group_periods`
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
-    found, periods = _with_periods(flows, found, settings, until_ns)
-    in_step, known = _in_step(flows, found, periods, settings), periods.select("group")
-    once = _seen_once(flows, found.join(known, on="group", how="anti"), settings, until_ns)
-    streams = Streams(found, in_step, once)
+    together = steps_together(flows, found.filter(pl.col("size_class") == WHOLE), settings)
+    shared = _cut_together(nic_pairs.as_coded(found, flows), together)
+    lines = _lines(shared.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
+    together = together.of(together.streams.join(lines, on="group", how="anti"))
+    alone, periods = _with_periods(
+        flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
+    )
+    in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
+    once = _seen_once(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
+    found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
+    shared = shared.join(lines, on="group", how="anti").select(in_step.columns)
+    streams = Streams(found, pl.concat([in_step, shared]), once, together)
+    in_step = streams.in_step
     return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
 
 
@@ -205,6 +218,13 @@ def _in_steps(found: JointSteps) -> pl.DataFrame:
     )
 
 
+def _cut_together(found: pl.DataFrame, together: Found) -> pl.DataFrame:
+    """Return the streams of pairs that are cut together, as `group_period.in_period` returns others."""
+    whole = found.filter(pl.col("size_class") == WHOLE).drop("threshold_ns", "clarity", "group")
+    kinds = {"size_class": pl.lit(TOGETHER, pl.Int64), "threshold_ns": pl.lit(0.0)}
+    return whole.join(together.streams, on="pair", maintain_order="left").with_columns(**kinds)
+
+
 def _with_periods(
     flows: pl.DataFrame, found: pl.DataFrame, settings: RhythmSettings, until_ns: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -251,14 +271,17 @@ def _numbered(
     streams : of these, those that show the steps: STEPPING, a row each; of a pair one, or several of its sizes
     """
     streams = streams.sort("pair", "size_class")
-    taken = cut(flows, streams.select("pair", "size_class", "threshold_ns"), settings, before_ns=before_ns)
+    asked = streams.select("pair", "size_class", "threshold_ns")
+    taken = cut(flows, asked, every.together, settings, before_ns=before_ns)
     described = streams.rename({"group_period_ns": "period_ns"})
-    bursts = taken.table.drop("end_before_ns", "bytes_before").with_row_index("burst")
+    bursts = taken.table.drop("end_before_ns", "bytes_before", "number").with_row_index("burst")
+    together = (streams["size_class"] == TOGETHER).to_numpy()[taken.table["stream"].to_numpy()]
+    bursts = bursts.filter(pl.Series(~together))
     lined_up = line_up(bursts.sort("stream", maintain_order=True), described, settings)
     steps = whole_steps(lined_up, described, settings)
     of_beat = np.full(lined_up["beat"].n_unique(), -1)
     of_beat[steps["beat"].to_numpy()] = steps["step"].to_numpy()
-    step = np.full(bursts.height, -1)
+    step = np.where(together, taken.table["number"].to_numpy(), -1)
     step[lined_up["burst"].to_numpy()] = of_beat[lined_up["beat"].to_numpy()]
     pairs = flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(flows)[:-1]]
     place, periods = np.searchsorted(pairs, streams["pair"].to_numpy()), np.full(pairs.size, np.nan)

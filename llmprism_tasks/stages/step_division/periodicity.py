@@ -28,7 +28,10 @@ TURNS = -2
 LAGS = -3
 """Stands for the size of a pair whose bursts are cut where all that it sends comes again after the same bytes."""
 
-PORTIONS = -4
+TOGETHER = -4
+"""Stands for the size of a pair whose bursts are cut together with those of all pairs of its group (`templates`)."""
+
+PORTIONS = -5
 """Stands for the size of a pair whose bursts are cut where it is quiet after the same bytes, counted from its size 0.
 From its size k: PORTIONS - k."""
 
@@ -48,7 +51,7 @@ def stream_rhythms(flows: pl.DataFrame, settings: RhythmSettings) -> pl.DataFram
     Returns
     -------
     a row per pair (`size_class` -1), one per size that recurs, one per pair that turns (-2) and one per pair that is
-    quiet after the same bytes (-3 and below): `src_addr`, `dst_addr`, `size_class`, `flows`, `bytes`, `first_ns`,
+    quiet after the same bytes (-5 and below): `src_addr`, `dst_addr`, `size_class`, `flows`, `bytes`, `first_ns`,
     `last_ns` (first and last flow's start), `threshold_ns` (a longer gap ends a burst; for the last, one of the size
     that it is counted from), `period_ns`, `mean_period_ns`, `duration_ns` (of a burst; all NULL without a period),
     `clarity` (ratio of the quiet gap to the longest gap inside bursts), `bursts`, and of the pair `common_size` (bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +10,19 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.templates import Found
 from llmprism_tasks.stages.step_division.kernels import burst_totals, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
-from llmprism_tasks.stages.step_division.periodicity import LAGS, PORTIONS, TURNS, WHOLE, at_lags, in_portions, turning
+from llmprism_tasks.stages.step_division.periodicity import (
+    LAGS,
+    PORTIONS,
+    TOGETHER,
+    TURNS,
+    WHOLE,
+    at_lags,
+    in_portions,
+    turning,
+)
 from llmprism_tasks.stages.traffic import transfers
 from llmprism_tasks.stages.traffic.transfers import Transfers
 
@@ -27,7 +38,8 @@ class Cut(NamedTuple):
     sizes : shape (flows,), bytes, with what was sent early
     burst : of each flow, shape (flows,), a row of `table`; -1 for none
     table : a row per burst: `stream` (the row of the streams table), `start_ns`, `end_ns`, `bytes`, `window_start_ns`
-        (of its first flow), and `end_before_ns`, `bytes_before`: of its flows that began before a time, 0 if none did
+        (of its first flow), `end_before_ns`, `bytes_before`: of its flows that began before a time, 0 if none did; and
+        `number`, the step of its group that it is where all pairs are cut together
     """
 
     sizes: Integers
@@ -50,7 +62,9 @@ class Numbered(NamedTuple):
     streams: Integers
 
 
-def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *, before_ns: int = 0) -> Cut:
+def cut(
+    flows: pl.DataFrame, streams: pl.DataFrame, together: Found, settings: RhythmSettings, *, before_ns: int = 0
+) -> Cut:
     """Cut the flows of streams into bursts.
 
     Parameters
@@ -58,6 +72,7 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *,
     flows : bulk flows as `nic_pairs.in_order` returns; those of other streams are left out
     streams : `pair`, `size_class`, `threshold_ns`, a row each; those of turning pairs are cut at their turns, those of
         pairs that are quiet after the same bytes there, all others at gaps above their threshold
+    together : the steps of groups whose pairs are cut together
     before_ns : the time before which flows are summed up apart
     """
     size_class = streams["size_class"].to_numpy()
@@ -67,6 +82,7 @@ def cut(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings, *,
         (size_class >= 0, _of_sizes),
         (size_class == TURNS, _of_turns),
         (size_class == LAGS, _of_lags),
+        (size_class == TOGETHER, partial(_of_groups, together)),
         (size_class <= PORTIONS, _of_portions),
     )
     for of_kind, numbered in ((size_class == WHOLE, _of_pairs), *others):
@@ -97,6 +113,7 @@ def _table(streams: Integers, found: Totals, windows: Integers) -> pl.DataFrame:
             "window_start_ns": windows,
             "end_before_ns": found.last_before,
             "bytes_before": found.total_before,
+            "number": found.number,
         }
     )
 
@@ -132,6 +149,15 @@ def _of_turns(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettin
 def _of_lags(flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
     """Return the transfers of pairs that begin anew after the same bytes, and the burst of each."""
     taken, _, numbers = at_lags(flows, streams["pair"].to_numpy(), settings)
+    return Numbered(taken, numbers, np.arange(streams.height))
+
+
+def _of_groups(together: Found, flows: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings) -> Numbered:
+    """Return the transfers of pairs that are cut together, and the step of each."""
+    del settings
+    whole, pairs = transfers.of_pairs(flows), streams["pair"].to_numpy()
+    taken = whole.of(np.searchsorted(whole.pair, pairs))
+    numbers = together.numbers(pairs, taken.starts, taken.ends, taken.offsets)
     return Numbered(taken, numbers, np.arange(streams.height))
 
 

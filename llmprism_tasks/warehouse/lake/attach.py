@@ -38,6 +38,7 @@ def attached(location: str, data_path: str, password: str, *, read_only: bool) -
     """
     connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": "true"})
     try:
+        connection.execute("SET enable_progress_bar = false")  # attaching may take long enough for one to be printed
         connection.execute(f"LOAD {quoted(_extension('ducklake', 'duckdb-extension-ducklake'))}")
         if in_postgres(location):
             connection.execute(f"LOAD {quoted(_extension('postgres_scanner', 'llmprism[distributed]'))}")

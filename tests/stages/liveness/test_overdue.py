@@ -220,6 +220,14 @@ def test_when_nobody_is_seen_any_more_it_says_so() -> None:
     assert silence.until_ns == WINDOW.end_ns
 
 
+def test_a_member_that_writes_all_the_time_shows_that_the_collector_is_at_work() -> None:
+    """One record lasts from before the silence until 10 s into it; nothing else is seen."""
+    back = ring(NICS, every(STEP, count=10, start=LAST + 14_000))
+    writing = [(LAST - 10.0, LAST + 10_000.0, "b", "storage", 40 * MB)]
+    assert [silence.alone for silence in rests(whole(), back, writing)] == [False]
+    assert [silence.alone for silence in rests(whole(), back)] == [True]
+
+
 def test_when_everybody_comes_back_together_the_collector_may_have_been_silent() -> None:
     seen_before, seen_after = others(LAST - 2 * STEP), [(56_000.0, 56_001.0, "x", "y", 100)]
     (silence,) = found(whole(), begun(0.4), begun(0.6, at=55_000), seen_before, seen_after)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division import joint_steps
-from llmprism_tasks.stages.step_division.group_period import group_periods, in_period
+from llmprism_tasks.stages.step_division.groups.group_period import group_periods, in_period
 from llmprism_tasks.stages.step_division.periodicity import PORTIONS, TURNS, WHOLE, stream_rhythms
 
 DEFAULT = settings().rhythm

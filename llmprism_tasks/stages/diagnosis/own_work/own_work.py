@@ -24,12 +24,21 @@ EXCHANGING = ("ep", "cp")
 SAME = ["job_id", "component", "step_index", "last_stage"]
 """Columns that are equal for peers in a step. The last stage's measured time includes the backward pass."""
 
+CLOCKS_NS = 1_000_000
+"""Largest difference between the clocks of two switches."""
+
 OUTVOTING = 3
 """Number of members from which the others outvote one."""
 
 
 def own_work(
-    flows: pl.DataFrame, steps: pl.DataFrame, groups: pl.DataFrame, *, early: float = EARLY, sent_only: bool = False
+    flows: pl.DataFrame,
+    steps: pl.DataFrame,
+    groups: pl.DataFrame,
+    *,
+    hosts: pl.DataFrame | None = None,
+    early: float = EARLY,
+    sent_only: bool = False,
 ) -> pl.DataFrame:
     """Compare each NIC's own work in a step with that of its peers.
 
@@ -38,6 +47,8 @@ def own_work(
     flows : bulk flows with `job_id` and `kind`
     steps : of NICs: `job_id`, `addr`, `step_index`, `start_ns`, `end_ns`, `current`
     groups : `job_id`, `addr`, `component`: data-parallel groups, whose members are each other's peers
+    hosts : `job_id`, `addr`, `host`, `pp_stage`; ranks of a stage in one host that end a pass together began it
+        together, when the last of them had its input. None if hosts are not known
     early, sent_only : as for `compute_gap_work`
 
     Returns
@@ -51,10 +62,36 @@ def own_work(
     entering = _pipeline_jobs(seen)
     others = jobs.filter(~jobs.is_in(entering.implode()))
     gaps = compute_gap_work(seen, others, early=early, sent_only=sent_only)
-    work = pl.concat([first_forward_work(seen, entering), _without_expert_load(gaps, seen)], how="diagonal")
+    passes = first_forward_work(seen, entering)
+    if hosts is not None:
+        passes = _begun_together(passes, hosts)
+    work = pl.concat([passes, _without_expert_load(gaps, seen)], how="diagonal")
     members = pl.when(pl.col("component").is_not_null()).then(pl.len().over(SAME)).otherwise(1)
     grouped = work.join(_peers(seen.pairs, groups), on=NIC, how="left").with_columns(members=members)
     return grouped.with_columns(excess=pl.col("pace") / usual("pace") - 1).sort(STEP)
+
+
+def _begun_together(passes: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+    """Let tensor-parallel ranks begin a pass together: they exchange data inside their host in every layer.
+
+    The input of one of them may come late, over a slow path, and the others wait for it. Ranks whose outputs leave at
+    the same time, by the clocks of switches, are taken for such ranks.
+    """
+    stage = ["job_id", "step_index", "host", "pp_stage", "last_stage"]
+    over = pl.col("begins_ns") + pl.col("own_ns").cast(pl.Int64)
+    placed = passes.join(hosts.select(*NIC, "host", "pp_stage"), on=NIC, how="left", maintain_order="left")
+    ordered = placed.with_columns(over=over).with_row_index("row").sort(*stage, "over")
+    apart = (pl.col("over").diff().over(stage) > CLOCKS_NS).fill_null(value=False)
+    together = ordered.with_columns(together=apart.cum_sum().over(stage))
+    latest = pl.when(pl.col("host").is_not_null()).then(pl.col("begins_ns").max().over(*stage, "together"))
+    begins = pl.min_horizontal(pl.coalesce(latest, "begins_ns"), "over")
+    share = (pl.col("over") - pl.col("latest_ns")) / pl.col("own_ns")
+    return (
+        together.with_columns(latest_ns=begins)
+        .with_columns(pl.col("own_ns", "pace", "share") * share, begins_ns=pl.col("latest_ns"))
+        .sort("row")
+        .select(passes.columns)
+    )
 
 
 def _pipeline_jobs(seen: NicArrays) -> pl.Series:

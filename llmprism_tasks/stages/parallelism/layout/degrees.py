@@ -9,11 +9,53 @@ from __future__ import annotations
 import polars as pl
 
 from llmprism_tasks.stages.parallelism import pair_graph
-from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes
+from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes, rings
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
 
 MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
+
+
+def likeliest(
+    pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, peers: pl.DataFrame
+) -> tuple[pl.DataFrame, Rings]:
+    """Infer the degrees of each job from the one of two hypotheses that its peers confirm.
+
+    Members of a gradient group in one host are those that hops between rails link, or those that are apart by their
+    peers though each rail has hops of its own. Where peers, which work in lock-step, are fewer than both say, `tp` and
+    `dp` are NULL. There may be more of them: replicas that wait for each other in every layer are in lock-step, too.
+
+    Parameters
+    ----------
+    pairs, job_members, topology : as for `rings`
+    peers : as `lock_step.peers` returns
+
+    Returns
+    -------
+    as `degrees` does, with `peers`; and the groups that go with it
+    """
+    seen = rings(pairs, job_members, topology)
+    laid = degrees(pairs, seen, peers)
+    unlike = laid.join(peers, on="job_id").filter(pl.col("peers") < pl.col("tp")).select("job_id")
+    if not unlike.is_empty():
+        some = [frame.join(unlike, on="job_id", how="semi") for frame in (pairs, job_members)]
+        apart = rings(some[0], job_members, topology, peers.join(unlike, on="job_id", how="semi"))
+        other = degrees(some[0], apart, peers).join(peers, on="job_id")
+        better = other.filter(pl.col("tp") == pl.col("peers")).select("job_id")
+        laid = _replaced(laid, other.drop("peers"), better)
+        seen = Rings(*(_replaced(*both, better) for both in zip(_frames(seen), _frames(apart), strict=True)))
+    told = laid.join(peers, on="job_id", how="left")
+    contrary = (pl.col("tp") > pl.col("peers")).fill_null(value=False)
+    return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp"))), seen
+
+
+def _frames(seen: Rings) -> tuple[pl.DataFrame, ...]:
+    return seen.nics, seen.groups, seen.unclear
+
+
+def _replaced(rows: pl.DataFrame, others: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
+    """Take the rows of some jobs from another table."""
+    return pl.concat([rows.join(jobs, on="job_id", how="anti"), others.join(jobs, on="job_id", how="semi")])
 
 
 def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -40,7 +40,9 @@ class Rings:
     unclear: pl.DataFrame
 
 
-def rings(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame) -> Rings:
+def rings(
+    pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, peers: pl.DataFrame | None = None
+) -> Rings:
     """Tell from the pairs that reduce gradients who belongs together.
 
     Parameters
@@ -48,13 +50,14 @@ def rings(pairs: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     job_members : of all jobs at work, `job_id`, `addr`, `host`
     topology : `addr`, `host`, `gpu`; where `gpu` is NULL a NIC's place among its host's addresses stands for it
+    peers : as `lock_step.peers` returns, of jobs whose groups have members apart by their peers
     """
     reducing = pairs.filter(pl.col("kind").is_in(REDUCING))
     silent = rails.silent_between(reducing, job_members, topology)
     nic = ["job_id", "addr", "host"]
     nics = rails.ranked(pl.concat([job_members.select(nic), silent.filter("fits").select(nic)]), topology)
     hops = rails.hops(reducing, nics)
-    strides = rails.strides(hops, nics)
+    strides = rails.strides(hops, nics, peers)
     untold = strides.filter(pl.col("stride").is_null()).select("job_id")
     groups = _joined(reducing, _unseen(hops, nics, strides))
     return Rings(nics, groups, pl.concat([rails.unclear(silent, job_members), untold]))

@@ -8,7 +8,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.layout import degrees, job_profile, lock_step
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, rings
 from llmprism_tasks.stages.parallelism.layout.job_profile import PAIR
-from llmprism_tasks.stages.parallelism.layout.pp_order import pp_stages
+from llmprism_tasks.stages.parallelism.layout.stage_order import pp_stages
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division.division import Division
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -16,9 +16,9 @@ from llmprism_tasks.stages.traffic import nic_pairs
 UNSURE = 0.5
 """What is left of the confidence in a training job whose layout is not known."""
 
-HIDDEN = 0.9
-"""What is left of it where context parallelism may stay inside hosts: few jobs have sequences that long, but their
-traffic is that of as many replicas."""
+HIDDEN = 0.85
+"""What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
+jobs of which this is not seen, one in ten has it."""
 
 
 def laid_out(
@@ -38,15 +38,15 @@ def laid_out(
     sent : as `nic_pairs.sent` returns
     division : the flows in steps; without it there are no figures and no stages
     """
-    seen = rings(kinds, job_members, topology)
-    members = _labelled(job_members, seen.groups)
     told = [job_profile.explained(sent, kinds), _sureness(kinds, sent)]
     if division is None:
+        seen = rings(kinds, job_members, topology)
         told.append(degrees.degrees(kinds, seen))
+        members = _labelled(job_members, seen.groups)
     else:
-        laid, measured, stages = _in_steps(division, kinds, seen, job_members, settings)
+        laid, seen, measured, stages = _in_steps(division, kinds, job_members, topology, settings)
         told += [laid, *measured]
-        members = members.drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
+        members = _labelled(job_members, seen.groups).drop("pp_stage", strict=False).join(stages, on=NIC, how="left")
     known = jobs.with_columns(pl.coalesce("recognition_confidence", "confidence").alias("recognition_confidence"))
     columns = {name for frame in told for name in frame.columns} - {"job_id"}
     known = known.drop(columns, strict=False)
@@ -56,24 +56,26 @@ def laid_out(
 
 
 def _in_steps(
-    division: Division, kinds: pl.DataFrame, seen: Rings, job_members: pl.DataFrame, settings: Settings
-) -> tuple[pl.DataFrame, list[pl.DataFrame], pl.DataFrame]:
-    """Return the degrees of jobs, tables by `job_id` of what is measured of them, and the stages of their members."""
+    division: Division, kinds: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
+) -> tuple[pl.DataFrame, Rings, list[pl.DataFrame], pl.DataFrame]:
+    """Return the degrees of jobs, the groups that they have, tables by `job_id` of what is measured of them, and the
+    stages of their members."""
     flows = division.in_steps
     by_step = job_profile.by_step(nic_pairs.step_by_step(flows))
     piped = nic_pairs.of_pairs(flows.drop("flow_end_ns"), kinds.filter(pl.col("kind") == "pp").select("pair"))
-    alone = kinds.join(seen.groups, on="job_id", how="anti")
     told, periods = undisturbed(division)
-    laid = degrees.degrees(kinds, seen, lock_step.peers(by_step, alone, job_members))
+    laid, seen = degrees.likeliest(kinds, job_members, topology, lock_step.peers(by_step, kinds, job_members))
+    sharded = job_profile.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism)
     measured = [
         job_profile.durations(division.job_steps),
         job_profile.messages(nic_pairs.step_by_step(piped), kinds, settings.parallelism),
-        job_profile.sharded(in_these(by_step, told, kinds), kinds, periods, laid, settings.parallelism),
+        sharded,
         job_profile.stepping(division.endpoints, job_members),
         job_profile.evenness(by_step, kinds),
         job_profile.gradients(kinds, seen.groups, seen.nics),
     ]
-    return laid, measured, pp_stages(piped, division.job_steps, kinds, laid, seen.groups, job_members)
+    throughout = (pl.col("kind") == "dp") & pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
+    return laid, seen, measured, pp_stages(by_step, piped, kinds.filter(~throughout), laid, seen.groups, job_members)
 
 
 def _labelled(job_members: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:

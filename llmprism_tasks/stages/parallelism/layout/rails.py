@@ -97,21 +97,23 @@ def unclear(silent: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def strides(between: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+def strides(between: pl.DataFrame, nics: pl.DataFrame, peers: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return how far the members of a group are apart in a host: `job_id`, `stride`, NULL where the hops do not say.
 
-    All distances between the rails of a hop are multiples of it, and so are the job's GPUs in each host. Of all such
-    numbers the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are
-    absent.
+    Members are apart by their peers, if these are known and divide the job's GPUs in each host. Else all distances
+    between the rails of a hop are multiples of the stride, and so are the job's GPUs in each host. Of all such numbers
+    the greatest is taken by which every place of a host has hops. Jobs whose hops stay on their rails are absent.
 
     Parameters
     ----------
     between : as `hops` returns
     nics : as `ranked` returns, silent ones among them
+    peers : as `lock_step.peers` returns
     """
-    crossing = _crossing(between)
+    told = between.select("job_id", stride=pl.lit(None, pl.Int32)).clear() if peers is None else _apart(nics, peers)
+    crossing = _crossing(between.join(told, on="job_id", how="anti"))
     if crossing.is_empty():
-        return between.select("job_id", stride=pl.lit(None, pl.Int32)).clear()
+        return told
     distances = (
         crossing.group_by("job_id", "distance")
         .len()
@@ -136,7 +138,20 @@ def strides(between: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     found = [
         _stride(math.gcd(*row["distance"], *row["widths"]), row["rails"] or []) for row in table.iter_rows(named=True)
     ]
-    return table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))
+    return pl.concat([told, table.select("job_id", stride=pl.Series(found, dtype=pl.Int32))])
+
+
+def _apart(nics: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `stride` of the jobs whose hosts all hold a multiple of their peers."""
+    return (
+        nics.group_by("job_id", "host")
+        .len()
+        .join(peers, on="job_id")
+        .group_by("job_id")
+        .agg(stride=pl.col("peers").first().cast(pl.Int32), fits=(pl.col("len") % pl.col("peers") == 0).all())
+        .filter("fits")
+        .select("job_id", "stride")
+    )
 
 
 def _stride(greatest: int, rails: list[int]) -> int | None:

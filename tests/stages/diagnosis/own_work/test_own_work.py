@@ -123,6 +123,17 @@ def test_a_late_input_is_not_its_receiver_s_fault() -> None:
     assert excess(found) == {"a": 0, "b": 0, "c": 0, "d": 0.8, "e": 0, "f": 0}
 
 
+@pytest.mark.parametrize(("late", "own"), [(0, 50), (1.5, 80)], ids=["at once", "apart"])
+def test_ranks_of_a_host_begin_a_pass_together_if_they_end_it_together(late: float, own: float) -> None:
+    """The input of `e` comes 30 ms after that of `b`; both outputs leave at once, or apart by more than clocks are."""
+    pp = [*replica("a", "b", "c", start=100, work=80), *replica("d", "e", "f", start=130, work=50 + late)]
+    rows = [("j", addr, f"host-{stage}", stage) for stage, addrs in enumerate(("ad", "be", "cf")) for addr in addrs]
+    hosts = pl.DataFrame(rows, schema=["job_id", "addr", "host", "pp_stage"], orient="row")
+    found = own_work(kinds(pp=pp), steps("abcdef"), groups("ad", "be", "cf"), hosts=hosts)
+    assert own_ms(found)["b"] == own
+    assert own_ms(found)["e"] == 50 + late
+
+
 def test_who_ends_a_pipeline_is_no_peer_of_who_does_not() -> None:
     """It works forward and backward: where they are in one group, a pair was taken for what it is not."""
     pp = [*replica("a", "b", "c", start=100), *replica("d", "e", "f", start=100)]

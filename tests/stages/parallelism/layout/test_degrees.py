@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 from handmade import degrees_of, members, topology
 
+from llmprism_tasks.stages.parallelism.layout.degrees import likeliest
+
 Pair = tuple[str, str, str]
 
 
@@ -195,3 +197,34 @@ def test_replicas_of_a_pipeline_that_is_alone_are_told_by_who_works_in_lock_step
     everyone = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
     found = degrees_of(pairs, everyone, topology(hosts), known)
     assert found.select("tp", "pp", "dp", "cp").row(0) == (expected or (None, 2, None, None))
+
+
+def by_peers(pairs: Iterable[Pair], hosts: dict[str, list[str]], peers: int | None) -> tuple[int | None, ...]:
+    """Return (tp, pp, dp) of one job on all NICs of the hosts, so many of each host in lock-step."""
+    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    known = pl.DataFrame([("j", peers)], schema={"job_id": pl.String, "peers": pl.Int64}, orient="row").drop_nulls()
+    laid, seen = likeliest(table(pairs), nics, topology(hosts), known)
+    row: tuple[int | None, ...] = laid.select("tp", "pp", "dp").row(0)
+    if row[2] is not None:
+        assert seen.groups.group_by("group").len()["len"].unique().to_list() == [row[2]]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("peers", "expected"),
+    [(None, (4, 1, 3)), (4, (4, 1, 3)), (2, (2, 1, 6)), (1, (1, 1, 12)), (3, (None, 1, None)), (8, (4, 1, 3))],
+)
+def test_rings_on_every_rail_join_the_members_of_a_host_that_are_no_peers(
+    peers: int | None, expected: tuple[int | None, ...]
+) -> None:
+    """Three hosts of four GPUs, a ring on each rail: four peers each, or two of two replicas, or four replicas."""
+    hosts, nics = cluster(3, 4)
+    assert by_peers([pair for g in range(4) for pair in ring([of[g] for of in nics])], hosts, peers) == expected
+
+
+def test_rails_that_are_stages_are_not_joined() -> None:
+    """Each GPU is its own peer, and so says the layout without joining."""
+    hosts, nics = cluster(2, 2)
+    (a, b), (c, d) = nics
+    pairs = [*ring([a, c]), *ring([b, d]), (a, d, "pp"), (d, a, "pp"), (c, b, "pp"), (b, c, "pp")]
+    assert by_peers(pairs, hosts, 1) == (1, 2, 2)

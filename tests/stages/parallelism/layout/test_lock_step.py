@@ -30,7 +30,7 @@ def peers(apart_ms: float, *, width: int = 2, gpus: int = 4, steps: int = 10, se
     sent = (
         flows.join(pairs, on=["src_addr", "dst_addr"])
         .group_by("pair", "step")
-        .agg(last_ns=pl.col("flow_start_ns").max())
+        .agg(first_ns=pl.col("flow_start_ns").min(), last_ns=pl.col("flow_start_ns").max())
     )
     nics = members({"j": {f"{host}{gpu}": host for host in HOSTS for gpu in range(gpus)}})
     found = lock_step.peers(sent, pairs, nics)

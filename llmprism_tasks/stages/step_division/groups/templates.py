@@ -1,0 +1,392 @@
+"""Templates: the steps of a group as what comes again on all of its streams at once, whatever time it takes.
+
+Every training step moves the same bytes over every pair of its job. Here all pairs of a group are cut together, at
+moments when none of them sends: a template says how many bytes each pair moves in a step, and the best cuts make most
+segments like it (`kernels/template_cuts.py`). Templates are proposed by cutting at silences of different lengths, and
+each is made better by the segments that it finds. Parts of a step (buckets, micro-batches) and several steps together
+come again as well: the template of the steps is the smallest one between whose segments the silences stand out from
+those inside. Where none does, as in pipelines whose stages are never silent together, there is no answer, and the pairs
+are asked one by one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics import asof, grouped_sort
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
+from llmprism_tasks.stages.traffic import nic_pairs
+
+MOST = 0.75
+"""Ratio that stands for nearly all: of the streams alike in a step, of the segments that are steps, of the bytes that
+steps explain. Lost records leave more, foreign traffic and chance less."""
+
+HALF = 0.5
+"""Ratio from which on something is there rather than not: a step of which records are lost, a stream that takes part in
+steps, silences inside them."""
+
+CLEAR = 2.0
+"""How many standard deviations of their logarithms the silences between steps must be above those inside them. In
+training whose ranks all synchronise it is 2.3 to 12, of buckets, micro-batches and several steps together 0 to 2."""
+
+JITTER = 0.05
+"""Least variance of the logarithm of silences: they differ by a fifth whatever causes them."""
+
+SAMPLE = 32
+"""Pairs of a group that are looked at, at most: they all tell of the same steps."""
+
+THROUGHOUT = 0.6
+"""Ratio of its group's time that a pair must be there for: a copy is not, and says nothing of the steps."""
+
+LEAST = 0.001
+"""Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
+
+SILENCES_PER_STEP = 8
+"""Silences for each step that cuts are chosen from, the longest ones."""
+
+LEVELS = 24
+"""Lengths of silences at which segments are looked at for templates, each a few less than the one before."""
+
+PROPOSED = 12
+"""Templates that are tried, those that explain most first."""
+
+TURNS = 2
+"""Times that a template is made better."""
+
+LAST = np.iinfo(np.int64).max
+"""Up to when the last segment goes."""
+
+NANOSECONDS_PER_MS = 1e6
+
+SAME = 0.05
+"""Ratio within which two templates are the same, and segments one template's."""
+
+
+class Found(NamedTuple):
+    """The steps of groups that show them together.
+
+    Attributes
+    ----------
+    streams : `pair`, `group`, `group_period_ns`, `clarity`, sorted by `pair`: those that take part in the steps
+    until_ns, number : shape (segments,): up to when each goes, and which step it is, -1 for none; group by group
+    low, high : shape (streams,): the segments of each one's group
+    """
+
+    streams: pl.DataFrame
+    until_ns: Integers
+    number: Integers
+    low: Integers
+    high: Integers
+
+    def of(self, groups: pl.DataFrame) -> Found:
+        """Return the steps of some groups: `group`."""
+        kept = self.streams.select(pl.col("group").is_in(groups["group"].implode())).to_series()
+        return self._replace(streams=self.streams.filter(kept), low=self.low[kept], high=self.high[kept])
+
+    def numbers(self, pairs: Integers, starts: Integers, ends: Integers, offsets: Integers) -> Integers:
+        """Return the step of each record, -1 for those of none: a record that lasts for all of the next segment, too.
+
+        Parameters
+        ----------
+        pairs : shape (series,), of streams that take part
+        starts, ends : ns, all series one after another
+        offsets : shape (series + 1,): series i holds the records `offsets[i]` to `offsets[i + 1]`
+        """
+        stream = np.searchsorted(self.streams["pair"].to_numpy(), pairs)
+        low, high = self.low[stream], self.high[stream]
+        begins, over = (asof.first_from(times, offsets, self.until_ns, low, high) for times in (starts, ends))
+        return np.where(over <= begins + 1, self.number[begins], -1)
+
+
+class _Silences(NamedTuple):
+    """Silences of a group, in order of time: the records that begin after each, and the logarithm of its length over
+    the shortest that counts."""
+
+    at: Integers
+    length: Floats
+
+    def longest(self, count: int) -> _Silences:
+        """Return some of them."""
+        if self.at.size <= count:
+            return self
+        chosen = np.sort(np.argsort(-self.length, kind="stable")[:count])
+        return _Silences(self.at[chosen], self.length[chosen])
+
+
+class _Traffic(NamedTuple):
+    """Records of several streams in order of their starts.
+
+    Attributes
+    ----------
+    stream : whose each is, from 0
+    starts, ends, latest, sizes : ns and bytes; `latest` is the last end of each and all before it
+    """
+
+    stream: Integers
+    starts: Integers
+    latest: Integers
+    ends: Integers
+    sizes: Integers
+
+    def of(self, streams: Flags, kept: Flags) -> _Traffic:
+        """Return the records of some of the streams, those that are kept."""
+        kept = kept & streams[self.stream]
+        stream, ends = (np.cumsum(streams) - 1)[self.stream[kept]], self.ends[kept]
+        return _Traffic(stream, self.starts[kept], np.maximum.accumulate(ends), ends, self.sizes[kept])
+
+    def silences(self, shortest_ns: float) -> _Silences:
+        """Return when none of the streams sends for longer than that."""
+        silence = np.append(0, self.starts[1:] - self.latest[:-1])
+        at = np.flatnonzero(silence > shortest_ns)
+        return _Silences(at, np.log(silence[at] / shortest_ns))
+
+    def moved(self, at: Integers) -> Floats:
+        """Return what each stream moved before the first record, before some others and in all, shape (places,
+        streams)."""
+        streams = int(self.stream.max()) + 1
+        part = np.repeat(np.arange(at.size + 1), np.diff(np.concatenate([[0], at, [self.stream.size]])))
+        each = np.bincount(part * streams + self.stream, self.sizes, (at.size + 1) * streams)
+        return np.concatenate([np.zeros((1, streams)), np.cumsum(each.reshape(-1, streams), axis=0)])
+
+
+class _Steps(NamedTuple):
+    """What a template makes of a group.
+
+    Attributes
+    ----------
+    template : bytes of each stream
+    until_ns : shape (segments,), the middle of the silence after each
+    ends_ns : shape (segments,), the last end in each
+    like : shape (segments, streams), whether a stream moved in a segment what it does in the template
+    share : shape (segments,), ratio of the template's bytes that were moved, all streams alike
+    clarity : see `CLEAR`; NaN where most segments have no silence inside
+    explained : ratio of the streams' bytes that are in steps, all streams alike
+    """
+
+    template: Floats
+    until_ns: Integers
+    ends_ns: Integers
+    like: Flags
+    share: Floats
+    clarity: float
+    explained: float
+
+    @property
+    def whole(self) -> Flags:
+        """Say which segments are like the template."""
+        whole: Flags = self.like.mean(axis=1) >= MOST
+        return whole
+
+    @property
+    def period_ns(self) -> float:
+        return float(np.median(np.diff(self.ends_ns[self.whole])))
+
+    def is_likely(self) -> bool:
+        """Say whether most segments are like the template, and explain most of what is sent."""
+        whole = self.whole
+        return bool(whole.sum() >= FEW and whole.mean() >= MOST and self.explained >= MOST)
+
+
+def steps_together(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
+    """Find the steps of groups whose pairs show them together.
+
+    Parameters
+    ----------
+    flows : bulk flows, as `nic_pairs.in_order` returns
+    pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the flows
+
+    Returns
+    -------
+    the steps of groups of which most bytes and most NICs take part in them
+    """
+    offsets = nic_pairs.starts_of_pairs(flows)
+    place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
+    begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
+    times = begins, ends, sizes
+    span = pl.col("last_ns").max().over("group") - pl.col("first_ns").min().over("group")
+    throughout = pl.col("last_ns") - pl.col("first_ns") >= THROUGHOUT * span
+    heavy = pl.col("bytes") >= LEAST * pl.col("bytes").max().over("group")
+    looked_at = pairs.select("pair", "group", place=place).filter(pairs.select(throughout & heavy).to_series())
+    groups = looked_at.sort("pair").group_by("group", maintain_order=True)
+    found = [_found(times, offsets, rows, settings) for _, rows in groups]
+    none = looked_at.clear().select("pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0))
+    every = _together([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
+    return every.of(_explained(every.streams, pairs, settings))
+
+
+def _explained(streams: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups of which most bytes, and most NICs, are of pairs that take part in the steps: `group`."""
+
+    def measured(some: pl.DataFrame) -> pl.DataFrame:
+        nics = pl.concat([some.select("group", addr=end) for end in nic_pairs.PAIR]).unique()
+        bytes_ = some.group_by("group").agg(pl.col("bytes").sum())
+        return nics.group_by("group").agg(nics=pl.len()).join(bytes_, on="group")
+
+    known = pairs.join(streams.select("group").unique(), on="group", how="semi")
+    theirs = measured(known.join(streams, on="pair", how="semi"))
+    return theirs.join(measured(known), on="group", suffix="_in_all").filter(
+        pl.col("bytes") >= settings.least_explained * pl.col("bytes_in_all"),
+        pl.col("nics") >= settings.least_support * pl.col("nics_in_all"),
+    )
+
+
+def _together(found: list[Found]) -> Found:
+    before = np.cumsum([0, *(one.number.size for one in found)])
+    low, high = (
+        np.concatenate([getattr(one, name) + shift for one, shift in zip(found, before, strict=False)])
+        for name in ("low", "high")
+    )
+    until, number = (np.concatenate([getattr(one, name) for one in found]) for name in ("until_ns", "number"))
+    streams = pl.concat([one.streams for one in found])
+    order = streams["pair"].arg_sort().to_numpy()
+    return Found(streams[order], until, number, low[order], high[order])
+
+
+def _found(
+    times: tuple[Integers, Integers, Integers], offsets: Integers, pairs: pl.DataFrame, settings: RhythmSettings
+) -> Found | None:
+    """Return the steps of one group: `pair`, `group`, `place` (of each pair among those that the flows have)."""
+    place = pairs["place"].to_numpy()
+    sample = place[np.linspace(0, place.size - 1, min(place.size, SAMPLE)).astype(np.int64)]
+    steps = _steps(_traffic(times, offsets, sample), settings)
+    if steps is None:
+        return None
+    whole, step, segments = steps.whole, steps.share >= HALF, steps.until_ns.size
+    step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
+    number = np.where(step, np.cumsum(step) - 1, -1)
+    low, high = np.zeros(place.size, np.int64), np.full(place.size, segments)
+    rows, within = grouped_sort.spread(offsets, place)
+    segment = asof.first_from(times[0][rows], within, steps.until_ns, low, high)
+    stream = np.repeat(np.arange(place.size), np.diff(within))
+    each = np.bincount(stream * segments + segment, times[2][rows], place.size * segments).astype(np.float64)
+    steady = _like(each.reshape(place.size, segments).T[whole], settings).mean(axis=0) > HALF
+    streams = pairs.select("pair", "group", group_period_ns=pl.lit(steps.period_ns), clarity=pl.lit(steps.clarity))
+    return Found(streams.filter(pl.Series(steady)), steps.until_ns, number, low[steady], high[steady])
+
+
+def _traffic(times: tuple[Integers, Integers, Integers], offsets: Integers, places: Integers) -> _Traffic:
+    rows, within = grouped_sort.spread(offsets, places)
+    starts, ends, sizes = (one[rows] for one in times)
+    order = grouped_sort.time_order(starts)
+    stream = np.repeat(np.arange(places.size), np.diff(within))[order]
+    return _Traffic(stream, starts[order], np.maximum.accumulate(ends[order]), ends[order], sizes[order])
+
+
+def _steps(traffic: _Traffic, settings: RhythmSettings) -> _Steps | None:
+    """Return what the smallest template between whose segments the silences stand out makes of a group; None without.
+
+    Foreign traffic fills the silences. So streams that the likeliest template does not explain are left out once, and
+    so are records that last longer than its steps where it finds none; and the others are asked again.
+    """
+    best = _likeliest(traffic, settings)
+    if best is None:
+        return None
+    steady = best.like[best.whole].mean(axis=0) > HALF
+    in_step = best.whole[np.searchsorted(best.until_ns, traffic.starts)]
+    own = traffic.of(steady, in_step | (traffic.ends - traffic.starts <= best.period_ns))
+    if own.stream.size < traffic.stream.size:
+        best = _likeliest(own, settings)
+    return best if best is not None and best.clarity >= CLEAR else None
+
+
+def _likeliest(traffic: _Traffic, settings: RhythmSettings) -> _Steps | None:
+    """Return what the smallest clear template makes of a group, or the clearest one; None without any.
+
+    Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
+    these explain more, as they do where something comes once in them.
+    """
+    tried = sorted(_tried(traffic, settings), key=lambda one: one.template.sum())
+    single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
+    known = [one for one in tried if one.clarity >= 0 and one.explained > single * (1 + SAME)]
+    clear = next((one for one in known if one.clarity >= CLEAR), None)
+    return clear or max(known, key=lambda one: one.clarity, default=None)
+
+
+def _tried(traffic: _Traffic, settings: RhythmSettings) -> list[_Steps]:
+    """Return what each template makes of a group that explains most of it."""
+    silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
+    if silences.at.size < FEW:
+        return []
+    total = traffic.moved(silences.at[:0])[-1]
+    fitted = (_fitted(traffic, silences, total, template, settings) for template in _proposed(traffic, silences))
+    return [one for one in fitted if one is not None and one.is_likely()]
+
+
+def _proposed(traffic: _Traffic, silences: _Silences) -> list[Floats]:
+    """Return the bytes of each stream in segments that come again between silences of some length, those first that
+    make up most of all bytes."""
+    moved = traffic.moved(silences.at)
+    longest, found = np.argsort(-silences.length, kind="stable"), []
+    for count in np.unique(np.geomspace(FEW, silences.at.size, LEVELS).astype(np.int64)):
+        cuts = np.concatenate([[0], np.sort(longest[:count]) + 1, [len(moved) - 1]])
+        segments = np.diff(moved[cuts], axis=0)
+        in_all = segments.sum(axis=1)
+        size = np.floor(np.log(in_all) / SAME)
+        carried = {one: in_all[np.abs(size - one) <= 1].sum() for one in np.unique(size)}
+        one = max(carried, key=lambda one: carried[one])
+        if np.count_nonzero(alike := np.abs(size - one) <= 1) >= 2:
+            found.append((carried[one], np.median(segments[alike], axis=0)))
+    kept: list[Floats] = []
+    for _, template in sorted(found, key=lambda one: -one[0]):
+        if all(abs(np.log(template.sum() / other.sum())) > SAME for other in kept if other.sum() and template.sum()):
+            kept.append(template)
+    return kept[:PROPOSED]
+
+
+def _fitted(
+    traffic: _Traffic, silences: _Silences, total: Floats, template: Floats, settings: RhythmSettings
+) -> _Steps | None:
+    """Return what a template makes of a group, the segments of which have made it better; None where there are none."""
+    for _ in range(TURNS):
+        if not template.any():
+            return None
+        longest = silences.longest(SILENCES_PER_STEP * max(int(total.sum() / template.sum()), SILENCES_PER_STEP))
+        moved, there = traffic.moved(longest.at), template > 0
+        length = np.concatenate([[0.0], longest.length, [0.0]])
+        cuts = best_cuts(moved[:, there] / template[there], length, tolerance=settings.byte_tolerance, most=1 - MOST)
+        segments = np.diff(moved[cuts], axis=0)
+        like = np.abs(segments - template) <= settings.byte_tolerance * template
+        whole = like[:, there].mean(axis=1) >= MOST
+        if whole.sum() < FEW:
+            return None
+        template = np.median(segments[whole], axis=0)
+    there = template > 0
+    like = (np.abs(segments - template) <= settings.byte_tolerance * template) & there
+    share = np.minimum(segments[:, there] / template[there], 1.0).mean(axis=1)
+    return _described(traffic, longest, cuts, total, template, like, share)
+
+
+def _described(
+    traffic: _Traffic,
+    silences: _Silences,
+    cuts: Integers,
+    total: Floats,
+    template: Floats,
+    like: Flags,
+    share: Floats,
+) -> _Steps:
+    at, inner = cuts[1:-1] - 1, np.ones(silences.at.size, np.bool_)
+    inner[at] = False
+    between, inside = silences.length[at], silences.length[inner]
+    clarity = np.nan
+    if inside.size >= HALF * between.size > 0:
+        clarity = float((between.mean() - inside.mean()) / np.sqrt(between.var() + inside.var() + JITTER))
+    begins = silences.at[at]
+    ends = np.append(traffic.latest[begins - 1], traffic.latest[-1])
+    until = np.append((ends[:-1] + traffic.starts[begins]) // 2, LAST)
+    whole = (like.mean(axis=1) >= MOST).sum()
+    explained = float((np.minimum(whole * template, total) / total).mean())
+    return _Steps(template, until, ends, like, share, clarity, explained)
+
+
+def _like(segments: Floats, settings: RhythmSettings) -> Flags:
+    """Say which streams move in a segment what they typically do."""
+    typical = np.median(segments, axis=0)
+    like: Flags = (np.abs(segments - typical) <= settings.byte_tolerance * typical) & (typical > 0)
+    return like

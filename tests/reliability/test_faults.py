@@ -1,0 +1,17 @@
+"""Each fault of the page on reliability names a test that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reliability.faults import FAULTS
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("test", [test for _, test in FAULTS])
+def test_it_is_there(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert f"def {name}(" in (TESTS / file).read_text(encoding="utf-8")

@@ -1,0 +1,101 @@
+"""Steps that all pairs of a group show together, whatever time they take."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, flows, messages, ring
+
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups.templates import steps_together
+from llmprism_tasks.stages.step_division.periodicity import WHOLE, stream_rhythms
+from llmprism_tasks.stages.traffic import nic_pairs
+
+DEFAULT = RhythmSettings()
+
+
+def uneven(count: int, seed: int = 1, sigma: float = 0.35) -> list[float]:
+    """Return when steps begin whose computing is as uneven as lengths of samples make it."""
+    lasts = 1000 * np.exp(np.random.default_rng(seed).normal(0, sigma, count))
+    return [0.0, *accumulate(lasts.tolist())][:count]
+
+
+def steps_of(begins: list[float], nics: str = "abcd", pause: float = 15, buckets: int = 4) -> list[Row]:
+    """Return steps of a ring, each of some buckets with a pause between them; the last has what is left."""
+    rows: list[Row] = []
+    for bucket in range(buckets):
+        size = (20 if bucket < buckets - 1 else 12) * MB
+        rows += ring(nics, [begin + 20 + bucket * (20 + pause) for begin in begins], length=20, parts=1, size=size)
+    return rows
+
+
+def ends(*parts: list[Row]) -> list[float]:
+    """Return the ends of steps as pair a to b shows them, in ms; none where the group shows none together."""
+    table = nic_pairs.in_order(flows(*parts))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
+    found = steps_together(table, pairs, DEFAULT)
+    shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr="a", dst_addr="b")["pair"][0])
+    if shown.is_empty():
+        return []
+    own = table.filter(pair=shown["pair"][0])
+    starts, lasts = own["flow_start_ns"].to_numpy(), own["flow_end_ns"].to_numpy()
+    number = found.numbers(shown["pair"].to_numpy(), starts, lasts, np.array([0, starts.size]))
+    return [(int(lasts[number == step].max()) - WINDOW.start_ns) / MS for step in range(int(number.max()) + 1)]
+
+
+def expected(begins: list[float], pause: float = 15) -> list[float]:
+    return [round(begin + 40 + 3 * (20 + pause), 6) for begin in begins]
+
+
+def test_uneven_steps_are_told_by_their_bytes() -> None:
+    begins = uneven(40)
+    assert ends(steps_of(begins)) == pytest.approx(expected(begins), abs=1e-3)
+
+
+def test_three_steps_are_enough() -> None:
+    begins = [0.0, 900.0, 2100.0, 3000.0]
+    assert ends(steps_of(begins)) == pytest.approx(expected(begins), abs=1e-3)
+
+
+def test_a_pause_between_many_steps_is_none() -> None:
+    begins = [begin + 5000 * (number // 10) for number, begin in enumerate(uneven(30))]
+    assert ends(steps_of(begins)) == pytest.approx(expected(begins), abs=1e-3)
+
+
+def test_foreign_bytes_between_two_of_the_nics_hide_no_step() -> None:
+    """A copy whose record lasts for several steps goes over a pair of the ring."""
+    begins = uneven(40)
+    copy: list[Row] = [(10_000, 18_000, "b", "c", 300 * MB)]
+    assert ends(steps_of(begins), copy) == pytest.approx(expected(begins), abs=1e-3)
+
+
+@pytest.mark.parametrize(("pause", "told"), [(15, True), (400, False)])
+def test_silences_inside_that_are_as_long_as_those_between_tell_nothing(pause: float, *, told: bool) -> None:
+    begins = [1800.0 * number for number in range(30)]
+    assert bool(ends(steps_of(begins, pause=pause))) == told
+
+
+def test_bursts_without_a_silence_inside_may_be_parts_of_steps() -> None:
+    """So may buckets that are all alike, and what several of them are is for others to say."""
+    assert ends(ring("abcd", uneven(40), length=1, parts=1, size=80 * MB)) == []
+    alike = [begin + 35 * bucket for begin in uneven(40) for bucket in range(4)]
+    assert ends(ring("abcd", alike, length=20, parts=1, size=20 * MB)) == []
+
+
+def test_other_bytes_each_time_are_no_steps() -> None:
+    draw = np.random.default_rng(3)
+    rows: list[Row] = []
+    for begin in uneven(40):
+        rows += ring("abcd", [begin, begin + 30], size=int(draw.integers(1, 90)) * MB)
+    assert ends(rows) == []
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.9, True), (1.1, False)])
+def test_most_bytes_must_be_in_the_steps(share: float, *, told: bool) -> None:
+    """`least_explained`: as many bytes, a little fewer or more, go over another pair at once."""
+    begins = [1000.0 * number for number in range(30)]
+    others = messages("a", "c", [500.0], round(share * 30 * 4 * 72 * MB))
+    assert bool(ends(steps_of(begins), others)) == told
