@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from accuracy.second_source.folder import write
 from accuracy.second_source.verdicts import fault_verdicts, healthy_hours, names_one
 from llmprism_tasks.reports.evaluation import evaluate
 from llmprism_tasks.reports.evaluation.diagnoses import KINDS
+from llmprism_tasks.reports.evaluation.pairs import SETTLED
 from llmprism_tasks.reports.evaluation.truth_tables import normal
 from llmprism_tasks.sources.truth import read_truth
 
@@ -71,7 +73,8 @@ def capture_runs(folders: Sequence[Path]) -> Iterator[Judged]:
                 yield Judged(f"capture-{words}", "captures", _Folder(folder, flows))
 
 
-class _FaultPlace(NamedTuple):
+@dataclass(frozen=True)
+class _FaultPlace:
     seed: int
 
     def __call__(self, place: Path) -> tuple[Path, str]:
@@ -80,7 +83,8 @@ class _FaultPlace(NamedTuple):
         return place, "flows.parquet"
 
 
-class _HealthyPlace(NamedTuple):
+@dataclass(frozen=True)
+class _HealthyPlace:
     seed: int
 
     def __call__(self, place: Path) -> tuple[Path, str]:
@@ -88,7 +92,8 @@ class _HealthyPlace(NamedTuple):
         return place, "flows.parquet"
 
 
-class _CasePlace(NamedTuple):
+@dataclass(frozen=True)
+class _CasePlace:
     name: str
     seed: int
 
@@ -97,7 +102,8 @@ class _CasePlace(NamedTuple):
         return place, "flows.parquet"
 
 
-class _Folder(NamedTuple):
+@dataclass(frozen=True)
+class _Folder:
     folder: Path
     flows: str
 
@@ -166,21 +172,34 @@ def judge(run: Judged) -> Figures:
         "floor": least,
         "version": version(),
         "cpu_s": time.process_time() - began,
-        "verdicts": fault_verdicts(judgeable(truth["truth_faults"]), scores.diagnoses, found["windows"]),
+        "verdicts": fault_verdicts(
+            judgeable(truth["truth_faults"], truth["truth_steps"]), scores.diagnoses, found["windows"]
+        ),
         "false": false.select("window_start_ns", "job", "kind", "subject_type", "subject", "explanation").to_dicts(),
         "false_pages": [f"{one['kind']} {one['subject_type']}:{one['subject']}" for one in pages],
         "healthy_job_hours": healthy_hours(truth["truth_jobs"], truth["truth_faults"]),
     }
 
 
-def judgeable(faults: pl.DataFrame) -> pl.DataFrame:
-    """Add what captures do not say of faults: which kinds are right, and whether a device is at half of its pace."""
+def judgeable(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Add what captures do not say of faults: which kinds are right, and whether a device is at half of its pace.
+
+    Faults that begin before their job has shown as many steps as settle it are left out: nothing is usual yet.
+    """
+    shown = [_shown(fault, steps) for fault in faults.select("job", "start_ns").rows()]
+    faults = faults.filter(pl.Series(shown, dtype=pl.Boolean))
     if "right_kinds" in faults.columns or "effect" not in faults.columns:
         return faults if "right_kinds" in faults.columns else faults.clear().with_columns(longest=None)
     kinds = [KINDS.get(kind, []) for kind in faults["kind"]]
     rate = pl.col("kind").is_in(HALVES_RATE) & (pl.col("severity") <= HALF)
     pace = pl.col("kind").is_in(HALVES_PACE) & (pl.col("severity") >= 1 / HALF)
     return faults.with_columns(pl.Series("right_kinds", kinds, pl.List(pl.String)), halved=rate | pace)
+
+
+def _shown(fault: tuple[str | None, int], steps: pl.DataFrame) -> bool:
+    job, start_ns = fault
+    before = steps.filter(pl.col("end_ns") <= start_ns)
+    return job is None or before.filter(pl.col("job") == job).height >= SETTLED
 
 
 def _words(result: Mapping[str, Any]) -> str:

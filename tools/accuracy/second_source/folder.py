@@ -238,7 +238,9 @@ def _truth(runs: Sequence[Run], host_of: dict[str, str]) -> dict[str, pl.DataFra
     for run in runs:
         job = run.job
         last = run.steps[-1][2] if run.steps else job.start_s
-        jobs += [(job.name, addr, host_of[addr], job.start_s, last) for addr in job.nics]
+        # Where rings stay inside hosts as long as they can, some NICs carry nothing.
+        seen = {addr for _, _, src, dst, _, _ in run.fabric.records for addr in (src, dst)}
+        jobs += [(job.name, addr, host_of[addr], job.start_s, last, addr in seen) for addr in job.nics]
         pairs |= {(job.name, *ends, kind) for ends, kinds in run.kinds.items() for kind in kinds}
         steps += [(job.name, *step) for step in run.steps]
         for rank, addr in enumerate(job.nics):
@@ -248,8 +250,8 @@ def _truth(runs: Sequence[Run], host_of: dict[str, str]) -> dict[str, pl.DataFra
     step_names = ["job", "step", "start_s", "end_s", "grad_s"]
     rank_names = ["job", "addr", "rank", "pp_index", "dp_index", "tp_index", "ep_index", "cp_index"]
     return {
-        "truth_jobs": frame(jobs, ["job", "addr", "host", "start_s", "end_s"], orient="row").select(
-            "job", "addr", "host", start_ns=_ns("start_s"), end_ns=_ns("end_s")
+        "truth_jobs": frame(jobs, ["job", "addr", "host", "start_s", "end_s", "visible"], orient="row").select(
+            "job", "addr", "host", "visible", start_ns=_ns("start_s"), end_ns=_ns("end_s")
         ),
         "truth_pairs": frame(sorted(pairs), ["job", "src_addr", "dst_addr", "kind"], orient="row"),
         "truth_steps": frame(steps, step_names, orient="row").select(
