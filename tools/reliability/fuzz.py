@@ -171,7 +171,7 @@ def _parquet(records: list[Record], chance: random.Random) -> bytes:
     )
     if chance.random() < 0.3:
         name = chance.choice(frame.columns)
-        kind: pl.DataType | type[pl.DataType] = chance.choice((pl.String, pl.Float64, pl.Int8, pl.Datetime("ns")))
+        kind: Any = chance.choice((pl.String, pl.Float64, pl.Int8, pl.Datetime("ns")))
         if frame[name].dtype == pl.String and kind == pl.Datetime("ns"):
             kind = pl.Categorical  # there is no cast of text to times
         changed = (
