@@ -3,7 +3,7 @@
 A checkpoint is written between two steps. A job that waits for it is silent from the end of one step until its next
 forward passes can begin, all members alike. A slow data loader or a garbage collection holds up one member only, and
 the others show it by what they send early. If storage traffic cannot be seen, pauses after equal numbers of steps are
-taken for checkpoints.
+checkpoints or evaluations; the data do not tell which, so such a row has an even chance at most, and pages nobody.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ PAUSED = 0.5
 LEAST_STALLS, LEAST_PERIODIC = 2, 3
 """Pauses needed if writes to storage or their equal length confirm them, and if only their interval does: two equal
 intervals by chance are not rare."""
+UNWRITTEN = 0.5
+"""Confidence, at most, where no write is seen: an evaluation pauses in the same way, and is no fault."""
 WRITTEN = 1_000_000
 """Bytes above which a write is no log file or heartbeat."""
 
@@ -66,7 +68,10 @@ def _stalls(
         return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
-    written_words = "" if written is None else f", and write {written / 1e6:,.0f} MB to storage each time"
+    certainty = UNWRITTEN if written is None else 1.0
+    written_words = f", and write {(written or 0) / 1e6:,.0f} MB to storage each time"
+    if written is None:
+        written_words = ". No write to storage is seen, so it may be an evaluation as well as a checkpoint"
     return {
         "job_id": job_id,
         "kind": "checkpoint_stall",
@@ -78,7 +83,7 @@ def _stalls(
         "severity": cost,
         "explanation": f"All members pause for {pause_s:.1f} s after one in {every:.0f} steps of "
         f"{usual_ns / 1e9:.1f} s, {often} in this window{written_words}.",
-        "confidence": min(1.0, float(now["excess_ns"].sum()) / loss),
+        "confidence": min(certainty, float(now["excess_ns"].sum()) / loss),
         "peers": None,
     }
 

@@ -117,6 +117,14 @@ def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[in
     assert len(found(job(3000, saved, written=0, more=11))) == told
 
 
+@pytest.mark.parametrize(("written", "most"), [(0, 0.5), (STORED, 1.0)])
+def test_without_a_write_it_may_be_an_evaluation_and_pages_nobody(written: int, most: float) -> None:
+    """Nobody is paged for an even chance."""
+    (row,) = found(job(3000, (3, 13, 23), written=written))
+    assert row["confidence"] == pytest.approx(most)
+    assert ("it may be an evaluation as well as a checkpoint" in row["explanation"]) is (not written)
+
+
 @pytest.mark.parametrize(("more", "told"), [(0, 1), (9, 1), (11, 0)])
 def test_two_pauses_tell_if_they_are_equally_long(more: float, told: int) -> None:
     """1 % of a step of a second is noise."""
