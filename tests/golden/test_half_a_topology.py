@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from scored_runs import Scored, scored_run
 
+from accuracy.runs.scored_run import Scored, scored_run
 from llmprism_tasks.simulate import build_scenario, simulate
 
 START_NS = 1_760_000_400_000_000_000

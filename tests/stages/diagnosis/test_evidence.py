@@ -146,7 +146,7 @@ def test_who_is_silent_has_the_stages_that_it_had(after: int) -> None:
     begins = every(1000, count=30)
     sync = [begin + 700 for begin in begins]
     whole = [*stages("ac", begins, micro_batches=16), *stages("bd", begins, micro_batches=16)]
-    whole += [*ring("ab", sync), *ring("cd", sync)]
+    whole += [*ring("ab", sync), *ring("cd", [begin - 20 for begin in sync])]  # the last stage reduces first
     begun = [row for row in stages("ac", [30_000], micro_batches=16) if row[0] < 30_250]
     others = [(at, at + 1, "x", "y", 100) for at in every(500, count=600)]
     window = WINDOW.shifted(after)
