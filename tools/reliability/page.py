@@ -12,7 +12,8 @@ from reliability.results import kept
 
 INTRODUCTION = """# Reliability
 
-Written by `python -m reliability page` from what `python -m reliability` measured; no figure below is typed by hand.
+Written by `python -m reliability page` from what `python -m reliability` measured; rows dated 2026-11-24 were
+carried over from an earlier page.
 """
 
 
