@@ -50,5 +50,5 @@ def test_between_queries_of_a_page_a_run_can_write(warehouse: Warehouse) -> None
 
 def test_how_long_each_query_took_is_kept(warehouse: Warehouse) -> None:
     with asking(warehouse, longest_s=5) as ask:
-        assert ask("span").row(0) == (None, None, None, None)
+        assert set(ask("span").row(0)) == {None}
     assert set(ask.took_s) == {"span"}
