@@ -110,15 +110,20 @@ def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:
     """Return the steps up to the last whole one; None if there are too few to decide.
 
-    The last step is whole if it has the bytes of a typical step or of the smallest other step (records get lost), and
-    no more NICs lack their part in it than in the worst other step.
+    The last step is whole if it has the bytes of a typical step or of the smallest other step (records get lost), if
+    no more NICs lack their part in it than in the worst other step, and if they are about as even as in other steps.
     """
-    typical = pl.col("bytes").median().over("addr")
     nics = endpoints["addr"].n_unique()
+    part = pl.col("part").drop_nans()
     steps = (
-        endpoints.with_columns(short=pl.col("bytes") < PAUSE * typical)
+        endpoints.with_columns(part=pl.col("bytes") / pl.col("bytes").median().over("addr"))
         .group_by("step")
-        .agg(pl.col("bytes").sum(), pl.col("end_ns").max(), missing=nics - pl.len() + pl.col("short").sum())
+        .agg(
+            pl.col("bytes").sum(),
+            pl.col("end_ns").max(),
+            missing=nics - pl.len() + (part < PAUSE).sum(),
+            uneven=part.max() - part.min(),
+        )
         .sort("step")
     )
     others, last = steps[1:-1], steps[-1:]
@@ -127,7 +132,18 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
     usual, least = float(others["bytes"].median()), float(others["bytes"].min())  # type: ignore[arg-type]
     complete = last["bytes"].item() >= min(settings.rhythm.least_whole * usual, least)
     complete &= last["missing"].item() <= others["missing"].max()
+    complete &= _is_as_even(last["uneven"].item(), others["uneven"], settings)
     return steps.select("step") if complete else steps[:-1].select("step")
+
+
+def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
+    """Return whether the NICs' shares of a step differ about as they do in other steps.
+
+    In lock step all NICs end together. Where some have sent less than their usual share and others all of it, the
+    records of some were lost, as in other steps, or some have stopped.
+    """
+    worst = others.max()
+    return bool(uneven <= max(settings.rhythm.same_size, TWINS * worst))  # type: ignore[operator]
 
 
 def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
@@ -150,11 +166,16 @@ def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> b
 
     Then the last step was whole, although not all of its bursts were cut as in other steps.
     """
-    sent = steps.group_by("src_addr", "step").agg(pl.col("bytes").sum()).group_by("src_addr")
-    usual = sent.agg(usual=pl.col("bytes").median(), least=pl.col("bytes").min())
-    enough = pl.min_horizontal(settings.rhythm.least_whole * pl.col("usual"), "least")
-    last = usual.join(begun.group_by("src_addr").agg(pl.col("bytes").sum()), on="src_addr", how="left")
-    return bool(last.select((pl.col("bytes").fill_null(0) >= enough).all()).item())
+    usual = pl.col("bytes").median().over("src_addr")
+    sent = steps.group_by("src_addr", "step").agg(pl.col("bytes").sum()).with_columns(usual=usual)
+    parts = sent.with_columns(part=pl.col("bytes") / pl.col("usual"))
+    nics = parts.group_by("src_addr").agg(pl.col("usual").first(), least=pl.col("part").min())
+    last = nics.join(begun.group_by("src_addr").agg(pl.col("bytes").sum()), on="src_addr", how="left")
+    part = pl.col("bytes").fill_null(0) / pl.col("usual")
+    enough = part >= pl.min_horizontal(settings.rhythm.least_whole, "least")
+    whole, uneven = last.select(enough.all(), uneven=part.max() - part.min()).row(0)
+    others = parts.group_by("step").agg(pl.col("part").max() - pl.col("part").min())["part"]
+    return bool(whole and _is_as_even(uneven, others, settings))
 
 
 def _are_micro_batches(steps: pl.DataFrame, pairs: pl.DataFrame) -> bool:
