@@ -122,7 +122,7 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
             pl.col("bytes").sum(),
             pl.col("end_ns").max(),
             missing=nics - pl.len() + (part < PAUSE).sum(),
-            uneven=part.max() - part.min(),
+            uneven=_unevenness(part),
         )
         .sort("step")
     )
@@ -134,6 +134,12 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
     complete &= last["missing"].item() <= others["missing"].max()
     complete &= _is_as_even(last["uneven"].item(), others["uneven"], settings)
     return steps.select("step") if complete else steps[:-1].select("step")
+
+
+def _unevenness(part: pl.Expr) -> pl.Expr:
+    """Return by how much the NIC with the smallest share of its usual bytes lacks what others have; more is no lack."""
+    whole = part.clip(upper_bound=1)
+    return whole.max() - whole.min()
 
 
 def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
@@ -173,8 +179,8 @@ def _is_whole(begun: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> b
     last = nics.join(begun.group_by("src_addr").agg(pl.col("bytes").sum()), on="src_addr", how="left")
     part = pl.col("bytes").fill_null(0) / pl.col("usual")
     enough = part >= pl.min_horizontal(settings.rhythm.least_whole, "least")
-    whole, uneven = last.select(enough.all(), uneven=part.max() - part.min()).row(0)
-    others = parts.group_by("step").agg(pl.col("part").max() - pl.col("part").min())["part"]
+    whole, uneven = last.select(enough.all(), uneven=_unevenness(part)).row(0)
+    others = parts.group_by("step").agg(_unevenness(pl.col("part")))["part"]
     return bool(whole and _is_as_even(uneven, others, settings))
 
 
