@@ -141,7 +141,7 @@ class Run:
             return {nic: ended[nic] for nic in group}
         self._note(group, "dp")
         for size, share in self._buckets():
-            done = {n: began[n] + share * (ended[n] - began[n]) if job.overlap else ended[n] for n in group}
+            done = {n: _at(share, began[n], ended[n]) if job.overlap else ended[n] for n in group}
             if job.algorithm == "tree":
                 free = self.fabric.tree(done, size, channels=job.channels, free=free)
             else:
@@ -309,3 +309,8 @@ class Run:
             there[dst] = self.fabric.send(at[src], src, dst, size, channels=self.job.channels)
             self.kinds[src, dst].add("cp")
         at.update({nic: max(self._took(nic, at[nic], took), there[nic]) for nic in group})
+
+
+def _at(share: float, began: float, ended: float) -> float:
+    """Return when a share of something is done; of what never ends, never."""
+    return began + share * (ended - began) if math.isfinite(ended) else ended
