@@ -34,12 +34,14 @@ def progress(first: str) -> Iterator[Callable[[Window, int, int], None] | None]:
 
 
 def terminal(*, stderr: bool = False) -> Console:
+    """Return a console of rich that colours nothing by itself."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)
 
 
 def say(message: str, *, stderr: bool = False) -> None:
+    """Print a line; control characters are shown, not obeyed."""
     print(shown(message), file=sys.stderr if stderr else sys.stdout)
 
 

@@ -71,6 +71,7 @@ def all_figures(scores: Scores) -> dict[str, Any]:
 
 
 def ratio(part: int, whole: int) -> float | None:
+    """Return a part over the whole; None where there is no whole."""
     return part / whole if whole else None
 
 

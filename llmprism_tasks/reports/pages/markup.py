@@ -93,6 +93,7 @@ def amount(number: float | None, unit: str) -> str:
 
 
 def percent(ratio: float | None) -> str:
+    """Return a ratio as whole percents; nothing for None."""
     return "" if ratio is None else f"{ratio:.0%}"
 
 

@@ -18,6 +18,7 @@ def addr(host: int, gpu: int) -> str:
 
 
 def host_name(host: int) -> str:
+    """Return the name of a host, by its number from 0."""
     return f"node{host:04d}"
 
 

@@ -20,10 +20,17 @@ def indices(reason: str) -> Any:
 
 
 def wrong(found: str, expected: str) -> SettingsError:
+    """Return the error of a scenario file that says what was found and what was expected."""
     return SettingsError(found=found, expected=expected, todo="Correct the scenario file.")
 
 
 def known(where: str, raw: object, names: set[str]) -> None:
+    """Refuse what is no table of the file, and keys that nobody knows.
+
+    Raises
+    ------
+    SettingsError : naming the place and the key
+    """
     if not isinstance(raw, Mapping):
         raise wrong(f"{where} = {raw!r}", "a table of keys")
     for key in raw:
@@ -32,6 +39,12 @@ def known(where: str, raw: object, names: set[str]) -> None:
 
 
 def tables(content: Mapping[str, Any], key: str) -> list[tuple[int, Any]]:
+    """Return the tables of a list of tables in the file, numbered from 0; none where the file has none.
+
+    Raises
+    ------
+    SettingsError : if the key holds something else
+    """
     raw = content.get(key, [])
     if not isinstance(raw, list):
         raise wrong(f"{key} = {raw!r}", f"tables written [[{key}]]")
@@ -39,6 +52,12 @@ def tables(content: Mapping[str, Any], key: str) -> list[tuple[int, Any]]:
 
 
 def section(kind: type[Section], raw: Any, where: str) -> Section:
+    """Return a section of the file as a value of its class; keys that the file leaves out have their defaults.
+
+    Raises
+    ------
+    SettingsError : if a key is unknown or its value is out of bounds
+    """
     declared = {setting.name: setting for setting in fields(kind)}  # type: ignore[arg-type]
     known(where, raw, set(declared))
     return kind(**{name: _value(f"{where}.{name} = {value!r}", declared[name], value) for name, value in raw.items()})
