@@ -55,6 +55,9 @@ is the number of slow steps if the finding is about single ones, else NULL. `los
 detector knows it; NULL where `price` finds out.
 """
 
+MOST_SUSPECTS = 3
+"""NICs that are named together if the data do not tell them apart: more are no help to who looks for the fault."""
+
 ENOUGH = 12
 """Steps of a window that are enough to show a fault: three deviations of their median are less than one of a step."""
 

@@ -101,8 +101,10 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
 def unexplained(found: list[Row]) -> list[Row]:
     """Drop findings without a known cause if a known cause takes most of the same job's loss at the same time.
 
-    A switch or a path that all slow transfers share is no known cause, but says more than a `straggler`.
+    A switch or a path that all slow transfers share is no known cause, but says more than a `straggler`, and a
+    `straggler` of the whole job says more than that its steps became longer.
     """
+    stragglers = [row for row in found if row["kind"] == "straggler" and row["subject_type"] == "job"]
     surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MOST]
 
     def explains(cause: Row, row: Row) -> bool:
@@ -110,9 +112,14 @@ def unexplained(found: list[Row]) -> list[Row]:
         known = cause["kind"] not in CAUSE_UNKNOWN  # an unknown cause explains nothing
         return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
 
-    return [
-        row for row in found if row["kind"] not in CAUSE_UNKNOWN or not any(explains(cause, row) for cause in surely)
-    ]
+    def is_said_better(row: Row) -> bool:
+        longer = row["kind"] == "cross_step" and row["steps"] is None
+        return longer and any(row["job_id"] == other["job_id"] and _together(row, other) for other in stragglers)
+
+    def is_explained(row: Row) -> bool:
+        return row["kind"] in CAUSE_UNKNOWN and any(explains(cause, row) for cause in surely)
+
+    return [row for row in found if not (is_explained(row) or is_said_better(row))]
 
 
 def ranked(found: list[Row]) -> list[Row]:

@@ -56,6 +56,17 @@ def test_suspects_are_numbered_by_what_they_cost_and_effects_are_not() -> None:
     ) == [("slow_nic", "d", 1), ("degraded_switch", "leaf", 2), ("slow_compute", "a", 3), ("cross_step", "j", None)]
 
 
+@pytest.mark.parametrize(
+    ("other", "kept"),
+    [({}, 1), ({"subject_type": "addr", "subject": "a"}, 2), ({"job_id": "k"}, 2), (LATER, 2)],
+)
+def test_that_one_of_few_is_slow_says_more_than_that_steps_are_longer(other: dict[str, Any], kept: int) -> None:
+    longer = row("cross_step", "job", "j", confidence=None)
+    straggler = row("straggler", "job", "j", confidence=None) | other
+    assert len(diagnosed(longer, straggler)) == kept
+    assert len(diagnosed(longer | {"steps": 1}, straggler)) == 2
+
+
 def test_each_job_has_its_own_suspects() -> None:
     other = row("slow_nic", "addr", "z", job_id="k", severity=0.1)
     assert diagnosed(row("slow_compute", "addr", "a"), other) == [("slow_compute", "a", 1), ("slow_nic", "z", 1)]

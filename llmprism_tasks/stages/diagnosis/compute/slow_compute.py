@@ -13,7 +13,7 @@ from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import excuse_waiting, in_lock_step
-from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence, slowdown
+from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, QUICK, ROW, Evidence, shares, slowdown
 from llmprism_tasks.stages.diagnosis.own_work.own_work import OUTVOTING
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
@@ -318,7 +318,9 @@ def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
     job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
     history = evidence.history.filter(pl.col("job_id") == job_id)
     severity = max(slowdown(history, int(start_ns), int(end_ns)), float(rows["loss"].median()))  # type: ignore[arg-type]
-    among = ", ".join(sorted(rows["addr"])[:8])
+    suspects = sorted(rows["addr"].unique())
+    among = ", ".join(suspects[:8])
+    odds = shares(dict.fromkeys(suspects, 1.0)) if len(suspects) <= MOST_SUSPECTS else {}
     return {
         "job_id": job_id,
         "kind": "straggler",
@@ -332,4 +334,6 @@ def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
         f"do not show which. The job's steps take {1 + severity:.2f} times as long as they need to.",
         "confidence": None,
         "peers": None,
+        "candidates": list(odds) or None,
+        "odds": list(odds.values()) or None,
     }

@@ -28,7 +28,8 @@ def compute_gap_work(
     ----------
     jobs : `job_id` of the jobs to measure
     early : share of a NIC's mean burst of a kind below which a burst was sent early
-    sent_only : whether what a NIC receives is left out: buffers of a NIC that is late fill without it
+    sent_only : whether a gap goes on until the NIC sends, whatever it receives: buffers of a NIC that is late fill
+        without it
 
     Returns
     -------

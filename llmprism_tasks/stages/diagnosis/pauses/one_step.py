@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
+from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, ROW, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
@@ -60,9 +60,6 @@ OF_ONE = ("slow_nic", "degraded_link", "congestion", "link_flap")
 LONG_CHECKPOINT = 1.0
 """Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
 the tenant has chosen."""
-
-MOST_SUSPECTS = 3
-"""NICs that are named together if the data do not tell them apart: more are no help to who looks for the fault."""
 
 ON_PURPOSE = 5.0
 """Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""

@@ -64,6 +64,13 @@ def test_nics_of_one_host_are_named_as_the_host_and_of_two_hosts_nobody_can_tell
     row = found(lock_step(["cd"] * SLOW)).row(0, named=True)
     assert (row["kind"], row["subject_type"], row["subject"]) == ("straggler", "job", "j")
     assert row["explanation"].startswith("c, d begin late together, step after step")
+    assert (row["candidates"], row["odds"]) == (["c", "d"], [0.5, 0.5])
+
+
+@pytest.mark.parametrize(("late", "named"), [("cde", True), ("cdef", False)])
+def test_up_to_three_that_nobody_can_tell_apart_are_candidates(late: str, named: bool) -> None:
+    row = found(lock_step([late] * SLOW)).row(0, named=True)
+    assert row["candidates"] == (list(late) if named else None)
 
 
 @pytest.mark.parametrize(("sooner", "names"), [(1, ["j"]), (2, ["c"])], ids=["too close to call", "told apart"])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llmprism_tasks.numerics.intervals import extend_union
-from llmprism_tasks.numerics.jit import INT8S, INT64S, kernel
+from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels import transfers_by_nic
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Small, Steps, Transfers
@@ -26,8 +26,8 @@ class Bursts(NamedTuple):
     Attributes
     ----------
     step : in which they begin
-    begins, over : ns, the first start and the last end
-    sizes : bytes
+    begins, over : ns, the first start of those that show the endpoint's GPU, and the last end of all
+    sizes : bytes of those that show it
     kinds : as a set of bits
     """
 
@@ -51,7 +51,8 @@ def silences(
     wanted : shape (endpoints,): those to look at; the steps of others have none
     early : ratio of an endpoint's mean burst of the same kinds below which one went ahead
     piped : the kind of a pipeline's messages
-    sent_only : whether what an endpoint receives is left out
+    sent_only : whether a burst begins with what an endpoint sends, and is none without: a buffer fills without its
+        owner. What the endpoint receives in a burst still belongs to it: between two of its own transfers it waits
 
     Returns
     -------
@@ -74,11 +75,11 @@ def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: 
     first[present] = steps.starts[steps.bounds[:-1][present]]
     since = np.minimum(first[transfers.senders], first[transfers.receivers])
     seen, bounds = transfers_by_nic.in_order(*transfers[:2], *transfers[3:6], since=since, wanted=wanted & present)
-    if sent_only:
-        sent = (seen & 1) == 0
-        seen, bounds = seen[sent], np.concatenate([[0], np.cumsum(sent)])[bounds]
+    shows = (seen & 1) == 0 if sent_only else np.ones(seen.size, np.bool_)
     kinds = np.repeat(transfers.kinds, np.diff(transfers.offsets))
-    return _bursts(seen, bounds, transfers, kinds, steps)
+    bursts = _bursts(seen, shows, bounds, transfers, kinds, steps)
+    shown = bursts.begins < NEVER
+    return Bursts(*(column[shown] for column in bursts))
 
 
 def _silent_since(bursts: Bursts, steps: Steps, early: float, piped: int) -> tuple[Integers, Flags]:
@@ -107,30 +108,35 @@ def _bit(kind: int) -> int:
     return 1 << kind if kind >= 0 else 0
 
 
-@kernel(INT64S, INT64S, TRANSFERS, INT8S, STEPS)
-def _bursts(seen: Integers, seen_bounds: Integers, transfers: Transfers, kinds: Small, steps: Steps) -> Bursts:
+@kernel(INT64S, BOOLEANS, INT64S, TRANSFERS, INT8S, STEPS)
+def _bursts(
+    seen: Integers, shows: Flags, seen_bounds: Integers, transfers: Transfers, kinds: Small, steps: Steps
+) -> Bursts:
     """Find the bursts of what endpoints send and receive.
 
     Parameters
     ----------
     seen, seen_bounds : as `transfers_by_nic.in_order` returns
+    shows : shape of `seen`, whether a transfer shows that the endpoint's GPU is there; bursts without any begin `NEVER`
     kinds : shape (transfers,)
     """
-    begun_in, begins = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
+    begun, begins, shown = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
     over, sizes, kinds_of = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
     starts, ends, n = transfers.starts, transfers.ends, 0
     for endpoint in range(steps.bounds.size - 1):
         place, until, first = seen_bounds[endpoint], seen_bounds[endpoint + 1], n
         for step in range(steps.bounds[endpoint], steps.bounds[endpoint + 1]):
             while place < until and starts[seen[place] >> 1] <= steps.ends[step]:
-                i = seen[place] >> 1
+                i, counts = seen[place] >> 1, shows[place]
                 place += 1
                 if starts[i] < steps.starts[step]:
                     continue
                 bursts = extend_union(begins, over, first, n, starts[i], ends[i], 0)
                 if bursts > n:
-                    begun_in[n], sizes[n], kinds_of[n] = step, 0, 0
+                    begun[n], shown[n], sizes[n], kinds_of[n] = step, NEVER, 0, 0
                 n = bursts
-                sizes[n - 1] += transfers.sizes[i]
-                kinds_of[n - 1] |= 1 << np.int64(kinds[i])
-    return Bursts(begun_in[:n].copy(), begins[:n].copy(), over[:n].copy(), sizes[:n].copy(), kinds_of[:n].copy())
+                if counts:
+                    shown[n - 1] = min(shown[n - 1], starts[i])
+                    sizes[n - 1] += transfers.sizes[i]
+                    kinds_of[n - 1] |= 1 << np.int64(kinds[i])
+    return Bursts(begun[:n].copy(), shown[:n].copy(), over[:n].copy(), sizes[:n].copy(), kinds_of[:n].copy())

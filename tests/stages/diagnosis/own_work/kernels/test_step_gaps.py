@@ -18,8 +18,8 @@ def kinds(burst: list[Row]) -> frozenset[int]:
     return frozenset(each.kind for each in burst)
 
 
-def plain_silences(rows: list[Row], early: float) -> dict[int, list[int]]:
-    """Return the silences of each step."""
+def plain_silences(rows: list[Row], early: float, *, sent_only: bool) -> dict[int, list[int]]:
+    """Return the silences of each step; where only what is sent counts, up to what is sent."""
     found: dict[int, list[int]] = defaultdict(list)
     for _, mine in groupby(rows, key=lambda one: STEPS.endpoints[one.step]):
         bursts: list[list[Row]] = []
@@ -28,26 +28,31 @@ def plain_silences(rows: list[Row], early: float) -> dict[int, list[int]]:
                 bursts[-1].append(one)
             else:
                 bursts.append([one])
+        shown = [([each for each in burst if each.sends or not sent_only], burst) for burst in bursts]
+        counted = [(own, burst) for own, burst in shown if own]
         sizes: dict[frozenset[int], list[int]] = defaultdict(list)
-        for burst in bursts:
-            sizes[kinds(burst)].append(sum(each.size for each in burst))
-        for before, burst in zip([None, *bursts], bursts, strict=False):
+        for own, _ in counted:
+            sizes[kinds(own)].append(sum(each.size for each in own))
+        for before, (own, burst) in zip([None, *counted], counted, strict=False):
             begins = int(STEPS.starts[burst[0].step])
             if before is not None:
-                usual = np.mean(sizes[kinds(before)])
-                ahead = sum(each.size for each in before) < early * usual
-                if (ahead and before[0].step == burst[0].step) or any(each.kind == PP for each in before):
+                usual = np.mean(sizes[kinds(before[0])])
+                ahead = sum(each.size for each in before[0]) < early * usual
+                same_step = before[1][0].step == burst[0].step
+                if (ahead and same_step) or any(each.kind == PP for each in before[0]):
                     continue
-                begins = max(begins, *(each.end for each in before))
-            if burst[0].start > begins and all(each.kind != PP for each in burst):
-                found[burst[0].step].append(burst[0].start - begins)
+                begins = max(begins, *(each.end for each in before[1]))
+            if own[0].start > begins and all(each.kind != PP for each in own):
+                found[burst[0].step].append(own[0].start - begins)
     return found
 
 
-@given(ROWS, st.sampled_from([0.0, 0.1, 0.9]))
-def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped(rows: list[Row], early: float) -> None:
-    length, squares, longest, count = silences(transfers(rows), STEPS, ALL, early=early, piped=PP)
-    expected = plain_silences(rows, early)
+@given(ROWS, st.sampled_from([0.0, 0.1, 0.9]), st.booleans())
+def test_silences_are_those_between_bursts_that_neither_went_ahead_nor_are_piped(
+    rows: list[Row], early: float, sent_only: bool
+) -> None:
+    length, squares, longest, count = silences(transfers(rows), STEPS, ALL, early=early, piped=PP, sent_only=sent_only)
+    expected = plain_silences(rows, early, sent_only=sent_only)
     for step in range(STEPS.starts.size):
         assert count[step] == len(expected[step])
         assert length[step] == sum(expected[step])
@@ -63,6 +68,16 @@ def test_which_kind_of_a_burst_comes_first_says_nothing_of_whether_it_went_ahead
 
     assert counted(DP, EP) == counted(EP, DP)
     assert counted(DP) == counted(DP, EP) - 1  # a little of one kind is ahead; of both it is all there is
+
+
+def test_who_waits_between_what_it_sends_does_not_compute_meanwhile() -> None:
+    """It sends at 2 and again at 6, and receives all the while; then it receives at 9 what it answers at 12."""
+    rows = [row(0, 2, 1, 9, DP, True, 5), row(0, 2, 6, 9, DP, False, 5), row(0, 6, 2, 9, DP, True, 5)]
+    rows += [row(0, 9, 1, 9, DP, False, 5), row(0, 12, 1, 9, DP, True, 5)]
+    sent = silences(transfers(rows), STEPS, ALL, early=0.0, piped=PP, sent_only=True)
+    seen = silences(transfers(rows), STEPS, ALL, early=0.0, piped=PP)
+    assert (sent[3][0], sent[2][0]) == (2, 4)
+    assert seen[3][0] == 3
 
 
 def test_what_begins_between_steps_ends_no_silence() -> None:
