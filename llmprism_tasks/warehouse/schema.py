@@ -4,7 +4,7 @@
 0.
 
 A warehouse records the number of its last migration. Version 0 did not, so tables without a number are of version 0.
-Views hold no rows, so they are created again whenever their texts have changed.
+Views hold no rows, so they are created again whenever their texts have changed; incidents are then found again.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import hashlib
 import duckdb
 
 from llmprism_tasks.contract.errors import ContractError
-from llmprism_tasks.warehouse.sql_files import quoted, texts
+from llmprism_tasks.warehouse.sql_files import quoted, statement, texts
+from llmprism_tasks.warehouse.storage import incidents
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
 
 
 def current() -> tuple[int, str]:
-    """Return the schema's version (number of the last migration), and a digest of the texts of tables and views."""
-    digest = hashlib.sha256("\0".join((*texts("tables").values(), *texts("views").values())).encode()).hexdigest()
+    """Return the last migration's number, and a digest of the texts of tables and views and of what incidents are."""
+    told = (*texts("tables").values(), *texts("views").values(), statement("find_incidents"))
+    digest = hashlib.sha256("\0".join(told).encode()).hexdigest()
     return max(int(name.partition("_")[0]) for name in texts("migrations")), digest
 
 
@@ -67,11 +69,14 @@ def bring_up_to_date(connection: duckdb.DuckDBPyConnection, location: str) -> No
     connection.execute("CREATE SCHEMA IF NOT EXISTS stored")
     for text in (*texts("stored").values(), *texts("tables").values(), *texts("views").values()):
         connection.execute(text)
+    incidents.renew(connection)
     _record(connection)
 
 
 def create_results(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables and views of results alone, without what is behind numbered texts, in an empty database."""
+    connection.execute("CREATE SCHEMA stored")
+    connection.execute(texts("stored")["incidents"])
     for name, text in (*texts("tables").items(), *texts("views").items()):
         if name not in NUMBERED:
             connection.execute(text)

@@ -17,11 +17,12 @@ from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
-from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, nic_codes
+from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, incidents, nic_codes
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
+ENDED = ("done", "stopped")
 ROWS_AT_A_TIME = 122_880  # DuckDB's row group
 BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
@@ -345,7 +346,10 @@ def record(
     stage: str | None = None,
     elapsed_ns: int | None = None,
 ) -> None:
-    """Update a window's row in `windows`; a stage's run time replaces an earlier one."""
+    """Update a window's row in `windows`; a stage's run time replaces an earlier one.
+
+    Once the window has ended, incidents are found anew.
+    """
     if not _has_rows(connection, "windows", window, None):
         raise ContractError(
             found=f"no row in windows for window {window}",
@@ -354,6 +358,8 @@ def record(
         )
     values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
     connection.execute(statement("record_window"), {"start_ns": window.start_ns} | values)
+    if status in ENDED:
+        incidents.renew(connection)
 
 
 def _check(table: str, rows: pl.DataFrame, window: Window) -> None:

@@ -14,6 +14,7 @@ from llmprism_tasks.contract.frames import conform
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import incidents
 
 TABLES = ("flows", "flows_quarantine", "windows", "jobs", "steps", "timeline", "diagnoses")
 
@@ -69,7 +70,7 @@ def put(
             )
             for table, some in rows.items()
         }
-        store.replace(warehouse, one, frames)
+        store.replace(warehouse, one, frames, then=incidents.renew)
 
 
 def counts(warehouse: Warehouse) -> dict[str, list[int]]:

@@ -11,6 +11,7 @@ from small_windows import FIRST, SECOND, bookkept, frame
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import incidents
 from llmprism_tasks.warehouse.store import replace
 
 Row = dict[str, Any]
@@ -18,16 +19,22 @@ Row = dict[str, Any]
 WINDOWS = (FIRST, FIRST.shifted(1))
 STEPS, STEP_NS, SLOW_NS = 5, 10 * SECOND, 3 * SECOND
 HOSTS, NICS = 6, 2
+HOSTILE = (
+    '"><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">'
+    "'{{1237*1237}}\x00\x1b[31m\u202e"
+)
+"""A name that runs a script, calls a template, ends a text or turns it around, where it is not shown as a text."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """The job, the second host (the slow one), its first NIC, and the words of others."""
+    """The job, the second host (the slow one), its first NIC, the words of others, and what cannot be told apart."""
 
     job: str = "gpt"
     host: str = "node-1"
     addr: str = "10.0.1.0"
     words: str = "It computes 1.5 times as long as its peers."
+    candidates: list[str] | None = None
 
     def host_of(self, number: int) -> str:
         return self.host if number == 1 else f"node-{number}"
@@ -41,7 +48,8 @@ def write_windows(warehouse: Warehouse, names: Names | None = None) -> Names:
     names = names or Names()
     for number, window in enumerate(WINDOWS):
         tables = rows(window, names, slow=number == 1)
-        replace(warehouse, window, {table: frame(table, window, some) for table, some in tables.items()})
+        frames = {table: frame(table, window, some) for table, some in tables.items()}
+        replace(warehouse, window, frames, then=incidents.renew)
     return names
 
 
@@ -101,7 +109,7 @@ def diagnosis(window: Window, names: Names) -> Row:
         "job_id": names.job, "kind": "slow_compute", "subject_type": "host", "subject": names.host,
         "start_ns": window.start_ns, "end_ns": window.end_ns, "score": 12.0, "severity": 0.5,
         "explanation": names.words, "confidence": 0.9, "rank": 1, "lost_gpu_s": 120.0, "recoverable_gpu_s": 100.0,
-        "peers": [names.addr, "10.0.3.0"],
+        "peers": [names.addr, "10.0.3.0"], "candidates": names.candidates, "odds": names.candidates and [0.7, 0.3],
         "evidence_sql": "SELECT src_addr, dst_addr, bytes, switch_path[1] AS first_switch FROM flows "
         f"WHERE window_start_ns = {window.start_ns} ORDER BY flow_start_ns, src_addr",
     }  # fmt: skip

@@ -11,6 +11,7 @@ import polars as pl
 from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import incidents
 from llmprism_tasks.warehouse.store import replace
 
 SECOND = 1_000_000_000
@@ -47,7 +48,8 @@ def writer(warehouse: Warehouse) -> Minute:
         rows = {"jobs": jobs, "job_members": members, "steps": steps, "diagnoses": list(diagnoses)}
         rows["windows"] = [bookkept(window, **bookkeeping)]
         rows["validation_results"] = [] if aside is None else [refused(aside)]
-        replace(warehouse, window, {name: frame(name, window, some) for name, some in rows.items()})
+        frames = {name: frame(name, window, some) for name, some in rows.items()}
+        replace(warehouse, window, frames, then=incidents.renew)
         return window
 
     return write

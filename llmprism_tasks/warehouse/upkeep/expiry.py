@@ -19,6 +19,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
+from llmprism_tasks.warehouse.storage import incidents
 from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
 
 HELD_TIMES = 4
@@ -153,6 +154,8 @@ def delete(warehouse: Warehouse, found: Due, kept: Kept, *, lookback_windows: in
                 _delete(connection, tables, sorted(set(some) & set(still.by_tables()[place][1])))
 
             warehouse.write(work)
+    if any(starts for _, starts in found.by_tables()):
+        warehouse.write(incidents.renew)
 
 
 def sweep(warehouse: Warehouse) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from empty_warehouse import empty_warehouse
-from paged_windows import SLOW_NS, STEP_NS, STEPS, WINDOWS, Names, rows, write_windows
+from paged_windows import HOSTILE, SLOW_NS, STEP_NS, STEPS, WINDOWS, Names, rows, write_windows
 from small_windows import SECOND, bookkept, frame
 
 from llmprism_tasks.contract.errors import InputError
@@ -20,7 +20,9 @@ from llmprism_tasks.reports.pages.ranges import Range, asked_range
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.asking import asking
 from llmprism_tasks.warehouse.bookkeeping import minutes as minute_book
+from llmprism_tasks.warehouse.bookkeeping.notifications import mute
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import incidents
 from llmprism_tasks.warehouse.store import query, replace
 
 NOW_NS = WINDOWS[1].end_ns + 20 * SECOND
@@ -266,11 +268,8 @@ def test_an_incidents_page_has_the_evidence_the_peers_and_the_flows(filled: Ware
 
 
 def test_what_cannot_be_told_apart_is_told_with_its_probability(own_copy: Warehouse) -> None:
-    told = rows(WINDOWS[1], Names(), slow=True)["diagnoses"][0] | {
-        "candidates": ["node-1", "leaf-7"],
-        "odds": [0.7, 0.3],
-    }
-    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])})
+    (told,) = rows(WINDOWS[1], Names(candidates=["node-1", "leaf-7"]), slow=True)["diagnoses"]
+    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])}, then=incidents.renew)
     text = text_of(incident.show(own_copy, {"id": the_incident(own_copy)}, now_ns=NOW_NS))
     assert re.search("One of these is at fault .* node-1 70% leaf-7 30% ", text)
 
@@ -303,7 +302,7 @@ def test_an_incident_that_is_not_there_is_told(filled: Warehouse) -> None:
 def test_a_stored_query_that_writes_is_not_run(own_copy: Warehouse) -> None:
     names = Names()
     told = rows(WINDOWS[1], names, slow=True)["diagnoses"][0] | {"evidence_sql": "DROP TABLE steps"}
-    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])})
+    replace(own_copy, WINDOWS[1], {"diagnoses": frame("diagnoses", WINDOWS[1], [told])}, then=incidents.renew)
     with pytest.raises(InputError, match="a stored query of the kinds DROP"):
         incident.show(own_copy, {"id": the_incident(own_copy)}, now_ns=NOW_NS)
 
@@ -328,12 +327,14 @@ def test_a_page_is_one_file_when_asked(filled: Warehouse) -> None:
     assert not re.search(r"<script[^>]+src=|<link|<a href=\"(?!#)", re.sub(r"(?s)<script>.*?</script>", "", page))
 
 
-HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{1237*1237}}\x00\x1b[31m\u202e" + "x" * 10_000
+LONG = HOSTILE + "x" * 10_000
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     warehouse = empty_warehouse(tmp_path / "w.duckdb")
-    names = write_windows(warehouse, Names(job=f"j{HOSTILE}", host=f"h{HOSTILE}", addr=f"a{HOSTILE}", words=HOSTILE))
+    name = Names(f"j{LONG}", f"h{LONG}", f"a{LONG}", words=LONG, candidates=[f"h{LONG}", f"c{LONG}"])
+    names = write_windows(warehouse, name)
+    mute(warehouse, the_incident(warehouse), now_ns=1, until_ns=2**62, reason=HOSTILE, muted_by=f"m{LONG}")
     pages = [
         now.show(warehouse, {}, now_ns=NOW_NS),
         job.show(warehouse, {"id": names.job}, now_ns=NOW_NS),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.storage import incidents
 
 FIRST_NS = 1_777_248_000 * 10**9
 """2026-04-27 00:00 UTC, a Monday."""
@@ -64,6 +65,7 @@ def make_week(path: Path, *, hours: int, say: Callable[[str], None]) -> None:
         }  # fmt: skip
         for sql in (*itertools.islice(statements("rows"), 3), *statements("newest")):
             connection.execute(sql, _taken(sql, newest))
+        incidents.renew(connection)
 
 
 def _copy(table: str) -> str:
