@@ -5,7 +5,7 @@
 # make test      linter, type checker and every test, but for:
 # make test-distributed   two Celery workers, PostgreSQL and Redis (both must be installed): WINDOWS=30 KILLS=50 for more
 # make test-hta  whether Meta's HTA reads our timelines, and divides steps as we do; in .hta, an environment of its own
-# make test-browser   the pages in Debian's Chromium, as a reader opens them; says what to install if it is not there
+# make test-browser   the pages in Debian's Chromium, as a reader opens them; after make demo, whose data they open
 # make pictures  the pictures of the README and docs, taken from the pages; after make demo, whose data they show
 # make tables    compare all result tables with the reference (tests/data/tables.json)
 # make scores    accuracy on the captures of real training in tests/data/real

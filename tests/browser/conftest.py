@@ -1,4 +1,4 @@
-"""A browser, and pages of a small platform with a slow GPU, served as a reader would have them.
+"""A browser, and the pages of what `make demo` left, served as a reader would have them.
 
 Whatever a test opens: no error in the console, no dialog, and no request to another machine.
 """
@@ -10,21 +10,20 @@ import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from empty_warehouse import empty_warehouse
-from paged_windows import Names, write_windows
-from playwright.sync_api import Browser, Page, sync_playwright
-from served_pages import run, served
+from paged_windows import HOSTILE, Names, write_windows
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from served_pages import Culprit, served, worst_of
 
-from llmprism_tasks.warehouse.connect import Warehouse
+from demo.__main__ import FIRST, FOLDER, MINUTES
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.store import query
 
-HERE = Path(__file__).parent
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 LOOPBACK = {"127.0.0.1", "localhost", ""}  # a file has no host
-
-HOSTILE = (
-    '"><script>alert(1)</script><img src=x onerror=alert(1)><a href="javascript:alert(1)">\'{{7*7}}\x00\x1b[31m\u202e'
-)
+SIZE = {"width": 1400, "height": 900}
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +37,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(params=["light"])
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme=request.param)
+    context = browser.new_context(viewport=SIZE, color_scheme=request.param)
     page, wrong = context.new_page(), []
     page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -51,14 +50,19 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
 
 @pytest.fixture
 def visitor(browser: Browser) -> Iterator[Page]:
-    """A page of Airflow's own: what its console says is not ours, but it asks no other machine either."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    page, elsewhere = context.new_page(), []
+    """A page of Airflow's own: what the console says of its code is not ours, but it asks no other machine either."""
+    context = browser.new_context(viewport=SIZE)
+    page, wrong = context.new_page(), []
     page.set_default_timeout(60_000)
-    page.on("request", lambda one: elsewhere.append(one.url) if host_of(one.url) not in LOOPBACK else None)
+    page.on("console", lambda one: wrong.append(one.text) if one.type == "error" and ours(one) else None)
+    page.on("request", lambda one: wrong.append(one.url) if host_of(one.url) not in LOOPBACK else None)
     yield page
     context.close()
-    assert elsewhere == []
+    assert wrong == []
+
+
+def ours(message: ConsoleMessage) -> bool:
+    return urllib.parse.urlsplit(message.location["url"]).path.startswith("/llmprism/")
 
 
 def host_of(url: str) -> str:
@@ -67,17 +71,30 @@ def host_of(url: str) -> str:
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with flows, topology, truth and warehouse of four minutes."""
-    folder = tmp_path_factory.mktemp("platform")
-    run("simulate", "--scenario", str(HERE / "slow_gpu.toml"), "--minutes", "4", "--out", str(folder))
-    places = ["--flows", str(folder / "flows"), "--topology", str(folder / "topology.csv")]
-    run("analyze", *places, "--warehouse", str(folder / "w.duckdb"))
+    """A copy of the folder that `make demo` left: its warehouse, topology, truth and Airflow."""
+    folder = tmp_path_factory.mktemp("demo") / "copy"
+    if not (FOLDER / "llmprism.duckdb").exists():
+        pytest.exit("The tests open pages of the demo's data. First: make demo", 1)
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("flows", "logs", "results.*", "*.log"))
+    found = query(Warehouse(str(folder / "llmprism.duckdb"), 30), "SELECT window_start, status FROM window_bookkeeping")
+    if found["status"].to_list() != ["done"] * MINUTES or f"{found['window_start'].min():%FT%T}" != FIRST:
+        pytest.exit("The demo's folder holds other minutes, or a run that failed. First: make demo", 1)
     return folder
 
 
 @pytest.fixture(scope="session")
 def warehouse(platform: Path) -> Warehouse:
-    return Warehouse(str(platform / "w.duckdb"), 30)
+    return open_warehouse(Warehouse(str(platform / "llmprism.duckdb"), 30))
+
+
+@pytest.fixture(scope="session")
+def culprit(platform: Path, warehouse: Warehouse) -> Culprit:
+    faults = pl.read_parquet(platform / "truth" / "truth_faults.parquet")
+    (fault,) = faults.filter(kind="slow_gpu").to_dicts()
+    asked = f"SELECT DISTINCT host FROM job_members WHERE addr = '{fault['subject']}'"
+    host = str(query(warehouse, asked).item())
+    incident_id, job_id, worst = worst_of(warehouse)
+    return Culprit(fault["subject"], host, fault["start_ns"], job_id, incident_id, worst)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,21 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
+
+
+class Culprit(NamedTuple):
+    """The GPU that the demo makes slow, by the simulator's truth, and the incident that the tables tell of it."""
+
+    addr: str
+    host: str
+    start_ns: int
+    job_id: str
+    incident_id: str
+    worst_window_start_ns: int
 
 
 @contextlib.contextmanager
@@ -35,9 +47,8 @@ def run(*words: str) -> None:
     subprocess.run(command(*words), check=True, capture_output=True)
 
 
-def incident_of(warehouse: Warehouse) -> str:
-    return str(query(warehouse, "SELECT incident_id FROM incidents WHERE effect_of IS NULL LIMIT 1").item())
-
-
-def job_of(warehouse: Warehouse) -> str:
-    return str(query(warehouse, "SELECT DISTINCT job_id FROM jobs").item())
+def worst_of(warehouse: Warehouse) -> tuple[str, str, int]:
+    """Return the most expensive incident that is no effect of another: its id, its job and its worst window's start."""
+    asked = "SELECT incident_id, job_id, worst_window_start_ns FROM incidents WHERE effect_of IS NULL "
+    incident_id, job_id, worst = query(warehouse, f"{asked} ORDER BY lost_gpu_s DESC LIMIT 1").row(0)
+    return str(incident_id), str(job_id), int(worst)
