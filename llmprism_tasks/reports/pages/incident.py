@@ -95,18 +95,24 @@ def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, floa
 
 
 def flow_table(flows: pl.DataFrame) -> Row:
-    """Return flows as a reader takes them in: times of day, and apart which of them are the subject's.
+    """Return flows as a reader takes them in: times of day, paths with arrows, the subject's own first.
 
     Returns
     -------
-    `columns`, and `rows` of whether a flow is of the subject, and its values as text
+    `columns`, and `rows` of whether a flow is of the subject, and its values
     """
     shows = [name for name in flows.columns if name not in {"of_subject", "window_start_ns"}]
     rows = [
-        (bool(row.get("of_subject")), [iso(row[name])[11:] if name.endswith("_ns") else row[name] for name in shows])
+        (bool(row.get("of_subject")), [_readable(name, row[name]) for name in shows])
         for row in flows.iter_rows(named=True)
     ]
-    return {"columns": [name.removesuffix("_ns") for name in shows], "rows": rows}
+    return {"columns": [name.removesuffix("_ns") for name in shows], "rows": sorted(rows, key=lambda row: not row[0])}
+
+
+def _readable(name: str, value: Any) -> Any:
+    if value is not None and name.endswith("_ns"):
+        return iso(value)[11:]
+    return " → ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def proofs(diagnoses: pl.DataFrame, incident: Row) -> tuple[list[Row], list[Row]]:

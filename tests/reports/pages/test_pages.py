@@ -274,13 +274,19 @@ def test_what_cannot_be_told_apart_is_told_with_its_probability(own_copy: Wareho
     assert re.search("One of these is at fault .* node-1 70% leaf-7 30% ", text)
 
 
-def test_flows_are_told_in_times_of_day_and_those_of_the_subject_marked() -> None:
+def test_flows_are_told_in_times_of_day_and_those_of_the_subject_first() -> None:
     flows = pl.DataFrame(
-        {"of_subject": [True, False], "window_start_ns": 0, "flow_start_ns": [SECOND, 1_000], "bytes": 7}
+        {
+            "of_subject": [False, True],
+            "window_start_ns": 0,
+            "flow_start_ns": [1_000, SECOND],
+            "bytes": 7,
+            "switch_path": [["leaf-1", "spine-0"], None],
+        }
     )
     assert incident.flow_table(flows) == {
-        "columns": ["flow_start", "bytes"],
-        "rows": [(True, ["00:00:01.000000", 7]), (False, ["00:00:00.000001", 7])],
+        "columns": ["flow_start", "bytes", "switch_path"],
+        "rows": [(True, ["00:00:01.000000", 7, None]), (False, ["00:00:00.000001", 7, "leaf-1 → spine-0"])],
     }
 
 
