@@ -126,7 +126,7 @@ def _read(
         rows = taken.rows(_pieces(files, within, whole))
         ordered = _in_order(rows) if _have_addresses(rows) else None
         strangers = {name for file in files for name in pq.read_schema(file.path).names if name not in TYPES}
-    except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError):
+    except (OddError, pl.exceptions.PolarsError, pa.ArrowException, OSError, UnicodeDecodeError):
         return None
     if ordered is None:
         return None

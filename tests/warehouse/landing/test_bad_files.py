@@ -36,6 +36,11 @@ def damaged_parquet(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+def named_in_no_encoding(path: Path) -> None:
+    parquet(path)
+    path.write_bytes(path.read_bytes().replace(b"dst_port", b"\x8ast_port"))
+
+
 def truncated_text(path: Path) -> None:
     pack(path, csv_text(RECORDS).encode())
     path.write_bytes(path.read_bytes()[:-500])
@@ -57,6 +62,7 @@ Case = tuple[str, Callable[[Path], object], str, str]
 CASES: dict[str, Case] = {
     "truncated Parquet": ("flows.parquet", truncated_parquet, "No magic bytes", "a whole parquet file"),
     "damaged Parquet": ("flows.parquet", damaged_parquet, "bytes: ", "a whole parquet file"),
+    "a name that is no UTF-8": ("flows.parquet", named_in_no_encoding, "Invalid unicode", "a whole parquet file"),
     "empty Parquet": ("flows.parquet", lambda path: path.write_bytes(b""), "a file of 0 bytes", "a whole parquet file"),
     "text named Parquet": (
         "flows.parquet",
