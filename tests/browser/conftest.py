@@ -32,7 +32,9 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.exit("No Chromium is installed. On Debian: apt-get install --no-install-recommends chromium", 1)
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # as root there is no other way
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])  # root has no other way
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(params=["light"])

@@ -41,11 +41,13 @@ def see_charts(page: Page) -> int:
     charts = page.locator(".chart").all()
     for chart in charts:
         expect(chart.locator(".main-svg").first).to_be_visible()
-        expect(chart.locator(".overplot .trace path, .overplot image").first).to_be_attached()  # a line, an area or cells
+        expect(
+            chart.locator(".overplot .trace path, .overplot image").first
+        ).to_be_attached()  # a line, an area or cells
     return len(charts)
 
 
-@pytest.mark.parametrize(("name", "charts"), zip(PAGES, (0, 4, 0, 1, 0), strict=True))
+@pytest.mark.parametrize(("name", "charts"), [("", 0), ("job", 4), ("timeline", 0), ("incident", 1), ("window", 0)])
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_each_page_opens_and_can_be_read_by_everybody(
     page: Page, address: str, warehouse: Warehouse, name: str, charts: int

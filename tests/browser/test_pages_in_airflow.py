@@ -29,9 +29,15 @@ def airflow(platform: Path) -> Iterator[LocalAirflow]:
         yield local
 
 
+def answered(asked: urllib.request.Request) -> str:
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
 def refused(asked: str | urllib.request.Request) -> int:
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(asked, timeout=60)
+    error.value.close()
     return error.value.code
 
 
@@ -65,10 +71,9 @@ def test_who_may_only_read_sees_the_pages_and_mutes_nothing(
     login = urllib.request.Request(
         f"{airflow.address}/auth/token", data=asked, headers={"Content-Type": "application/json"}
     )
-    token = json.load(urllib.request.urlopen(login, timeout=60))["access_token"]
-    known = {"Authorization": f"Bearer {token}"}
-    page = urllib.request.urlopen(urllib.request.Request(f"{airflow.address}/llmprism/", headers=known), timeout=60)
-    assert culprit.host in page.read().decode()
+    known = {"Authorization": f"Bearer {json.loads(answered(login))['access_token']}"}
+    page = urllib.request.Request(f"{airflow.address}/llmprism/", headers=known)
+    assert culprit.host in answered(page)
     assert refused(muting(airflow, culprit, **known)) == 403
     assert query(warehouse, "SELECT count(*) FROM mutes").item() == before
 

@@ -29,14 +29,14 @@ class Culprit(NamedTuple):
 def served(warehouse: Warehouse) -> Iterator[str]:
     """Serve pages as `llmprism serve` does; gives their address."""
     serve = [*command("serve"), "--port", "0", "--warehouse", warehouse.location]
-    process = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
-    try:
-        found = re.match(r"(http://127\.0\.0\.1:\d+/) ", process.stdout.readline() if process.stdout else "")
-        assert found is not None
-        yield found[1]
-    finally:
-        process.terminate()
-        process.wait(20)
+    known = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=known) as process:
+        try:
+            found = re.match(r"(http://127\.0\.0\.1:\d+/) ", process.stdout.readline() if process.stdout else "")
+            assert found is not None
+            yield found[1]
+        finally:
+            process.terminate()
 
 
 def command(*words: str) -> list[str]:

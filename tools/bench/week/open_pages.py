@@ -68,7 +68,7 @@ def _paths(warehouse: Warehouse) -> dict[str, str]:
         "ORDER BY last_seen_ns DESC, lost_gpu_s DESC LIMIT 1"
     )
     incident, job, worst = query(warehouse, chosen).row(0)
-    newest = query(warehouse, "SELECT max(window_start_ns) FROM windows").item()
+    newest = query(warehouse, f"SELECT max(window_start_ns) FROM jobs WHERE job_id = '{job}'").item()
     ended = query(
         warehouse, "SELECT strftime(make_timestamp(max(window_end_ns) // 1000), '%Y-%m-%dT%H:%M') FROM windows"
     )
