@@ -18,7 +18,7 @@ from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
 from llmprism_tasks.stages.step_division.groups.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
-from llmprism_tasks.stages.step_division.groups.templates import Found, steps_together
+from llmprism_tasks.stages.step_division.groups.templates import Found, all_of, steps_together
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
     LAGS,
@@ -153,7 +153,8 @@ def steps_of_groups(
     until_ns : as for `group_periods`
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
-    together = steps_together(flows, found.filter(pl.col("size_class") == WHOLE), settings)
+    whole = found.filter(pl.col("size_class") == WHOLE)
+    together = steps_together(flows, whole, settings)
     shared = _cut_together(nic_pairs.as_coded(found, flows), together)
     lines = _lines(shared.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
     together = together.of(together.streams.join(lines, on="group", how="anti"))
@@ -161,9 +162,13 @@ def steps_of_groups(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
     in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
+    answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
+    silent = whole.join(answered, on="group", how="anti", maintain_order="left")
+    together = all_of([together, steps_together(flows, silent, settings, by_bytes=True)])
+    alone = alone.join(together.streams, on="group", how="anti", maintain_order="left")
     once = _seen_once(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
     found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
-    shared = shared.join(lines, on="group", how="anti").select(in_step.columns)
+    shared = _cut_together(nic_pairs.as_coded(found, flows), together).select(in_step.columns)
     streams = Streams(found, pl.concat([in_step, shared]), once, together)
     in_step = streams.in_step
     return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)

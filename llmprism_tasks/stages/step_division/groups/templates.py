@@ -1,24 +1,26 @@
 """Templates: the steps of a group as what comes again on all of its streams at once, whatever time it takes.
 
-Every training step moves the same bytes over every pair of its job. Here all pairs of a group are cut together, at
-moments when none of them sends: a template says how many bytes each pair moves in a step, and the best cuts make most
-segments like it (`kernels/template_cuts.py`). Templates are proposed by cutting at silences of different lengths, and
-each is made better by the segments that it finds. Parts of a step (buckets, micro-batches) and several steps together
-come again as well: the template of the steps is the smallest one between whose segments the silences stand out from
-those inside. Where none does, as in pipelines whose stages are never silent together, there is no answer, and the pairs
-are asked one by one.
+In every training step each NIC sends the same bytes, even where its peers' shares differ, as those of experts do. Here all
+pairs of a group are cut together, at moments when none of them sends: a template says how many bytes each NIC sends in
+a step, and the best cuts make most segments like it (`kernels/template_cuts.py`). Templates are proposed by cutting at
+silences of different lengths, and each is made better by the segments that it finds. Parts of a step (buckets,
+micro-batches) and several steps together come again as well: the template of the steps is the smallest one between whose
+segments the silences stand out from those inside. Where none does, there is no answer, and the pairs are asked one by
+one. Where these do not answer either, the byte clock says how many bytes a step is (`byte_clock.py`).
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import asof, grouped_sort
+from llmprism_tasks.numerics import asof, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups import byte_clock
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -36,26 +38,43 @@ CLEAR = 2.0
 training whose ranks all synchronise it is 2.1 to 12, least in pipelines with replicas and in rings of context; of
 buckets, micro-batches and several steps together 0 to 2. Seen in the captures that the model was built with."""
 
+LONGER = 0.7
+"""The same where the byte clock tells the steps, too: optimizer and first layer are computed between them, and bursts
+of micro-batches and layers are nearer to each other. Steps of captured training have 0.9 to 2.3; micro-batches and hops
+of a ring that the byte clock took for steps, since a minute held less than three of these, -0.3 to 0.5."""
+
 JITTER = 0.05
 """Least variance of the logarithm of silences: they differ by a fifth whatever causes them."""
 
 SAMPLE = 32
-"""Pairs of a group that are looked at, at most: they all tell of the same steps."""
+"""Senders of a group that are looked at, at most: they all tell of the same steps."""
 
 THROUGHOUT = 0.6
-"""Ratio of its group's time that a pair must be there for: a copy is not, and says nothing of the steps."""
+"""Ratio of the time that is typical of its group's pairs that a pair must be there for: a copy is not, and says nothing
+of the steps."""
+
+BRIEF = 0.25
+"""Ratio of the typical pause of a group's pairs below which a pause is none."""
+
+ENDLESS = 10
+"""Typical pauses of a group's pairs that what one of them sends without a pause may last: gradients and blocks are
+sent between computing, and last about as long as that; through a NIC at an eighth of its rate a few times as long.
+Copies of files go on for tens of seconds."""
 
 LEAST = 0.001
 """Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
 
-SILENCES_PER_STEP = 8
-"""Silences for each step that cuts are chosen from, the longest ones."""
+SILENCES_PER_STEP = 32
+"""Silences for each step that cuts are chosen from, the longest ones: more than a step has layers or micro-batches."""
 
 LEVELS = 24
 """Lengths of silences at which segments are looked at for templates, each a few less than the one before."""
 
 PROPOSED = 12
 """Templates that are tried, those that explain most first."""
+
+STRETCHES = 1024
+"""Stretches of a group's traffic that are asked what is moved in a step."""
 
 TURNS = 2
 """Times that a template is made better."""
@@ -121,25 +140,27 @@ class _Silences(NamedTuple):
 
 
 class _Traffic(NamedTuple):
-    """Records of several streams in order of their starts.
+    """Records of several senders in order of their starts.
 
     Attributes
     ----------
-    stream : whose each is, from 0
+    stream, pair : the sender and the pair of each, from 0. What a sender moves to all its peers is the same in every
+        step also where experts' shares differ
     starts, ends, latest, sizes : ns and bytes; `latest` is the last end of each and all before it
     """
 
     stream: Integers
+    pair: Integers
     starts: Integers
     latest: Integers
     ends: Integers
     sizes: Integers
 
-    def of(self, streams: Flags, kept: Flags) -> _Traffic:
-        """Return the records of some of the streams, those that are kept."""
-        kept = kept & streams[self.stream]
-        stream, ends = (np.cumsum(streams) - 1)[self.stream[kept]], self.ends[kept]
-        return _Traffic(stream, self.starts[kept], np.maximum.accumulate(ends), ends, self.sizes[kept])
+    def of(self, kept: Flags) -> _Traffic:
+        """Return some of the records."""
+        stream, pair = (np.unique(which[kept], return_inverse=True)[1] for which in (self.stream, self.pair))
+        ends = self.ends[kept]
+        return _Traffic(stream, pair, self.starts[kept], np.maximum.accumulate(ends), ends, self.sizes[kept])
 
     def silences(self, shortest_ns: float) -> _Silences:
         """Return when none of the streams sends for longer than that."""
@@ -168,6 +189,7 @@ class _Steps(NamedTuple):
     share : shape (segments,), ratio of the template's bytes that were moved, all streams alike
     clarity : see `CLEAR`; NaN where most segments have no silence inside
     explained : ratio of the streams' bytes that are in steps, all streams alike
+    told : whether silences or bytes tell that these are the steps, and not parts of them
     """
 
     template: Floats
@@ -177,6 +199,7 @@ class _Steps(NamedTuple):
     share: Floats
     clarity: float
     explained: float
+    told: bool = False
 
     @property
     def whole(self) -> Flags:
@@ -194,13 +217,16 @@ class _Steps(NamedTuple):
         return bool(whole.sum() >= FEW and whole.mean() >= MOST and self.explained >= MOST)
 
 
-def steps_together(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
+def steps_together(
+    flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, *, by_bytes: bool = False
+) -> Found:
     """Find the steps of groups whose pairs show them together.
 
     Parameters
     ----------
     flows : bulk flows, as `nic_pairs.in_order` returns
-    pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the flows
+    pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the groups
+    by_bytes : whether the byte clock may tell the steps where silences do not
 
     Returns
     -------
@@ -210,14 +236,16 @@ def steps_together(flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSet
     place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
     times = begins, ends, sizes
-    span = pl.col("last_ns").max().over("group") - pl.col("first_ns").min().over("group")
-    throughout = pl.col("last_ns") - pl.col("first_ns") >= THROUGHOUT * span
     heavy = pl.col("bytes") >= LEAST * pl.col("bytes").max().over("group")
-    looked_at = pairs.select("pair", "group", place=place).filter(pairs.select(throughout & heavy).to_series())
+    span = pl.col("last_ns") - pl.col("first_ns")
+    throughout = span >= THROUGHOUT * span.filter(heavy).median().over("group")
+    looked_at = pairs.select("pair", "group", "src_addr", place=place).filter(
+        pairs.select(throughout & heavy).to_series()
+    )
     groups = looked_at.sort("pair").group_by("group", maintain_order=True)
-    found = [_found(times, offsets, rows, settings) for _, rows in groups]
+    found = [_found(times, offsets, rows, settings, by_bytes=by_bytes) for _, rows in groups]
     none = looked_at.clear().select("pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0))
-    every = _together([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
+    every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
     return every.of(_explained(every.streams, pairs, settings))
 
 
@@ -237,7 +265,8 @@ def _explained(streams: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSetti
     )
 
 
-def _together(found: list[Found]) -> Found:
+def all_of(found: list[Found]) -> Found:
+    """Return the steps of several sets of groups as one."""
     before = np.cumsum([0, *(one.number.size for one in found)])
     low, high = (
         np.concatenate([getattr(one, name) + shift for one, shift in zip(found, before, strict=False)])
@@ -250,12 +279,23 @@ def _together(found: list[Found]) -> Found:
 
 
 def _found(
-    times: tuple[Integers, Integers, Integers], offsets: Integers, pairs: pl.DataFrame, settings: RhythmSettings
+    times: tuple[Integers, Integers, Integers],
+    offsets: Integers,
+    pairs: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    by_bytes: bool,
 ) -> Found | None:
     """Return the steps of one group: `pair`, `group`, `place` (of each pair among those that the flows have)."""
     place = pairs["place"].to_numpy()
-    sample = place[np.linspace(0, place.size - 1, min(place.size, SAMPLE)).astype(np.int64)]
-    steps = _steps(_traffic(times, offsets, sample), settings)
+    sender = pairs["src_addr"].rank("dense").to_numpy().astype(np.int64) - 1
+    senders = int(sender.max()) + 1
+    sample = np.isin(sender, np.linspace(0, senders - 1, min(senders, SAMPLE)).astype(np.int64))
+    traffic = _traffic(times, offsets, place[sample], sender[sample])
+    pausing = _pausing(traffic)
+    foreign = np.bincount(traffic.pair, traffic.sizes * pausing) < HALF * np.bincount(traffic.pair, traffic.sizes)
+    traffic = traffic.of(pausing)
+    steps = _steps(traffic, settings, by_bytes=by_bytes) if traffic.stream.size else None
     if steps is None:
         return None
     whole, step, segments = steps.whole, steps.share >= HALF, steps.until_ns.size
@@ -266,57 +306,116 @@ def _found(
     segment = asof.first_from(times[0][rows], within, steps.until_ns, low, high)
     stream = np.repeat(np.arange(place.size), np.diff(within))
     each = np.bincount(stream * segments + segment, times[2][rows], place.size * segments).astype(np.float64)
-    steady = _like(each.reshape(place.size, segments).T[whole], settings).mean(axis=0) > HALF
+    steady = _takes_part(each.reshape(place.size, segments).T[whole])
+    steady[np.flatnonzero(sample)[foreign]] = False
     streams = pairs.select("pair", "group", group_period_ns=pl.lit(steps.period_ns), clarity=pl.lit(steps.clarity))
     return Found(streams.filter(pl.Series(steady)), steps.until_ns, number, low[steady], high[steady])
 
 
-def _traffic(times: tuple[Integers, Integers, Integers], offsets: Integers, places: Integers) -> _Traffic:
+def _traffic(
+    times: tuple[Integers, Integers, Integers], offsets: Integers, places: Integers, senders: Integers
+) -> _Traffic:
     rows, within = grouped_sort.spread(offsets, places)
     starts, ends, sizes = (one[rows] for one in times)
     order = grouped_sort.time_order(starts)
-    stream = np.repeat(np.arange(places.size), np.diff(within))[order]
-    return _Traffic(stream, starts[order], np.maximum.accumulate(ends[order]), ends[order], sizes[order])
+    pair = np.repeat(np.arange(places.size), np.diff(within))[order]
+    stream = np.unique(senders, return_inverse=True)[1][pair]
+    return _Traffic(stream, pair, starts[order], np.maximum.accumulate(ends[order]), ends[order], sizes[order])
 
 
-def _steps(traffic: _Traffic, settings: RhythmSettings) -> _Steps | None:
-    """Return what the smallest template between whose segments the silences stand out makes of a group; None without.
+def _pausing(traffic: _Traffic) -> Flags:
+    """Say which records are of what pauses now and then, as all traffic of training does, and no copy of files."""
+    order = np.argsort(traffic.pair, kind="stable")
+    pair, starts, ends = traffic.pair[order], traffic.starts[order], traffic.ends[order]
+    offsets = ragged.bounds(pair)
+    ends = np.concatenate([np.maximum.accumulate(ends[low:high]) for low, high in pairwise(offsets)])
+    pauses = np.maximum(np.append(starts[1:] - ends[:-1], 0), 0)
+    pauses[offsets[1:] - 1] = 0
+    typical = float(np.median([_of_half(pauses[low:high]) for low, high in pairwise(offsets)]))
+    begins = np.zeros(pair.size, np.bool_)
+    begins[offsets[:-1]] = True
+    begins[1:] |= pauses[:-1] >= BRIEF * typical
+    run = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    lasts = ends[np.append(first[1:], pair.size) - 1] - starts[first]
+    pausing = np.empty(pair.size, np.bool_)
+    pausing[order] = (lasts <= ENDLESS * typical)[run] if typical else True
+    return pausing
 
-    Foreign traffic fills the silences. So streams that the likeliest template does not explain are left out once, and
-    so are records that last longer than its steps where it finds none; and the others are asked again.
+
+def _of_half(pauses: Integers) -> float:
+    """Return the pause such that those as long make up half of the time of all."""
+    ordered = np.sort(pauses)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+
+
+def _steps(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _Steps | None:
+    """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
+    it; where none does, what the template makes of it that comes again by the byte clock. None without either.
+
+    Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
+    records that last longer than these; and the others are asked again.
     """
-    best = _likeliest(traffic, settings)
+    best = _shown(traffic, settings, by_bytes=by_bytes)
     if best is None:
         return None
-    steady = best.like[best.whole].mean(axis=0) > HALF
-    in_step = best.whole[np.searchsorted(best.until_ns, traffic.starts)]
-    own = traffic.of(steady, in_step | (traffic.ends - traffic.starts <= best.period_ns))
-    if own.stream.size < traffic.stream.size:
-        best = _likeliest(own, settings)
-    return best if best is not None and best.clarity >= CLEAR else None
+    segment = np.searchsorted(best.until_ns, traffic.starts)
+    pairs, segments = int(traffic.pair.max()) + 1, best.until_ns.size
+    each = np.bincount(traffic.pair * segments + segment, traffic.sizes, pairs * segments).astype(np.float64)
+    steady = _takes_part(each.reshape(pairs, segments).T[best.whole])
+    kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
+    again = best if kept.all() else _shown(traffic.of(kept), settings, by_bytes=by_bytes)
+    return again if again is not None and again.told else None
 
 
-def _likeliest(traffic: _Traffic, settings: RhythmSettings) -> _Steps | None:
+def _shown(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _Steps | None:
+    """Return what the smallest template between whose segments the silences stand out makes of a group; where none
+    does, what comes again by the byte clock; and where this tells no steps either, the clearest template."""
+    silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
+    if silences.at.size < FEW:
+        return None
+    total = traffic.moved(silences.at[:0])[-1]
+    fitted = [
+        _fitted(traffic, silences, total, template, settings) for template in _unlike(_proposed(traffic, silences))
+    ]
+    best = _likeliest([one for one in fitted if one is not None and one.is_likely()])
+    if not by_bytes or (best is not None and best.told):
+        return best
+    step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
+    if step is not None:
+        template = _moved_in(step, traffic.moved(np.arange(1, traffic.stream.size)))
+        found = _fitted(traffic, silences, total, template, settings)
+        if found is not None and found.explained >= settings.least_explained and found.clarity >= LONGER:
+            return found._replace(told=True)
+    return best
+
+
+def _moved_in(step: float, moved: Floats) -> Floats:
+    """Return what each sender typically moves while all of them move the bytes of a step.
+
+    Parameters
+    ----------
+    moved : shape (records, senders), what each moved before a record
+    """
+    sent = moved.sum(axis=1)
+    begins = np.flatnonzero(sent <= sent[-1] - step)
+    begins = begins[np.linspace(0, begins.size - 1, min(begins.size, STRETCHES)).astype(np.int64)]
+    typical: Floats = np.median(moved[np.searchsorted(sent, sent[begins] + step)] - moved[begins], axis=0)
+    return typical
+
+
+def _likeliest(tried: list[_Steps]) -> _Steps | None:
     """Return what the smallest clear template makes of a group, or the clearest one; None without any.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
     these explain more, as they do where something comes once in them.
     """
-    tried = sorted(_tried(traffic, settings), key=lambda one: one.template.sum())
+    tried = sorted(tried, key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
     known = [one for one in tried if one.clarity >= 0 and one.explained > single * (1 + SAME)]
     clear = next((one for one in known if one.clarity >= CLEAR), None)
-    return clear or max(known, key=lambda one: one.clarity, default=None)
-
-
-def _tried(traffic: _Traffic, settings: RhythmSettings) -> list[_Steps]:
-    """Return what each template makes of a group that explains most of it."""
-    silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
-    if silences.at.size < FEW:
-        return []
-    total = traffic.moved(silences.at[:0])[-1]
-    fitted = (_fitted(traffic, silences, total, template, settings) for template in _proposed(traffic, silences))
-    return [one for one in fitted if one is not None and one.is_likely()]
+    return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
 
 
 def _proposed(traffic: _Traffic, silences: _Silences) -> list[Floats]:
@@ -333,9 +432,14 @@ def _proposed(traffic: _Traffic, silences: _Silences) -> list[Floats]:
         one = max(carried, key=lambda one: carried[one])
         if np.count_nonzero(alike := np.abs(size - one) <= 1) >= 2:
             found.append((carried[one], np.median(segments[alike], axis=0)))
+    return [template for _, template in sorted(found, key=lambda one: -one[0])]
+
+
+def _unlike(templates: list[Floats]) -> list[Floats]:
+    """Return the first of templates that are the same, and no more than are tried."""
     kept: list[Floats] = []
-    for _, template in sorted(found, key=lambda one: -one[0]):
-        if all(abs(np.log(template.sum() / other.sum())) > SAME for other in kept if other.sum() and template.sum()):
+    for template in templates:
+        if template.any() and all(abs(np.log(template.sum() / other.sum())) > SAME for other in kept):
             kept.append(template)
     return kept[:PROPOSED]
 
@@ -386,8 +490,9 @@ def _described(
     return _Steps(template, until, ends, like, share, clarity, explained)
 
 
-def _like(segments: Floats, settings: RhythmSettings) -> Flags:
-    """Say which streams move in a segment what they typically do."""
+def _takes_part(segments: Floats) -> Flags:
+    """Say which pairs move in most segments about what they typically do: shape (segments, pairs) -> (pairs,)."""
     typical = np.median(segments, axis=0)
-    like: Flags = (np.abs(segments - typical) <= settings.byte_tolerance * typical) & (typical > 0)
-    return like
+    there = (segments >= HALF * typical) & (segments <= typical / HALF)
+    part: Flags = (typical > 0) & (there.mean(axis=0) > HALF)
+    return part

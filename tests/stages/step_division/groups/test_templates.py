@@ -99,3 +99,65 @@ def test_most_bytes_must_be_in_the_steps(share: float, *, told: bool) -> None:
     begins = [1000.0 * number for number in range(30)]
     others = messages("a", "c", [500.0], round(share * 30 * 4 * 72 * MB))
     assert bool(ends(steps_of(begins), others)) == told
+
+
+def shown(*parts: list[Row], by_bytes: bool = False) -> dict[str, list[float]]:
+    """Return the ends of steps, in ms, by the pairs that take part in them."""
+    table = nic_pairs.in_order(flows(*parts))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
+    found = steps_together(table, pairs, DEFAULT, by_bytes=by_bytes)
+    named = found.streams.join(pairs, on="pair").select("pair", pl.concat_str("src_addr", "dst_addr").alias("name"))
+    every: dict[str, list[float]] = {}
+    for pair, name in named.rows():
+        own = table.filter(pair=pair)
+        starts, lasts = own["flow_start_ns"].to_numpy(), own["flow_end_ns"].to_numpy()
+        number = found.numbers(np.array([pair]), starts, lasts, np.array([0, starts.size]))
+        steps = range(int(number.max(initial=-1)) + 1)
+        every[name] = [(int(lasts[number == step].max()) - WINDOW.start_ns) / MS for step in steps]
+    return every
+
+
+def routed(begins: list[float], layers: int = 4) -> list[Row]:
+    """Return steps in each layer of which each of three NICs divides 30 MB by chance between the two others, and then
+    all reduce gradients."""
+    rng = np.random.default_rng(4)
+    rows: list[Row] = []
+    for begin in begins:
+        for layer in range(layers):
+            for own in range(3):
+                part = float(rng.uniform(0.2, 0.8))
+                for other, share in ((1, part), (2, 1 - part)):
+                    moment = begin + 100 * layer + float(rng.uniform(0, 30))
+                    rows.append((moment, moment + 20, "abc"[own], "abc"[(own + other) % 3], int(30 * MB * share)))
+        rows += ring("abc", [begin + 100 * layers], length=20, parts=1, size=40 * MB)
+    return rows
+
+
+def test_experts_are_divided_by_chance_and_a_sender_moves_the_same_in_each_step() -> None:
+    begins = [begin + 300.0 * step for step, begin in enumerate(uneven(30))]
+    found = shown(routed(begins), by_bytes=True)
+    assert len(found) == 6
+    assert found["ab"] == pytest.approx([begin + 420 for begin in begins], abs=1e-3)
+
+
+def test_a_copy_that_never_pauses_fills_no_silence() -> None:
+    begins = uneven(40)
+    copy: list[Row] = [(20 * part, 20 * part + 18, "a", "c", MB) for part in range(1500)]
+    assert shown(steps_of(begins), copy)["ab"] == pytest.approx(expected(begins), abs=1e-3)
+    assert "ac" not in shown(steps_of(begins), copy)
+
+
+def test_micro_batches_are_told_from_steps_by_the_turn_of_the_pipeline() -> None:
+    """Its stages are never silent together for longer than between two micro-batches, but when the optimizer works."""
+    begins = [2000.0 * step for step in range(14)]
+    rng = np.random.default_rng(3)
+    rows: list[Row] = []
+    for begin in begins:
+        order = [0] * 3 + [1, 0] * 5 + [1] * 3
+        moments = begin + np.cumsum(rng.uniform(80, 110, len(order)))
+        for way, moment in zip(order, moments, strict=True):
+            for one, other in (("a", "b"), ("b", "c")):
+                src, dst = (one, other) if way == 0 else (other, one)
+                rows.append((float(moment), float(moment) + 10, src, dst, 8 * MB))
+    found = shown(rows, by_bytes=True)
+    assert {len(steps) for steps in found.values()} == {14}
