@@ -1,12 +1,12 @@
 """Templates: the steps of a group as what comes again on all of its streams at once, whatever time it takes.
 
-In every training step each NIC sends the same bytes, even where its peers' shares differ, as those of experts do. Here all
-pairs of a group are cut together, at moments when none of them sends: a template says how many bytes each NIC sends in
-a step, and the best cuts make most segments like it (`kernels/template_cuts.py`). Templates are proposed by cutting at
-silences of different lengths, and each is made better by the segments that it finds. Parts of a step (buckets,
-micro-batches) and several steps together come again as well: the template of the steps is the smallest one between whose
-segments the silences stand out from those inside. Where none does, there is no answer, and the pairs are asked one by
-one. Where these do not answer either, the byte clock says how many bytes a step is (`byte_clock.py`).
+In every training step each NIC sends the same bytes, even where its peers' shares differ, as those of experts do. Here
+all pairs of a group are cut together, at moments when none of them sends: a template says how many bytes each NIC sends
+in a step, and the best cuts make most segments like it (`kernels/template_cuts.py`). Templates are proposed by cutting
+at silences of different lengths, and each is made better by the segments that it finds. Parts of a step (buckets,
+micro-batches) and several steps together come again as well: the template of the steps is the smallest one between
+whose segments the silences stand out from those inside. Where none does, there is no answer, and the pairs are asked
+one by one. Where these do not answer either, the byte clock says how many bytes a step is (`byte_clock.py`).
 """
 
 from __future__ import annotations
