@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from distributed.cluster import NOTICED_WITHIN_S, Cluster, work_done
-from distributed.trial import PARTITIONS, PATIENCE_S, Tables, differing, kill_in_a_backfill, leftovers, prepare, starts
+from distributed.trial import PARTITIONS, PATIENCE_S, Tables, backfill_with_kills, differing, leftovers, prepare, starts
 
 pytestmark = pytest.mark.distributed
 
@@ -60,13 +60,15 @@ def test_a_killed_worker_is_noticed_and_its_tasks_are_done_by_others(
     request: pytest.FixtureRequest,
     say: Callable[[str], None],
 ) -> None:
-    draw = random.Random(26)
-    for number in range(request.config.getoption("--kills")):
-        kill = kill_in_a_backfill(running, expected, windows, draw)
-        say(f"kill {number + 1}: {kill}")
-        assert kill.differ == {}
-        assert kill.left == 0
-        assert all(seconds <= NOTICED_WITHIN_S for seconds in kill.noticed_s)
+    draw, kills = random.Random(26), request.config.getoption("--kills")
+    while kills > 0:
+        found = backfill_with_kills(running, expected, windows, draw, kills)
+        say(f"{found}")
+        assert found.kills > 0
+        assert found.differ == {}
+        assert found.left == 0
+        assert all(seconds <= NOTICED_WITHIN_S for seconds in found.noticed_s)
+        kills -= found.kills
 
 
 def test_two_backfills_over_one_hour_end_like_one(running: Cluster, expected: Tables, windows: int) -> None:

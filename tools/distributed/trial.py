@@ -26,6 +26,9 @@ PARTITIONS = 2
 PATIENCE_S = 600.0
 """Seconds for a window, after which it hangs: it takes five to ten where nothing else runs, minutes beside much."""
 
+PAUSE_S = 12.0
+"""Mean seconds between kills: about as long as a killed worker needs to be back, so that one of two is there."""
+
 SCENARIO = """
 [fabric]
 hosts = 8
@@ -61,19 +64,20 @@ start_s = 120
 """
 
 
-class Kill(NamedTuple):
-    """A worker that was killed in the midst of a backfill.
+class Disturbed(NamedTuple):
+    """A backfill in which workers were killed.
 
     Attributes
     ----------
-    tasks : how many it was at
-    noticed_s : seconds until Airflow knew of each of them
+    kills : how many
+    tasks : how many tasks died with them
+    noticed_s : seconds until Airflow knew of each of these tasks
     finished_s : seconds until all windows were done
     differ : tables that are not those of `analyze` then
     left : files that tasks left for each other
     """
 
-    worker: str
+    kills: int
     tasks: int
     noticed_s: list[float]
     finished_s: float
@@ -138,8 +142,17 @@ def leftovers(cluster: Cluster) -> list[Path]:
     return list((cluster.shared / "handover").glob("*/*"))
 
 
-def kill_in_a_backfill(cluster: Cluster, expected: Tables, windows: int, draw: random.Random) -> Kill:
-    """Run all windows again, kill a worker at a random moment, start it again, and wait for the end.
+def backfill_with_kills(
+    cluster: Cluster, expected: Tables, windows: int, draw: random.Random, most: int, pause_s: float = PAUSE_S
+) -> Disturbed:
+    """Run all windows again, kill one worker after another at random moments, and wait for the end.
+
+    A killed worker starts again at once, as a machine does after a power cut; meanwhile the other one goes on.
+
+    Parameters
+    ----------
+    most : kills; there are fewer if the backfill ends before
+    pause_s : mean of the times between kills
 
     Raises
     ------
@@ -149,17 +162,29 @@ def kill_in_a_backfill(cluster: Cluster, expected: Tables, windows: int, draw: r
     began = time.monotonic()
     cluster.backfill(minutes[0], minutes[-1], again=True)
     _wait_until_running(cluster)
-    time.sleep(draw.uniform(0, 3.0 * windows))  # three seconds a window: within what an idle machine takes
-    victim = draw.choice(cluster.workers)
-    had = victim.at_work()
-    victim.kill()
-    died = time.time()
-    noticed = [_noticed_after(cluster, task, died) for task in had]
-    victim.start()
-    cluster.wait_for_runs(runs, PATIENCE_S * windows + 300)
+    kills, died, noticed = 0, dict[str, tuple[dict[str, Any], float]](), list[float]()
+    next_s = time.monotonic() + draw.uniform(0, 2 * pause_s)
+    while died or any(run["state"] in ("queued", "running") for run in cluster.runs()):
+        for path, (task, died_s) in list(died.items()):
+            found = cluster.ask(path)
+            if found["state"] != "running" or found["try_number"] != task["try_number"]:
+                noticed.append(time.time() - died_s)
+                del died[path]
+        if kills < most and time.monotonic() >= next_s:
+            victim = draw.choice([worker for worker in cluster.workers if worker.is_ready()] or cluster.workers)
+            had = victim.at_work()
+            victim.kill()
+            died |= {_path(task): (task, time.time()) for task in had}
+            victim.start()
+            kills += 1
+            next_s = time.monotonic() + draw.uniform(0, 2 * pause_s)
+        if time.monotonic() - began > PATIENCE_S * windows + 300:
+            raise ClusterError(f"the backfill does not end; see the logs in {cluster.folder}")
+        time.sleep(0.5)
+    cluster.wait_for_runs(runs, PATIENCE_S)
     finished = time.monotonic() - began
-    return Kill(
-        victim.name, len(had), noticed, finished, differing(cluster, expected, windows), len(leftovers(cluster))
+    return Disturbed(
+        kills, len(noticed), noticed, finished, differing(cluster, expected, windows), len(leftovers(cluster))
     )
 
 
@@ -171,12 +196,7 @@ def _wait_until_running(cluster: Cluster) -> None:
         time.sleep(0.2)
 
 
-def _noticed_after(cluster: Cluster, task: dict[str, Any], died: float) -> float:
-    """Wait until a task that a killed worker had is running no more; return the seconds since the worker's death."""
+def _path(task: dict[str, Any]) -> str:
+    """Return the path of a task instance in Airflow's API."""
     path = f"dags/{DAG}/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}"
-    path += f"/{task['map_index']}" if task["map_index"] != -1 else ""
-    while True:
-        found = cluster.ask(path)
-        if found["state"] != "running" or found["try_number"] != task["try_number"]:
-            return time.time() - died
-        time.sleep(0.5)
+    return path + (f"/{task['map_index']}" if task["map_index"] != -1 else "")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from distributed.cluster import NOTICED_WITHIN_S, cluster
-from distributed.trial import differing, kill_in_a_backfill, leftovers, prepare, starts
+from distributed.trial import Disturbed, backfill_with_kills, differing, leftovers, prepare, starts
 
 
 def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Kill a worker so many times; returns how many tasks died with it, when that was noticed, and what differed."""
+    """Kill workers so many times; returns how many tasks died with them, when that was noticed, and what differed."""
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="llmprism-hosts-") as name:
         folder = Path(name)
@@ -24,18 +24,19 @@ def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) 
             running.backfill(minutes[0], minutes[-1])
             running.wait_for_runs(windows, 600 + 120.0 * windows)
             undisturbed = differing(running, expected, windows)
-            found = []
-            for number in range(kills):
-                found.append(kill_in_a_backfill(running, expected, windows, draw))
-                say(f"kill {number + 1} of {kills}: {found[-1]}")
+            found: list[Disturbed] = []
+            while (done := sum(one.kills for one in found)) < kills:
+                found.append(backfill_with_kills(running, expected, windows, draw, kills - done))
+                say(f"{done + found[-1].kills} of {kills} kills: {found[-1]}")
             left = len(leftovers(running))
     return {
         "seeds": [seed],
         "kills": kills,
+        "backfills": len(found),
         "windows": [windows],
-        "tasks": sum(kill.tasks for kill in found),
-        "noticed_s": [seconds for kill in found for seconds in kill.noticed_s],
-        "differ": [*undisturbed, *(table for kill in found for table in kill.differ)],
+        "tasks": sum(one.tasks for one in found),
+        "noticed_s": [seconds for one in found for seconds in one.noticed_s],
+        "differ": [*undisturbed, *(table for one in found for table in one.differ)],
         "left": left,
     }
 
@@ -49,6 +50,6 @@ def sentence(found: Mapping[str, Any]) -> str:
     """Say what was found in one line."""
     noticed, differ = max(found["noticed_s"], default=0), found["differ"] or "none"
     return (
-        f"{found['kills']} kills in backfills of {found['windows'][-1]} windows: {found['tasks']} tasks died and were "
-        f"done again, noticed after at most {noticed:.0f} s; tables that differ: {differ}; left behind: {found['left']}"
+        f"{found['kills']} kills in {found['backfills']} backfills of {found['windows'][-1]} windows: "
+        f"{found['tasks']} tasks died and were done again, noticed after at most {noticed:.0f} s; tables that differ: {differ}; left behind: {found['left']}"
     )

@@ -47,6 +47,9 @@ AFTER = 3
 """Minutes after the last one in which late records still come."""
 
 DAGS = ("llmprism_minute", "llmprism_catch_up", "llmprism_again")
+MISSED = "llmprism_catch_up missed its deadline"
+"""Part of the warning of `execution/deadline.py`."""
+
 RUNS_OF_OTHERS = ("notifications", "mutes")
 
 
@@ -80,7 +83,7 @@ def measure(minutes: int, *, away: tuple[int, int], patience_s: float, say: Call
     away : after how many minutes the scheduler is stopped, and for how many
     patience_s : how long Airflow may catch up after the feed's end
     """
-    with tempfile.TemporaryDirectory(prefix="llmprism-live-") as name, _sinks() as (told, metrics, sinks):
+    with tempfile.TemporaryDirectory(prefix="llmprism-live-") as name, _sinks() as (told, metrics, worst, sinks):
         folder = Path(name)
         airflow = Live(folder, free_ports(), sinks)
         airflow.prepare()
@@ -115,7 +118,9 @@ def measure(minutes: int, *, away: tuple[int, int], patience_s: float, say: Call
             "run_s": {"median": statistics.median(took), "longest": max(took)} if took else {},
             "told": sorted({message["pipeline"]["condition"] for message in told if "pipeline" in message}),
             "messages": [message.get("text", "") for message in told if "pipeline" in message],
+            "missed_deadlines": _missed_deadlines(folder),
             "metrics": dict(metrics),
+            "metrics_at_worst": dict(worst),
             "prometheus": (folder / "llmprism.prom").exists(),
             **_compared(airflow, first, minutes),
         }
@@ -132,7 +137,8 @@ def sentence(found: Mapping[str, Any]) -> str:
     return (
         f"{found['minutes']} minutes, scheduler away for {found['away'][1]}; a run took {to.get('median', 0):.0f} s "
         f"(median, at most {to.get('longest', 0):.0f}). After the outage the report counted {after}; messages: "
-        f"{', '.join(found['told']) or 'none'}; {len(found['metrics'])} metrics at the sink. By itself it caught up "
+        f"{', '.join(found['told']) or 'none'}; missed deadlines that the triggerer warned of: "
+        f"{found['missed_deadlines']}; {len(found['metrics'])} metrics at the sink. By itself it caught up "
         f"{found['caught_up']}; in the end {found['done']} are done, {found['counted']:,} of {found['sent']:,} records "
         f"are counted, and tables that differ: {', '.join(found['differ']) or 'none'}."
     )
@@ -171,6 +177,7 @@ def _feed(
         place.with_suffix(".part").rename(place)
         say(f"minute {number}: {records.height} records")
         if number + 1 == away[0]:
+            _wait_for_stock_taking(airflow)
             os.kill(pids[0], signal.SIGTERM)
             say("the scheduler is stopped")
         if number + 1 == sum(away):
@@ -178,6 +185,23 @@ def _feed(
             say(f"the scheduler starts again; {seen}")
             _start_scheduler(airflow, pids)
     return seen
+
+
+def _wait_for_stock_taking(airflow: LocalAirflow) -> None:
+    """Wait until stock is being taken: that run's deadline passes while the scheduler is away."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        runs = airflow.ask("dags/llmprism_catch_up/dagRuns?order_by=-run_after&limit=5")["dag_runs"]
+        if any(run["state"] in ("queued", "running") for run in runs):
+            return
+        time.sleep(0.2)
+
+
+def _missed_deadlines(folder: Path) -> int:
+    """Count the missed deadlines that the triggerer has warned of."""
+    logs = [folder / "airflow.log", *(folder / "airflow" / "logs").rglob("*.log")]
+    texts = (log.read_text(encoding="utf-8", errors="replace") for log in logs if log.exists())
+    return sum(line.count(MISSED) for text in texts for line in text.splitlines())
 
 
 def _start_scheduler(airflow: LocalAirflow, pids: list[int]) -> None:
@@ -253,10 +277,11 @@ def _compared(airflow: LocalAirflow, first: Window, minutes: int) -> dict[str, A
 
 
 @contextlib.contextmanager
-def _sinks() -> Iterator[tuple[list[dict[str, Any]], dict[str, float], dict[str, str]]]:
-    """Receive messages of the webhook and metrics of StatsD."""
+def _sinks() -> Iterator[tuple[list[dict[str, Any]], dict[str, float], dict[str, float], dict[str, str]]]:
+    """Receive messages of the webhook, and metrics of StatsD: the last ones, and those when most windows were due."""
     told: list[dict[str, Any]] = []
     metrics: dict[str, float] = {}
+    worst: dict[str, float] = {}
 
     class Sink(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -275,6 +300,8 @@ def _sinks() -> Iterator[tuple[list[dict[str, Any]], dict[str, float], dict[str,
                     value, _, kind = said.partition("|")
                     if "llmprism." in name and "." not in name.partition("llmprism.")[2]:
                         metrics[name] = float(value) + (metrics.get(name, 0.0) if kind.startswith("c") else 0.0)
+                        if name.endswith(".windows_due") and metrics[name] >= worst.get(name, 0.0):
+                            worst.update(metrics)
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Sink)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:
@@ -284,6 +311,7 @@ def _sinks() -> Iterator[tuple[list[dict[str, Any]], dict[str, float], dict[str,
         yield (
             told,
             metrics,
+            worst,
             {
                 "LLMPRISM_NOTIFY__WEBHOOK": f"http://127.0.0.1:{server.server_port}/",
                 "AIRFLOW__METRICS__STATSD_ON": "True",

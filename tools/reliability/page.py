@@ -48,15 +48,17 @@ def _hosts() -> Iterator[str]:
     yield "## A machine of two killed\n"
     yield (
         "`python -m reliability hosts`: two Celery workers with host names and folders of their own, PostgreSQL and\n"
-        "Redis. In the midst of a backfill all processes of one worker are killed; it starts again when Airflow has\n"
-        "noticed. Then all tables are compared with those of one `llmprism analyze` on a file.\n"
+        "Redis. In the midst of a backfill all processes of one worker are killed, which starts again, then of one or\n"
+        "the other, at random moments. When the backfill has ended, all tables are compared with those of one\n"
+        "`llmprism analyze` on a file.\n"
     )
     if found := kept("hosts"):
         noticed = found["noticed_s"] or [0.0]
-        yield "| kills | windows | tasks that died | noticed after, s | tables differ | left behind | commit, day |"
+        yield "| kills | backfills | tasks that died | noticed after, s | tables differ | left behind | commit, day |"
         yield "|---|---|---|---|---|---|---|"
         yield (
-            f"| {found['kills']} | {', '.join(map(str, sorted(set(found['windows']))))} | {found['tasks']} "
+            f"| {found['kills']} | {found['backfills']}, of {' or '.join(map(str, sorted(set(found['windows']))))} "
+            f"windows | {found['tasks']} "
             f"| {statistics.median(noticed):.0f}, at most {max(noticed):.0f} "
             f"| {len(found['differ'])} | {found['left']} | {found['commit']}, {found['day']} |"
         )
