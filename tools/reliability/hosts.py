@@ -51,5 +51,6 @@ def sentence(found: Mapping[str, Any]) -> str:
     noticed, differ = max(found["noticed_s"], default=0), found["differ"] or "none"
     return (
         f"{found['kills']} kills in {found['backfills']} backfills of {found['windows'][-1]} windows: "
-        f"{found['tasks']} tasks died and were done again, noticed after at most {noticed:.0f} s; tables that differ: {differ}; left behind: {found['left']}"
+        f"{found['tasks']} tasks died and were done again, noticed after at most {noticed:.0f} s; "
+        f"tables that differ: {differ}; left behind: {found['left']}"
     )
