@@ -97,7 +97,6 @@ def _analyze(
     on_window: Callable[[Window, int, int], None] | None,
 ) -> list[Window]:
     warehouse, before = open_for_landing(settings)
-    threading.Thread(target=preload, args=(settings.method.name,), daemon=True).start()  # while files are read
     frames: dict[int, pl.DataFrame] = {}
     windows = landing.land_all(
         warehouse,
@@ -109,6 +108,8 @@ def _analyze(
         check=functools.partial(_refuse_expired, warehouse, settings),
         run=Run(settings.window.lookback_windows, time.time_ns()),
     )
+    # while windows are written; not while files are read, which takes most memory where addresses are without number
+    threading.Thread(target=preload, args=(settings.method.name,), daemon=True).start()
     landed = LandedFlows(frames, {*before, *(window.start_ns for window in windows)} - frames.keys())
     stopped: list[ContractError] = []
     for number, window in enumerate(windows):

@@ -406,14 +406,21 @@ def _delete(connection: duckdb.DuckDBPyConnection, table: str, window: Window, j
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
     """Insert rows, a frame or an Arrow stream, into a table within the caller's transaction."""
+    if table not in NUMBERED and not isinstance(rows, pl.DataFrame):
+        _insert_arrow(connection, table, rows)  # as a whole: DuckDB writes full row groups out while rows come
+        return
     for part in [rows] if isinstance(rows, pl.DataFrame) else _parts(rows):
         if part.is_empty():
             continue
         incoming = nic_codes.numbered(connection, table, part) if table in NUMBERED else part
         # Arrow's newest format has string views, which need no copy
-        connection.register("incoming_rows", incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
-        connection.execute(f"INSERT INTO {stored(table)} BY NAME SELECT * FROM incoming_rows")
-        connection.unregister("incoming_rows")
+        _insert_arrow(connection, table, incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
+
+
+def _insert_arrow(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+    connection.register("incoming_rows", rows)
+    connection.execute(f"INSERT INTO {stored(table)} BY NAME SELECT * FROM incoming_rows")
+    connection.unregister("incoming_rows")
 
 
 def _parts(rows: Any) -> Iterator[pl.DataFrame]:

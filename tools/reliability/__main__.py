@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from llmprism_tasks.settings import RetentionSettings
-from reliability import fuzz, growth, hosts, kills, live, page
+from reliability import flood, fuzz, fuzz_commands, growth, hosts, kills, live, page
 from reliability.results import keep
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -64,6 +64,20 @@ def _fuzz(arguments: argparse.Namespace) -> bool:
     return not fuzz.is_sound(found)
 
 
+def _fuzz_commands(arguments: argparse.Namespace) -> bool:
+    found = fuzz_commands.measure(arguments.cases, seed=arguments.seed, say=console.print, first=arguments.first)
+    keep("fuzz-commands", found, add=arguments.add)
+    console.print(fuzz_commands.sentence(found))
+    return not fuzz_commands.is_sound(found)
+
+
+def _flood(arguments: argparse.Namespace) -> bool:
+    found = flood.measure(arguments.addresses, say=console.print)
+    keep("flood", found)
+    console.print(flood.sentence(found))
+    return not flood.is_sound(found)
+
+
 def _live(arguments: argparse.Namespace) -> bool:
     found = live.measure(
         arguments.minutes, away=(arguments.after, arguments.away), patience_s=arguments.patience_s, say=console.print
@@ -102,12 +116,19 @@ def _parser() -> argparse.ArgumentParser:
     killing_hosts.add_argument("--seed", type=int, default=0)
     killing_hosts.add_argument("--add", action="store_true", help=ADDED)
     killing_hosts.set_defaults(run=_hosts)
-    fuzzing = commands.add_parser("fuzz", help="land damaged and hostile files, and count what became of them")
-    fuzzing.add_argument("--cases", type=int, default=5_000)
-    fuzzing.add_argument("--seed", type=int, default=0)
-    fuzzing.add_argument("--first", type=int, default=0, help="number of the first case, to make one again")
-    fuzzing.add_argument("--add", action="store_true", help=ADDED)
-    fuzzing.set_defaults(run=_fuzz)
+    for name, work, cases, what in (
+        ("fuzz", _fuzz, 5_000, "land damaged and hostile files, and count what became of them"),
+        ("fuzz-commands", _fuzz_commands, 500, "run the command on such files, each in a process of its own"),
+    ):
+        fuzzing = commands.add_parser(name, help=what)
+        fuzzing.add_argument("--cases", type=int, default=cases)
+        fuzzing.add_argument("--seed", type=int, default=0)
+        fuzzing.add_argument("--first", type=int, default=0, help="number of the first case, to make one again")
+        fuzzing.add_argument("--add", action="store_true", help=ADDED)
+        fuzzing.set_defaults(run=work)
+    flooding = commands.add_parser("flood", help="a minute of addresses that nobody knows: memory, and later windows")
+    flooding.add_argument("--addresses", type=int, default=1_000_000)
+    flooding.set_defaults(run=_flood)
     feeding = commands.add_parser("live", help="a live feed with late records, and a scheduler that is away")
     feeding.add_argument("--minutes", type=int, default=60)
     feeding.add_argument("--after", type=int, default=4, help="minutes until the scheduler is stopped")

@@ -84,7 +84,7 @@ def sentence(found: dict[str, Any]) -> str:
 def land(warehouse: Warehouse, folder: Path, seed: int, number: int) -> tuple[str, str]:
     """Land one case; return its outcome, and what was said."""
     chance = random.Random(f"{seed}-{number}")
-    path = _write(folder, chance)
+    path = write_case(folder, chance)
     try:
         windows = landing.land_all(
             warehouse, str(path), length_ns=MINUTE_NS, intake=Intake(most_empty_windows=chance.choice((0, 3)))
@@ -110,7 +110,8 @@ def land(warehouse: Warehouse, folder: Path, seed: int, number: int) -> tuple[st
     return "landed", ""
 
 
-def _write(folder: Path, chance: random.Random) -> Path:
+def write_case(folder: Path, chance: random.Random) -> Path:
+    """Write a file of flows as chance has it; return its path."""
     folder = folder / chance.choice(FOLDERS)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"flows{chance.choice(ENDINGS)}"
@@ -119,7 +120,7 @@ def _write(folder: Path, chance: random.Random) -> Path:
         for record in chance.sample(records, len(records) // 2):
             record[chance.choice(list(record))] = chance.choice(ODD_VALUES)
     content = _content(path, records, chance)
-    path.write_bytes(_damaged(content, chance) if chance.random() < 0.5 else content)
+    path.write_bytes(damaged(content, chance) if chance.random() < 0.5 else content)
     return path
 
 
@@ -194,7 +195,8 @@ def _fits(name: str, value: object) -> bool:
     return value is None or (isinstance(value, int) and -limit <= value < limit)
 
 
-def _damaged(content: bytes, chance: random.Random) -> bytes:
+def damaged(content: bytes, chance: random.Random) -> bytes:
+    """Return the bytes of a file with one damage, as chance has it."""
     at, length = chance.randrange(len(content) + 1), chance.choice((1, 4, 100))
     odd = chance.choice((b"\x00", b"\xff", b'"', b"\n", b",", b"\x1b[2J", b"[" * 1000, b"\xed\xa0\x80", b"PAR1"))
     ways: tuple[Callable[[], bytes], ...] = (

@@ -245,7 +245,8 @@ def _asked(airflow: LocalAirflow, *words: str) -> Any:
 def _compared(airflow: LocalAirflow, first: Window, minutes: int) -> dict[str, Any]:
     """Analyze all files at once, and compare the feed's windows in all tables."""
     straight = airflow.folder / "straight.duckdb"
-    own = {name: value for name, value in os.environ.items() if not name.startswith("LLMPRISM_")}
+    known = os.environ | airflow.variables()
+    own = {name: value for name, value in known.items() if not name.startswith("LLMPRISM_")}
     places = {f"--{name}": airflow.variables()[f"LLMPRISM_PLACES__{name.upper()}"] for name in ("flows", "topology")}
     words = [word for pair in places.items() for word in pair]
     command = ["llmprism", "analyze", *words, "--warehouse", str(straight)]

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reliability import fuzz, growth, kills
+from reliability import flood, fuzz, fuzz_commands, growth, kills
 from reliability.faults import FAULTS
 from reliability.results import kept
 
 INTRODUCTION = """# Reliability
 
-Written by `python -m reliability page` from what `python -m reliability` measured; rows dated 2026-11-24 were
-carried over from an earlier page.
+Written by `python -m reliability page` from what `python -m reliability` measured. A measurement that was made in parts
+names the commit of each.
 """
 
 
@@ -23,7 +23,8 @@ NOT_MEASURED = "Not measured yet."
 def write(out: Path) -> Path:
     """Write the page."""
     out.write_text(
-        "\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_hosts(), *_live(), *_growth(), *_faults()]), encoding="utf-8"
+        "\n".join([INTRODUCTION, *_kills(), *_fuzz(), *_flood(), *_hosts(), *_live(), *_growth(), *_faults()]),
+        encoding="utf-8",
     )
     return out
 
@@ -70,15 +71,41 @@ def _hosts() -> Iterator[str]:
 def _fuzz() -> Iterator[str]:
     yield "## Damaged and hostile files\n"
     yield (
-        "`python -m reliability fuzz`: files of every format with odd values, flipped, cut, doubled and foreign\n"
-        "bytes are landed. Each record is landed or quarantined, and counted as its file holds it; or the file is\n"
-        "refused in one sentence.\n"
+        "Files of every format with odd values, flipped, cut, doubled and foreign bytes, in folders with odd names.\n"
+        "`python -m reliability fuzz` lands them: each record is landed or quarantined, and counted as its file holds it;\n"
+        "or the file is refused in one sentence. `python -m reliability fuzz-commands` gives such files, one in ten with\n"
+        "a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts that add up,\n"
+        "or with 1 and one sentence, and never with a traceback.\n"
     )
-    if found := kept("fuzz"):
-        yield "| cases | landed | refused | miscounted | untyped errors | peak memory, MB | commit, day |"
-        yield "|---|---|---|---|---|---|---|"
-        cells = (found["cases"], *(found["counts"][one] for one in fuzz.OUTCOMES), found["peak_mb"])
-        yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    yield "| how | cases | landed | refused | miscounted | otherwise wrong | peak memory, MB | commit, day |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, outcomes in (("fuzz", fuzz.OUTCOMES), ("fuzz-commands", fuzz_commands.OUTCOMES)):
+        if found := kept(name):
+            cells = (name, found["cases"], *(found["counts"][one] for one in outcomes), found["peak_mb"])
+            yield f"| {' | '.join(map(str, cells))} | {found['commit']}, {found['day']} |"
+    yield ""
+
+
+def _flood() -> Iterator[str]:
+    yield "## A flood of addresses\n"
+    yield (
+        "`python -m reliability flood`: in a minute of a small platform, addresses that the topology does not list send a\n"
+        "flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the seventh, which\n"
+        "does not; and the same minutes without the flood.\n"
+    )
+    if found := kept("flood"):
+        yield "| unknown addresses | minute | memory, MB | CPU, s | commit, day |"
+        yield "|---|---|---|---|---|"
+        for name, addresses in (("without", 0), ("with", found["addresses"])):
+            for minute, peak_mb, cpu_s in zip(
+                (0, *flood.LATER), found[name]["peak_mb"], found[name]["cpu_s"], strict=True
+            ):
+                made = f"{found['commit']}, {found['day']}"
+                yield f"| {addresses:,} | {minute} | {peak_mb} | {cpu_s:.1f} | {made} |"
+        yield (
+            f"\nOf {found['sent']:,} records {found['read']:,} were read, {found['landed']:,} landed and "
+            f"{found['put_aside']:,} put aside."
+        )
     else:
         yield NOT_MEASURED
     yield ""
@@ -98,8 +125,10 @@ def _live() -> Iterator[str]:
             "minutes of the feed; scheduler away": f"{found['minutes']}; {away[1]} minutes, after {away[0]}",
             "a run took, s (median, longest)": f"{took['median']:.0f}, {took['longest']:.0f}",
             "the report after the outage": _listed(after),
+            "missed deadlines that Airflow's triggerer warned of": found["missed_deadlines"],
+            "metrics when most windows were due": _listed(found["metrics_at_worst"]),
             "messages about the pipeline": ", ".join(found["told"]) or "none",
-            "metrics at a StatsD listener": _listed(found["metrics"]),
+            "metrics at the end": _listed(found["metrics"]),
             "minutes that Airflow had done by itself; some may have been due again": found["caught_up"],
             "minutes done in the end": found["done"],
             "records sent; landed or quarantined": f"{found['sent']:,}; {found['counted']:,}",

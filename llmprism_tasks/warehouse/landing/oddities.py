@@ -16,7 +16,7 @@ from llmprism_tasks.warehouse.sql_files import statement
 
 logger = logging.getLogger(__name__)
 
-MEMORY_LIMIT = "300MB"  # for the sorting out of a flood; above it DuckDB spills to a temporary folder
+MEMORY_LIMIT = "200MB"  # for the sorting out of a flood; above it DuckDB spills to a temporary folder
 UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds", "iso": "ISO 8601 text"}
 
 
