@@ -72,10 +72,10 @@ def _fuzz() -> Iterator[str]:
     yield "## Damaged and hostile files\n"
     yield (
         "Files of every format with odd values, flipped, cut, doubled and foreign bytes, in folders with odd names.\n"
-        "`python -m reliability fuzz` lands them: each record is landed or quarantined, and counted as its file holds it;\n"
-        "or the file is refused in one sentence. `python -m reliability fuzz-commands` gives such files, one in ten with\n"
-        "a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts that add up,\n"
-        "or with 1 and one sentence, and never with a traceback.\n"
+        "`python -m reliability fuzz` lands them: each record is landed or quarantined, and counted as its file holds\n"
+        "it; or the file is refused in one sentence. `python -m reliability fuzz-commands` gives such files, one in ten\n"
+        "with a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts that\n"
+        "add up, or with 1 and one sentence, and never with a traceback.\n"
     )
     yield "| how | cases | landed | refused | miscounted | otherwise wrong | peak memory, MB | commit, day |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -89,8 +89,8 @@ def _fuzz() -> Iterator[str]:
 def _flood() -> Iterator[str]:
     yield "## A flood of addresses\n"
     yield (
-        "`python -m reliability flood`: in a minute of a small platform, addresses that the topology does not list send a\n"
-        "flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the seventh, which\n"
+        "`python -m reliability flood`: in a minute of a small platform, addresses that the topology does not list send\n"
+        "a flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the seventh, which\n"
         "does not; and the same minutes without the flood.\n"
     )
     if found := kept("flood"):
