@@ -73,8 +73,8 @@ def _fuzz() -> Iterator[str]:
     yield (
         "Files of every format with odd values, flipped, cut, doubled and foreign bytes, in folders with odd names.\n"
         "`python -m reliability fuzz` lands them: each record is landed or quarantined, and counted as its file holds\n"
-        "it; or the file is refused in one sentence. `python -m reliability fuzz-commands` gives such files, one in ten\n"
-        "with a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts that\n"
+        "it; or the file is refused in one sentence. `python -m reliability fuzz-commands` gives such files, one in\n"
+        "ten with a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts that\n"
         "add up, or with 1 and one sentence, and never with a traceback.\n"
     )
     yield "| how | cases | landed | refused | miscounted | otherwise wrong | peak memory, MB | commit, day |"
