@@ -11,6 +11,9 @@ from typing import Any
 from distributed.cluster import NOTICED_WITHIN_S, cluster
 from distributed.trial import Disturbed, backfill_with_kills, differing, leftovers, prepare, starts
 
+AT_A_TIME = 20
+"""Kills in a backfill: a task that is killed more than five times fails its run, as it should."""
+
 
 def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Kill workers so many times; returns how many tasks died with them, when that was noticed, and what differed."""
@@ -26,7 +29,7 @@ def measure(kills: int, windows: int, *, seed: int, say: Callable[[str], None]) 
             undisturbed = differing(running, expected, windows)
             found: list[Disturbed] = []
             while (done := sum(one.kills for one in found)) < kills:
-                found.append(backfill_with_kills(running, expected, windows, draw, kills - done))
+                found.append(backfill_with_kills(running, expected, windows, draw, min(kills - done, AT_A_TIME)))
                 say(f"{done + found[-1].kills} of {kills} kills: {found[-1]}")
             left = len(leftovers(running))
     return {

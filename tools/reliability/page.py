@@ -74,8 +74,8 @@ def _fuzz() -> Iterator[str]:
         "Files of every format with odd values, flipped, cut, doubled and foreign bytes, in folders with odd names.\n"
         "`python -m reliability fuzz` lands them: each record is landed or quarantined, and counted as its file holds\n"
         "it; or the file is refused in one sentence. `python -m reliability fuzz-commands` gives such files, one in\n"
-        "ten with a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts that\n"
-        "add up, or with 1 and one sentence, and never with a traceback.\n"
+        "ten with a damaged topology, to `llmprism analyze`, each in a process of its own: it ends with 0 and counts\n"
+        "that add up, or with 1 and one sentence, and never with a traceback.\n"
     )
     yield "| how | cases | landed | refused | miscounted | otherwise wrong | peak memory, MB | commit, day |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -89,9 +89,9 @@ def _fuzz() -> Iterator[str]:
 def _flood() -> Iterator[str]:
     yield "## A flood of addresses\n"
     yield (
-        "`python -m reliability flood`: in a minute of a small platform, addresses that the topology does not list send\n"
-        "a flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the seventh, which\n"
-        "does not; and the same minutes without the flood.\n"
+        "`python -m reliability flood`: in a minute of a small platform, addresses that the topology does not list\n"
+        "send a flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the seventh,\n"
+        "which does not; and the same minutes without the flood.\n"
     )
     if found := kept("flood"):
         yield "| unknown addresses | minute | memory, MB | CPU, s | commit, day |"
