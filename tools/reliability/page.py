@@ -90,8 +90,8 @@ def _flood() -> Iterator[str]:
     yield "## A flood of addresses\n"
     yield (
         "`python -m reliability flood`: in a minute of a small platform, addresses that the topology does not list\n"
-        "send a flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the seventh,\n"
-        "which does not; and the same minutes without the flood.\n"
+        "send a flow each. `llmprism analyze` runs that minute, the next one, which looks back at it, and the\n"
+        "seventh, which does not; and the same minutes without the flood.\n"
     )
     if found := kept("flood"):
         yield "| unknown addresses | minute | memory, MB | CPU, s | commit, day |"
