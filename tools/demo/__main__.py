@@ -10,12 +10,22 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from demo.local_airflow import PROJECT, LocalAirflow, LocalAirflowError, attached, free_ports, running, started
+from demo.local_airflow import (
+    FLOWS_PATTERN,
+    PROJECT,
+    LocalAirflow,
+    LocalAirflowError,
+    attached,
+    free_ports,
+    running,
+    started,
+)
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.simulate import write_minute
 
@@ -79,6 +89,9 @@ def follow(airflow: LocalAirflow, say: Callable[[str], None]) -> list[str]:
 def up() -> None:
     """Start Airflow with a live feed, and say where it is and how to log in."""
     if running(FOLDER) is None:
+        if replayed(FOLDER):
+            console.print(f"What make demo left in {FOLDER.name} makes room for the live feed")
+            shutil.rmtree(FOLDER)
         console.print("Airflow is starting; half a minute, more on a busy machine or the first time")
         FOLDER.mkdir(exist_ok=True)
         airflow = LocalAirflow(FOLDER, free_ports())
@@ -89,8 +102,17 @@ def up() -> None:
     airflow.wait_until_ready(DAG, FEED)
     user, password = airflow.login()
     console.print(f"Airflow  [bold]{airflow.address}[/]  user [bold]{user}[/]  password [bold]{password}[/]")
-    console.print("One minute of simulated flows arrives every minute and is diagnosed.")
-    console.print("Findings: make report    Delays: make latency    Stop: make down")
+    console.print(
+        "One minute of simulated flows arrives every minute and is diagnosed; a GPU is slow in minutes 4 to 9 of ten."
+    )
+    console.print(
+        "Findings: *LLMPrism* in Airflow's navigation, or make report    Delays: make latency    Stop: make down"
+    )
+
+
+def replayed(folder: Path) -> bool:
+    """Tell whether a folder is one that `replay` left: beside its old minutes, live ones would look much too late."""
+    return (folder / FLOWS_PATTERN.format(window=datetime.fromisoformat(FIRST))).exists()
 
 
 def down() -> None:

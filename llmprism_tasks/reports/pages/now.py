@@ -21,7 +21,8 @@ Frames = dict[str, pl.DataFrame]
 
 MOST_INCIDENTS, MOST_JOBS, MOST_WINDOWS = 50, 100, 12
 SPARKS, SPLIT_WINDOWS = 40, 3
-"""Points of a job's line, and the newest windows over which the split of its time is averaged."""
+"""Points of a job's line, and the newest windows over which the split of its time is averaged; of these, the last one
+with a step tells how long a step is now."""
 
 EACH_STEP_S = 21_600
 """Longest range, in seconds, over which each step of the jobs is read: 2,880 GPUs write eight million rows of `steps`
@@ -80,7 +81,8 @@ def show(
         each = {"slice_ns": asked.slice_ns(SPARKS), "jobs": names, "most": MOST_JOBS * SPARKS}
         frames["paces"] = ask(paces_of(asked), **asked.values, **each)
         last = {"from_ns": max(asked.to_ns - SPLIT_WINDOWS * asked.window_ns, asked.from_ns), "to_ns": asked.to_ns}
-        frames["last"] = ask("job_paces", **last, **each | {"slice_ns": SPLIT_WINDOWS * asked.window_ns})
+        by_window = {"slice_ns": asked.window_ns, "most": MOST_JOBS * SPLIT_WINDOWS}
+        frames["last"] = ask("job_paces", **last, **each | by_window)
         frames["splits"] = ask("splits", **listed(ends), jobs=names, most=MOST_JOBS * SPLIT_WINDOWS)
     return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone, lag_s=settings.catch_up.lag_s)
 
@@ -146,7 +148,7 @@ def jobs(frames: Frames, asked: Range) -> list[Row]:
         if row["state"] == "open" and row["effect_of"] is None:
             for job in row["jobs"]:
                 troubles[job] = troubles.get(job, 0) + 1
-    newest = {row["job_id"]: row["median_step_s"] for row in frames["last"].iter_rows(named=True)}
+    newest = {row["job_id"]: row["median_step_s"] for row in frames["last"].sort("slice_ns").iter_rows(named=True)}
     found = []
     for row in frames["jobs"].iter_rows(named=True):
         line = [paces.get((row["job_id"], start)) for start in starts]

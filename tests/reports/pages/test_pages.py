@@ -135,6 +135,13 @@ def test_the_step_of_a_job_on_the_first_page_is_the_tables(filled: Warehouse) ->
     assert f"{expected:.2f} s" in text_of(now.show(filled, {}, now_ns=NOW_NS))
 
 
+def test_the_step_of_a_job_now_is_that_of_its_newest_window(own_copy: Warehouse) -> None:
+    own = {"job_id": "gpt", "addr": None, "step_index": 0, "start_ns": WINDOWS[1].start_ns}
+    slow = frame("steps", WINDOWS[1], [own | {"end_ns": WINDOWS[1].start_ns + 25 * SECOND}])
+    replace(own_copy, WINDOWS[1], {"steps": slow})
+    assert '<td class="n">25.00 s</td>' in now.show(own_copy, {}, now_ns=NOW_NS)
+
+
 def test_the_numbers_of_a_jobs_page_are_the_tables(filled: Warehouse) -> None:
     page = job.show(filled, {"id": "gpt"}, now_ns=NOW_NS)
     parts = ("compute", "communication", "bubble", "waiting", "unexplained")
