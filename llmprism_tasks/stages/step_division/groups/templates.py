@@ -47,7 +47,10 @@ JITTER = 0.05
 """Least variance of the logarithm of silences: they differ by a fifth whatever causes them."""
 
 SAMPLE = 32
-"""Senders of a group that are looked at, at most: they all tell of the same steps."""
+"""Pairs of a group that are looked at, as far as `FEWEST` senders have no more: they all tell of the same steps."""
+
+FEWEST = 8
+"""Senders that are looked at, at least: one or two may be disturbed."""
 
 THROUGHOUT = 0.6
 """Ratio of the time that is typical of its group's pairs that a pair must be there for: a copy is not, and says nothing
@@ -64,8 +67,12 @@ Copies of files go on for tens of seconds."""
 LEAST = 0.001
 """Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
 
-SILENCES_PER_STEP = 32
-"""Silences for each step that cuts are chosen from, the longest ones: more than a step has layers or micro-batches."""
+SILENCES_PER_STEP = 8
+"""Silences for each step that cuts are chosen from, the longest ones."""
+
+ALL_PER_STEP = 32
+"""The same where the byte clock tells the steps: a step has fewer layers or micro-batches, and it may begin after none
+of its longest silences."""
 
 LEVELS = 24
 """Lengths of silences at which segments are looked at for templates, each a few less than the one before."""
@@ -290,7 +297,8 @@ def _found(
     place = pairs["place"].to_numpy()
     sender = pairs["src_addr"].rank("dense").to_numpy().astype(np.int64) - 1
     senders = int(sender.max()) + 1
-    sample = np.isin(sender, np.linspace(0, senders - 1, min(senders, SAMPLE)).astype(np.int64))
+    looked_at = min(senders, max(SAMPLE * senders // place.size, FEWEST))
+    sample = np.isin(sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
     traffic = _traffic(times, offsets, place[sample], sender[sample])
     pausing = _pausing(traffic)
     foreign = np.bincount(traffic.pair, traffic.sizes * pausing) < HALF * np.bincount(traffic.pair, traffic.sizes)
@@ -377,7 +385,8 @@ def _shown(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _S
         return None
     total = traffic.moved(silences.at[:0])[-1]
     fitted = [
-        _fitted(traffic, silences, total, template, settings) for template in _unlike(_proposed(traffic, silences))
+        _fitted(traffic, silences, total, template, settings, SILENCES_PER_STEP)
+        for template in _unlike(_proposed(traffic, silences))
     ]
     best = _likeliest([one for one in fitted if one is not None and one.is_likely()])
     if not by_bytes or (best is not None and best.told):
@@ -385,7 +394,7 @@ def _shown(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _S
     step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
     if step is not None:
         template = _moved_in(step, traffic.moved(np.arange(1, traffic.stream.size)))
-        found = _fitted(traffic, silences, total, template, settings)
+        found = _fitted(traffic, silences, total, template, settings, ALL_PER_STEP)
         if found is not None and found.explained >= settings.least_explained and found.clarity >= LONGER:
             return found._replace(told=True)
     return best
@@ -445,13 +454,13 @@ def _unlike(templates: list[Floats]) -> list[Floats]:
 
 
 def _fitted(
-    traffic: _Traffic, silences: _Silences, total: Floats, template: Floats, settings: RhythmSettings
+    traffic: _Traffic, silences: _Silences, total: Floats, template: Floats, settings: RhythmSettings, per_step: int
 ) -> _Steps | None:
     """Return what a template makes of a group, the segments of which have made it better; None where there are none."""
     for _ in range(TURNS):
         if not template.any():
             return None
-        longest = silences.longest(SILENCES_PER_STEP * max(int(total.sum() / template.sum()), SILENCES_PER_STEP))
+        longest = silences.longest(per_step * max(int(total.sum() / template.sum()), SILENCES_PER_STEP))
         moved, there = traffic.moved(longest.at), template > 0
         length = np.concatenate([[0.0], longest.length, [0.0]])
         cuts = best_cuts(moved[:, there] / template[there], length, tolerance=settings.byte_tolerance, most=1 - MOST)
