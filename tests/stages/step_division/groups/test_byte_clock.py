@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import Integers
 from llmprism_tasks.stages.step_division.groups import byte_clock
 
 MS = 1_000_000
@@ -93,18 +93,3 @@ def test_a_period_need_be_no_whole_number_of_portions() -> None:
     """Else several steps of 409.6 portions were told as one."""
     records: Sent = [(1000.0 if burst == 0 else 15.0, 0, 20 * MB) for _ in range(40) for burst in range(4)]
     assert clock(records) == pytest.approx(80 * MB, rel=1e-3)
-
-
-def correlated(own: float, left: float) -> Floats:
-    """Return correlations with a period of 400 portions that is as strong, and one of 1,600 that leaves as much."""
-    lag = np.arange(byte_clock.PORTIONS)
-    correlation = np.zeros(lag.size)
-    correlation[lag % 400 == 0] = own
-    correlation[lag % 1600 == 0] = own + left
-    correlation[0] = 1.0
-    return correlation
-
-
-def test_remaining_is_nothing_without_a_longer_period() -> None:
-    assert byte_clock._remaining(correlated(0.5, 0.0), 400) == pytest.approx(0.0, abs=1e-9)
-    assert byte_clock._remaining(correlated(0.5, 0.3), 400) > byte_clock.REMAINING * 0.5
