@@ -160,17 +160,17 @@ def stage_task(stage: plan.Stage) -> Any:
 @task(outlets=assets("validation_results"))
 @system_errors.named()
 def results_validation() -> dict[str, int]:
-    from llmprism_tasks.execution import window
+    from llmprism_tasks.execution.stage_task import check_results
 
-    return window.validate_results(*current_run())
+    return check_results(*current_run())
 
 
 @task(outlets=assets("windows"), on_success_callback=[IncidentMessages()])
 @system_errors.named()
 def finish() -> dict[str, int]:
-    from llmprism_tasks.execution import window
+    from llmprism_tasks.execution.stage_task import end_run
 
-    return window.finish(*current_run())
+    return end_run(*current_run())
 
 
 def of_window(landing: Any, *before: Any) -> None:

@@ -77,6 +77,12 @@ def stage_named(name: str) -> Stage:
     return {stage.name: stage for stage in STAGES}[name]
 
 
+def stages_after(name: str) -> list[str]:
+    """Return the names of the stages that come after a stage."""
+    names = [stage.name for stage in STAGES]
+    return names[names.index(name) + 1 :]
+
+
 def tables_after(name: str) -> tuple[str, ...]:
     """Return the tables that only later stages write, which a rerun of this stage makes stale."""
     names = [stage.name for stage in STAGES]

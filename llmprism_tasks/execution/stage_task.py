@@ -11,6 +11,7 @@ machine, that takes it through all stages. The tasks of the stages find what the
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import polars as pl
 
-from llmprism_tasks.contract.plan import STAGES, Stage, stage_named, tables_after
+from llmprism_tasks.contract.plan import STAGES, Stage, stage_named, stages_after, tables_after
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partitions.handover import (
     FileNames,
@@ -47,7 +48,7 @@ from llmprism_tasks.execution.partitions.partitioned import (
 )
 from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
 from llmprism_tasks.execution.partitions.stage_runner import StageResults
-from llmprism_tasks.execution.window import open_for_window, read_inputs
+from llmprism_tasks.execution.window import finish, open_for_window, read_inputs, validate_results
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import landed_flows, store
@@ -72,11 +73,56 @@ def run_stage(name: str, window: Window, settings: Settings) -> dict[str, int]:
     stage = stage_named(name)
     warehouse = open_for_window(window, settings)
     results = _StageTask(stage, warehouse, window, settings).results()
-    clears = tables_after(name)
-    store.replace(warehouse, window, results.tables, clears=clears, ordered=True, stage_ns=results.stage_ns)
+    store.replace(
+        warehouse,
+        window,
+        results.tables,
+        clears=tables_after(name),
+        ordered=True,
+        stage_ns=results.stage_ns,
+        then=lambda connection: store.forget_stages(connection, window, stages_after(name)),
+    )
     rows = {table: frame.height for table, frame in results.tables.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
     return rows
+
+
+def check_results(window: Window, settings: Settings) -> dict[str, int]:
+    """Check all that was written of a window; what another run of it has cleared meanwhile is made again before.
+
+    Returns and raises what `window.validate_results` does
+    """
+    complete(window, settings)
+    return validate_results(window, settings)
+
+
+def end_run(window: Window, settings: Settings) -> dict[str, int]:
+    """Mark a window as done; what another run of it has cleared since the check is made again and checked before.
+
+    Returns and raises what `window.finish` does
+    """
+    if complete(window, settings):
+        validate_results(window, settings)
+    return finish(window, settings)
+
+
+def complete(window: Window, settings: Settings) -> list[str]:
+    """Run the stages again whose results are gone; returns their names.
+
+    A stage clears what later ones wrote. Where two runs do one window, or a task that was given up still runs, it may
+    do so after those have written.
+    """
+    landed = store.read(open_for_window(window, settings), "windows", window, columns=["stage_ns"])
+    there = json.loads(str(landed["stage_ns"].first() or "{}"))
+    missing = [stage.name for stage in STAGES if stage.name not in there]
+    if not missing:
+        return []
+    first = next(number for number, stage in enumerate(STAGES) if stage.name == missing[0])
+    again = [stage.name for stage in STAGES[first:]]
+    logger.warning("window %s: another run of it cleared %s; made again", window, ", ".join(missing))
+    for name in again:
+        run_stage(name, window, settings)
+    return again
 
 
 def divide(window: Window, settings: Settings) -> list[dict[str, str | int]]:

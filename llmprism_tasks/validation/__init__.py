@@ -81,9 +81,7 @@ def validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, doc
     """
     with warehouse.reading() as connection:  # one, so that all see the same state and wait for the lock once
         observed = _observe(connection, window, tables, docs=docs).results
-        before = store.rows(connection, "validation_results", window)
-    of_others = ~pl.col("expectation").str.split(".").list.first().is_in(list(tables))
-    store.replace(warehouse, window, {"validation_results": pl.concat([before.filter(of_others), observed])})
+    store.replace_results(warehouse, window, tables, observed)
     return observed
 
 
@@ -123,7 +121,7 @@ def validate_by_job(
         window,
         list(refusals.by_job(refused)),
         tables=tables,
-        results=pl.concat([before.filter(~of_these), results]),
+        results=results,
         reason=refusals.reason(odd[0] if odd else None, refusals.told(results)),
     )
     return results

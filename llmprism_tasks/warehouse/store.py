@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -259,7 +260,7 @@ def set_aside(
     ----------
     jobs : `job_id` of the jobs; may be empty
     tables : tables from which the jobs' rows are deleted
-    results : all rows of `validation_results` that the window is to have
+    results : the rows of `validation_results` of these tables that the window is to have
     reason : new `reason` of the window; the reason for which it was stopped is dropped
 
     Raises
@@ -274,11 +275,33 @@ def set_aside(
     def work(connection: duckdb.DuckDBPyConnection) -> None:
         for table in tables if jobs else ():
             _delete(connection, table, window, jobs)
-        _delete(connection, "validation_results", window, None)
-        insert(connection, "validation_results", incoming)
+        _replace_results(connection, window, tables, incoming)
         connection.execute(statement("record_reason"), {"start_ns": window.start_ns, "reason": reason})
 
     warehouse.write(work)
+
+
+def replace_results(warehouse: Warehouse, window: Window, tables: Sequence[str], results: pl.DataFrame) -> None:
+    """Replace a window's rows of `validation_results` that are of some tables, in one transaction; others stay.
+
+    Raises
+    ------
+    ContractError : rows of another window
+    WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
+    """
+    incoming = conform(results, "validation_results")
+    _check("validation_results", incoming, window)
+    warehouse.write(lambda connection: _replace_results(connection, window, tables, incoming))
+
+
+def _replace_results(
+    connection: duckdb.DuckDBPyConnection, window: Window, tables: Sequence[str], incoming: pl.DataFrame
+) -> None:
+    of_tables = "window_start_ns = $start_ns AND split_part(expectation, '.', 1) IN (SELECT unnest($tables::VARCHAR[]))"
+    values = {"start_ns": window.start_ns, "tables": list(tables)}
+    if connection.execute(f"SELECT 1 FROM validation_results WHERE {of_tables} LIMIT 1", values).fetchone():
+        connection.execute(f"DELETE FROM validation_results WHERE {of_tables}", values)
+    insert(connection, "validation_results", incoming)
 
 
 def query(warehouse: Warehouse, sql: str, *, most: int | None = None) -> pl.DataFrame:
@@ -360,6 +383,12 @@ def record(
     connection.execute(statement("record_window"), {"start_ns": window.start_ns} | values)
     if status in ENDED:
         incidents.renew(connection)
+
+
+def forget_stages(connection: duckdb.DuckDBPyConnection, window: Window, stages: Sequence[str]) -> None:
+    """Record that what some stages made of a window is no longer there; call it in the transaction that clears it."""
+    values = {"start_ns": window.start_ns, "nothing": json.dumps(dict.fromkeys(stages))}
+    connection.execute(statement("forget_stages"), values)
 
 
 def _check(table: str, rows: pl.DataFrame, window: Window) -> None:

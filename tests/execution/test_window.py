@@ -33,7 +33,7 @@ from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
 from llmprism_tasks.execution.partitions import partitioned, pool, stage_runner
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.execution.partitions.pool import process_pool
-from llmprism_tasks.execution.stage_task import run_partition, run_stage
+from llmprism_tasks.execution.stage_task import check_results, complete, end_run, run_partition, run_stage
 from llmprism_tasks.execution.window import finish, land_window, validate_landed, validate_results
 from llmprism_tasks.execution.writer import Work, Writer, background_writer
 from llmprism_tasks.settings import Settings
@@ -457,6 +457,29 @@ def test_where_a_part_s_trouble_may_be_the_fabric_s_the_whole_platform_is_diagno
     assert not tables(whole)["diagnoses"].is_empty()
     assert differing(tables(in_parts), tables(whole)) == []
     assert {way.partition(" in ")[0] for way in ways(caplog.records)} == {f"{', '.join(NAMES)}:", "diagnosis: at once"}
+
+
+@pytest.mark.parametrize("late", ["recognition", "step_division"])
+def test_what_the_task_of_another_run_cleared_is_made_again(
+    copy: Settings, windows: list[Window], undisturbed: Tables, late: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found by `make test-distributed`: a recognition that ended late took the pair steps of the run beside it."""
+    window = windows[1]
+    for name in ("recognition", "step_division", "parallelism", late, "timeline", "diagnosis"):
+        run_stage(name, window, copy)
+    assert differing(tables(copy), undisturbed) != []
+    assert check_results(window, copy)["broken"] == 0
+    assert "another run of it cleared" in caplog.text
+    run_stage("diagnosis", window, copy)
+    run_stage(late, window, copy)  # after the check
+    end_run(window, copy)
+    assert differing(tables(copy), undisturbed) == []
+
+
+def test_a_whole_window_is_not_made_again(copy: Settings, windows: list[Window]) -> None:
+    for name in NAMES:
+        run_stage(name, windows[1], copy)
+    assert complete(windows[1], copy) == []
 
 
 def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(

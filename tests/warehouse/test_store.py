@@ -179,6 +179,22 @@ def test_rows_are_counted_by_job_where_all_of_them_have_one(either: Warehouse) -
         assert store.rows_by_job(connection, "FROM job_members WHERE addr = 'd'") is None
 
 
+def test_results_of_some_tables_leave_those_of_others_and_of_other_windows(either: Warehouse) -> None:
+    def results(window: Window, *expectations: str) -> pl.DataFrame:
+        row = {"column": "", "severity": "critical", "success": True, "window_start_ns": window.start_ns}
+        return pl.DataFrame([row | {"expectation": expectation} for expectation in expectations])
+
+    store.replace_results(either, AFTER, ["jobs"], results(AFTER, "jobs.key"))
+    store.replace_results(either, WINDOW, ["flows"], results(WINDOW, "flows.counted", "flows.key"))
+    store.replace_results(either, WINDOW, ["jobs", "pairs"], results(WINDOW, "jobs.key", "pairs.key"))
+    store.replace_results(either, WINDOW, ["flows"], results(WINDOW, "flows.counted"))
+    names = store.read(either, "validation_results", WINDOW)["expectation"].to_list()
+    assert names == ["flows.counted", "jobs.key", "pairs.key"]
+    assert store.read(either, "validation_results", AFTER)["expectation"].to_list() == ["jobs.key"]
+    with pytest.raises(ContractError, match="other windows"):
+        store.replace_results(either, WINDOW, ["jobs"], results(AFTER, "jobs.key"))
+
+
 def test_jobs_are_set_aside_with_the_results_that_say_so_or_not_at_all(either: Warehouse) -> None:
     row = {"expectation": "pairs.kind", "column": "", "severity": "critical", "success": False}
     results = pl.DataFrame([row | {"window_start_ns": WINDOW.start_ns}])

@@ -43,10 +43,10 @@ def measure(addresses: int, *, say: Callable[[str], None]) -> dict[str, Any]:
         records = pl.read_parquet(minutes[0])
         pl.concat([records, flood(addresses).select(records.columns)]).sort("flow_start_ns").write_parquet(flooded)
         found: dict[str, Any] = {"addresses": addresses}
-        for kind, first in (("without", minutes[0]), ("with", flooded)):
-            costs = [_analyze(folder, f"{kind}.duckdb", file) for file in (first, *(minutes[one] for one in LATER))]
-            found[kind] = {"cpu_s": [cpu_s for cpu_s, _ in costs], "peak_mb": [peak_mb for _, peak_mb in costs]}
-            say(f"{kind} a flood: {found[kind]}")
+        for way, first in (("without", minutes[0]), ("with", flooded)):
+            costs = [_analyze(folder, f"{way}.duckdb", file) for file in (first, *(minutes[one] for one in LATER))]
+            found[way] = {"cpu_s": [cpu_s for cpu_s, _ in costs], "peak_mb": [peak_mb for _, peak_mb in costs]}
+            say(f"{way} a flood: {found[way]}")
         counted = "SELECT rows_read, rows_landed, rows_quarantined FROM windows ORDER BY window_start_ns LIMIT 1"
         ((read, landed, put_aside),) = store.query(Warehouse(str(folder / "with.duckdb"), 60), counted).rows()
         return {

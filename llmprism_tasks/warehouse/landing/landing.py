@@ -104,6 +104,7 @@ def start_over(warehouse: Warehouse, window: Window, run: Run) -> dict[str, int]
 
     def begin(connection: duckdb.DuckDBPyConnection) -> None:
         store.record(connection, window, status="landed")
+        store.forget_stages(connection, window, [stage.name for stage in STAGES])
         minutes.begin_run(connection, window, run)
 
     store.replace(warehouse, window, {}, clears=STALE, then=begin)
