@@ -20,3 +20,10 @@ def test_a_damage_that_duckdb_has_no_words_for_is_refused_in_a_sentence() -> Non
     said: list[str] = []
     found = fuzz.measure(1, seed=0, first=79, say=said.append)
     assert found["counts"] == {"landed": 0, "refused": 1, "miscounted": 0, "untyped": 0}, said
+
+
+def test_a_name_of_a_column_that_is_no_text_is_refused_in_a_sentence() -> None:
+    """Found by `python -m reliability fuzz`: a damaged Parquet file whose schema was not UTF-8."""
+    said: list[str] = []
+    found = fuzz.measure(1, seed=16, first=437, say=said.append)
+    assert found["counts"] == {"landed": 0, "refused": 1, "miscounted": 0, "untyped": 0}, said

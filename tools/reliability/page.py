@@ -158,6 +158,9 @@ def _growth() -> Iterator[str]:
         "`python -m reliability growth`: a minute's rows are written again and again, moved in time, and\n"
         "`llmprism expire` runs after each hour.\n"
     )
+    if not any(kept(f"growth-{name}") for name in growth.LOCATIONS):
+        yield f"{NOT_MEASURED}\n"
+        return
     yield "| warehouse | flows a minute | flows, timeline, results kept | minutes in an hour: megabytes | commit, day |"
     yield "|---|---|---|---|---|"
     for name in growth.LOCATIONS:
