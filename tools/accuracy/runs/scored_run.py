@@ -10,6 +10,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.analyze import analyze, derive_tables
+from llmprism_tasks.execution.window import finish
 from llmprism_tasks.reports.evaluation import TABLES, Scores, all_figures, evaluate
 from llmprism_tasks.reports.summary import summarise
 from llmprism_tasks.settings import MethodSettings, PlaceSettings, Settings
@@ -93,6 +94,7 @@ def _analysed(
     else:
         for window in landing.land_all(opened, places.flows, length_ns=settings.window.length_ns):
             derive_tables(window, settings, warehouse=opened)
+            finish(window, settings, warehouse=opened)
             if after is not None:
                 after(opened, window, settings)
     return opened
