@@ -128,8 +128,9 @@ def pair_kinds(
     steps = stream_steps(flows, pairs, periods, settings)
     judged = _with_beginnings(classifier.votes(steps, settings), steps, pairs, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
-    # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps.
-    stepping = pl.col("pair").is_in(division.periodic.implode())
+    # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
+    # are the same bytes in every step: what keeps the period with other bytes each time is nothing by that alone.
+    stepping = pl.col("pair").is_in(division.periodic.implode()) & pl.col("alike")
     return _jointly(
         judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
     )

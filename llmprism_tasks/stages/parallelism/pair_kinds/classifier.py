@@ -38,8 +38,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
     where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
-    (ratio of the job's steps); `steady` (whether it, or one of its sizes, comes alike in about all of several steps);
-    `reduces` (whether one of its sizes does so in one burst, and carries much)
+    (ratio of the job's steps); `alike` (whether it moves about as many bytes in each step); `steady` (whether it, or one
+    of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one burst,
+    and carries much)
     """
     piped = _piped(steps, settings)
     by_step = _by_step(steps, piped, settings)
@@ -48,7 +49,8 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     bytes_ = by_step["step_bytes"].to_numpy().astype(np.float64)
     typical = robust.medians(bytes_, offsets)
     # Records that the collector splits have new sizes, too, but in all the same bytes.
-    varies = robust.sigmas(bytes_, offsets, typical) >= settings.parallelism.expert_variation * typical
+    deviations = robust.sigmas(bytes_, offsets, typical)
+    varies = deviations >= settings.parallelism.expert_variation * typical
     expert, filling = (ragged.sums(by_step[kind].to_numpy(), offsets) / counts for kind in ("expert", "filling"))
     common, burst, filled = (by_step[name].to_numpy() for name in ("size", "burst_size", "filling_size"))
     mostly = ragged.sums(~np.isnan(filled), offsets) >= MAJORITY * counts
@@ -60,6 +62,7 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     return (
         by_step.select("pair")[offsets[:-1]]
         .with_columns(
+            alike=deviations <= settings.rhythm.byte_tolerance * typical,
             expert=np.where(varies, expert, 0.0),
             filling=filling,
             distinct_sizes=ragged.commonest(by_step["distinct"].to_numpy(), offsets),
