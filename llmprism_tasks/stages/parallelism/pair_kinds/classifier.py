@@ -38,9 +38,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
     where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
-    (ratio of the job's steps); `alike` (whether it moves about as many bytes in each step); `steady` (whether it, or one
-    of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one burst,
-    and carries much)
+    (ratio of the job's steps); `alike` (whether it moves about as many bytes in each step); `steady` (whether it, or
+    one of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one
+    burst, and carries much)
     """
     piped = _piped(steps, settings)
     by_step = _by_step(steps, piped, settings)
