@@ -111,7 +111,7 @@ def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | 
     """Return the steps up to the last whole one; None if there are too few to decide.
 
     The last step is whole if it has the bytes of a typical step or of the smallest other step (records get lost), if
-    no more NICs lack their part in it than in the worst other step, and if they are about as even as in other steps.
+    no more NICs lack their part in it than in the worst other step, and if they are as even as in other steps.
     """
     nics = endpoints["addr"].n_unique()
     part = pl.col("part").drop_nans()
@@ -143,13 +143,14 @@ def _unevenness(part: pl.Expr) -> pl.Expr:
 
 
 def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
-    """Return whether the NICs' shares of a step differ about as they do in other steps.
+    """Return whether the NICs' shares of a step differ as they may.
 
-    In lock step all NICs end together. Where some have sent less than their usual share and others all of it, the
-    records of some were lost, as in other steps, or some have stopped.
+    In lock step all NICs end together: where all have moved their whole share in every other step, some that lack a
+    part of it have stopped. Where shares differ in other steps, since records are lost or stages of a pipeline are not
+    cut at one moment, they say nothing.
     """
-    worst = others.max()
-    return bool(uneven <= max(settings.rhythm.same_size, TWINS * worst))  # type: ignore[operator]
+    same = settings.rhythm.same_size
+    return bool(uneven <= same or others.max() > same)  # type: ignore[operator]
 
 
 def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:
