@@ -149,8 +149,8 @@ def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
     part of it have stopped. Where shares differ in other steps, since records are lost or stages of a pipeline are not
     cut at one moment, they say nothing.
     """
-    same = settings.rhythm.same_size
-    return bool(uneven <= same or others.max() > same)  # type: ignore[operator]
+    same, worst = settings.rhythm.same_size, float(others.max() or 0)  # type: ignore[arg-type]
+    return uneven <= max(same, TWINS * worst) or worst > same
 
 
 def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings) -> bool:

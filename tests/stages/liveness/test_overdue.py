@@ -138,7 +138,7 @@ def test_a_step_that_lacks_a_tenth_is_not_whole(share: float, is_whole: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("usual", "share", "is_whole"), [(1.0, 0.97, True), (1.0, 0.95, False), (0.97, 0.95, False), (0.95, 0.92, True)]
+    ("usual", "share", "is_whole"), [(1.0, 0.97, True), (1.0, 0.95, False), (0.97, 0.92, False), (0.95, 0.9, True)]
 )
 def test_where_all_have_always_sent_alike_who_lacks_a_part_has_stopped(
     usual: float, share: float, is_whole: bool
