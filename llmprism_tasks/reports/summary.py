@@ -21,6 +21,13 @@ from llmprism_tasks.warehouse.store import query
 
 Row = dict[str, Any]
 
+LASTS = 2
+"""Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
+
+WAIT = "wait for a second window; a single one may be chance."
+CHANCE = "nothing; only one window showed it, which may be chance."
+"""Advice for an incident seen in fewer windows, while it is open and once it is closed."""
+
 
 def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns: int | None = None) -> Row:
     """Read the incidents, jobs and windows of a warehouse into a value that can be written as JSON.
@@ -139,8 +146,12 @@ def incident(row: Row) -> Row:
 
 
 def _advice(row: Row) -> str | None:
-    kind = KINDS.get(row["kind"])
-    return None if kind is None else kind.next_for(row["subject_type"], over=row["state"] == "closed" or row["went_on"])
+    kind, over = KINDS.get(row["kind"]), row["state"] == "closed" or row["went_on"]
+    if kind is None:
+        return None
+    if not kind.at_once and row["windows"] < LASTS:
+        return CHANCE if over else WAIT
+    return kind.next_for(row["subject_type"], over=over)
 
 
 def _folded(incidents: list[Row]) -> list[Row]:

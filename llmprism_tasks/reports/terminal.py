@@ -36,13 +36,6 @@ the JSON."""
 LEAST_WHERE = 18
 """Columns needed for a range of hosts: `node0008-node0011`."""
 
-LASTS = 2
-"""Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
-
-WAIT = "wait for a second window; a single one may be chance."
-CHANCE = "nothing; only one window showed it, which may be chance."
-"""Advice for an incident seen in fewer windows, while it is open and once it is closed."""
-
 GONE = "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
 
 MENDED = (
@@ -130,13 +123,8 @@ def _incident(number: int, incident: Row) -> RenderableType:
         Text(incident["explanation"]),
     ]
     lines += [_label("Also", f"{headline(also)}: {loss(also)}.") for also in incident["also"]]
-    kind = KINDS.get(incident["kind"])
-    if kind is not None:
-        over = incident["state"] == "closed" or incident["went_on"]
-        advice = kind.next_for(incident["subject_type"], over=over)
-        if not kind.at_once and incident["windows"] < LASTS:
-            advice = CHANCE if over else WAIT
-        lines.append(_label("Next", advice))
+    if incident["next"] is not None:
+        lines.append(_label("Next", incident["next"]))
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", width=3)
     grid.add_column(ratio=1)

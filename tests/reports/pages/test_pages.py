@@ -55,7 +55,7 @@ def test_the_first_page_names_the_culprit_its_cost_and_what_to_do(filled: Wareho
     assert "1 incident open" in text
     assert "Host node-1 computes slowly" in text
     assert "120 GPU-seconds" in text
-    assert "check the GPU&#39;s clocks" in text
+    assert "wait for a second window" in text  # one window showed it
     assert "ended 20 s ago" in text
     assert "1 address not in the topology trains with it" in text
 
