@@ -145,9 +145,9 @@ def _unevenness(part: pl.Expr) -> pl.Expr:
 def _is_as_even(uneven: float, others: pl.Series, settings: Settings) -> bool:
     """Return whether the NICs' shares of a step differ as they may.
 
-    In lock step all NICs end together: where all have moved their whole share in every other step, some that lack a
-    part of it have stopped. Where shares differ in other steps, since records are lost or stages of a pipeline are not
-    cut at one moment, they say nothing.
+    In lock step all NICs end together. Where all have moved their whole share in every other step, a NIC that lacks
+    clearly more than any did before has stopped. Where shares differ in other steps, they say nothing: records are
+    lost, or the stages of a pipeline are not cut at one moment.
     """
     same, worst = settings.rhythm.same_size, float(others.max() or 0)  # type: ignore[arg-type]
     return uneven <= max(same, TWINS * worst) or worst > same
