@@ -371,7 +371,7 @@ def record(
 ) -> None:
     """Update a window's row in `windows`; a stage's run time replaces an earlier one.
 
-    Once the window has ended, incidents are found anew.
+    Once the window has ended, the incidents that it may have changed are found anew.
     """
     if not _has_rows(connection, "windows", window, None):
         raise ContractError(
@@ -382,7 +382,7 @@ def record(
     values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
     connection.execute(statement("record_window"), {"start_ns": window.start_ns} | values)
     if status in ENDED:
-        incidents.renew(connection)
+        incidents.renew(connection, window.start_ns)
 
 
 def forget_stages(connection: duckdb.DuckDBPyConnection, window: Window, stages: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import duckdb
 import polars as pl
 
 from llmprism_tasks.contract.frames import empty
@@ -21,7 +22,7 @@ Row = dict[str, Any]
 Minute = Callable[..., Window]
 
 
-def writer(warehouse: Warehouse) -> Minute:
+def writer(warehouse: Warehouse, then: Callable[[duckdb.DuckDBPyConnection], None] = incidents.renew) -> Minute:
     """Return a function that writes one window of both jobs, but for one that was set aside."""
 
     def write(
@@ -34,7 +35,7 @@ def writer(warehouse: Warehouse) -> Minute:
     ) -> Window:
         window = FIRST.shifted(number)
         jobs, members, steps = [], [], []
-        if bookkeeping.get("status", "done") == "done":
+        if bookkeeping.get("status", "done") in ("done", "running"):
             for job, hosts in (("bert", 2), ("gpt", 4)):
                 if job == aside:
                     continue
@@ -49,7 +50,7 @@ def writer(warehouse: Warehouse) -> Minute:
         rows["windows"] = [bookkept(window, **bookkeeping)]
         rows["validation_results"] = [] if aside is None else [refused(aside)]
         frames = {name: frame(name, window, some) for name, some in rows.items()}
-        replace(warehouse, window, frames, then=incidents.renew)
+        replace(warehouse, window, frames, then=then)
         return window
 
     return write

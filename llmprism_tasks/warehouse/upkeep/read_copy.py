@@ -146,7 +146,7 @@ def _update(warehouse: Warehouse, copy: Warehouse) -> int:
                 connection.execute(f"DELETE FROM {identifier(table)} WHERE {OF_STARTS}", {"starts": finished})
                 store.insert(connection, table, rows)
         if changed:
-            incidents.renew(connection)
+            incidents.renew(connection, changed[0])
     return copied
 
 

@@ -1,4 +1,6 @@
--- The incidents of the diagnoses, as the view `incidents` describes them; `stored.incidents` keeps them.
+-- The incidents of the diagnoses from the window `since_ns` on, as the view `incidents` describes them. All of them are
+-- found from 0 on; from a later window on those that begin there are right only if no incident reaches over it, which
+-- `first_touched` sees to. `stored.incidents` keeps them.
 -- Grain: incident_id.  From: diagnoses, windows, jobs, job_members, steps, aside_jobs.
 WITH clock AS (  -- number of finished windows so far
     SELECT
@@ -6,6 +8,7 @@ WITH clock AS (  -- number of finished windows so far
         (status = 'done' AND rows_landed > 0)::INTEGER AS finished,
         sum(finished) OVER (ORDER BY window_start_ns) AS finished_so_far
     FROM windows
+    WHERE window_start_ns >= $since_ns
 ),
 
 untold AS (  -- finished windows in which a job was set aside
@@ -14,7 +17,7 @@ untold AS (  -- finished windows in which a job was set aside
         aside_jobs.window_start_ns
     FROM aside_jobs
     INNER JOIN clock ON aside_jobs.window_start_ns = clock.window_start_ns
-    WHERE clock.finished = 1
+    WHERE clock.finished = 1 AND aside_jobs.window_start_ns >= $since_ns
 ),
 
 named_nics AS (
@@ -23,7 +26,7 @@ named_nics AS (
         job_id,
         subject AS addr
     FROM diagnoses
-    WHERE subject_type = 'addr'
+    WHERE subject_type = 'addr' AND window_start_ns >= $since_ns
 ),
 
 nic_hosts AS (  -- an inner join of few with many: DuckDB then reads only the windows of the few
