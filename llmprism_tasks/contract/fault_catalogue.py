@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+LINK = " - "
+"""Separator of the two switches in a link's name."""
+
+LASTS = 2
+"""Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
+
+WAIT = "wait for a second window, for a single one may be chance. If it lasts, "
+CHANCE = "nothing; only one window showed it, which may be chance."
+EFFECT = "see to the incident that causes it."
+"""Advice for an incident seen in fewer windows, while it is open and once it is closed; and for an effect."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +28,7 @@ class Kind:
     of_job : the same if the subject is a whole job; empty if `words` fits
     went_on : the same once the job goes on; empty if `words` fits
     next : what the engineer on call does next
-    next_of_job : the same if the subject is a whole job; empty if `next` fits
+    next_of_job, next_of_host : the same if the subject is a whole job, or a whole host; empty if `next` fits
     once_over : the same once the fault is over; empty if only its return needs action
     at_once : whether one window is enough to act. One slow minute may be chance; silence is not.
     """
@@ -26,11 +39,12 @@ class Kind:
     of_job: str = ""
     went_on: str = ""
     next_of_job: str = ""
+    next_of_host: str = ""
     once_over: str = ""
 
     def next_for(self, subject_type: str, *, over: bool = False) -> str:
         """Return what to do about a subject of a type; `over` if the fault is over."""
-        now = self.next_of_job or self.next if subject_type == "job" else self.next
+        now = {"job": self.next_of_job, "host": self.next_of_host}.get(subject_type, "") or self.next
         return self.once_over or f"it is over, or has become the normal state; if it comes back, {now}" if over else now
 
     def phrase_for(self, subject_type: str, *, went_on: bool = False) -> str:
@@ -45,6 +59,9 @@ KINDS: dict[str, Kind] = {
         "computes slowly",
         "check the GPU's clocks, temperature and errors, and what else runs on its host. "
         "If it lasts, move the job off that host.",
+        next_of_host="check the clocks, temperature and errors of all its GPUs, and what else runs there. One slow GPU "
+        "is enough: the others of its host wait for it, where no switch sees it. If it lasts, move the job off that "
+        "host.",
     ),
     "slow_nic": Kind(
         "sends or receives slowly",
@@ -127,3 +144,19 @@ KINDS: dict[str, Kind] = {
     ),
 }
 """In the order of `docs/diagnosis.md`, which explains how each kind is found."""
+
+
+def advice(incident: Mapping[str, Any]) -> str | None:
+    """Return what to do about an incident, a row of the view `incidents`; None for a kind that is not in the catalogue.
+
+    Reports, pages and messages give this one advice.
+    """
+    kind, over = KINDS.get(incident["kind"]), incident["state"] == "closed" or incident["went_on"]
+    if kind is None:
+        return None
+    if incident["effect_of"] is not None:
+        return EFFECT
+    once = not kind.at_once and incident["windows"] < LASTS
+    if once and over:
+        return CHANCE
+    return (WAIT if once else "") + kind.next_for(incident["subject_type"], over=over)

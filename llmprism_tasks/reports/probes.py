@@ -10,14 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.contract.fault_catalogue import LINK
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
 
 Row = dict[str, Any]
-
-LINK = " - "
-"""Separator of the two switches in a link's name."""
 
 
 def probes(warehouse: Warehouse) -> list[Row]:

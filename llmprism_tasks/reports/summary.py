@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.contract.fault_catalogue import advice
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.reports.hosts import abbreviated
@@ -20,13 +20,6 @@ from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 
 Row = dict[str, Any]
-
-LASTS = 2
-"""Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
-
-WAIT = "wait for a second window; a single one may be chance."
-CHANCE = "nothing; only one window showed it, which may be chance."
-"""Advice for an incident seen in fewer windows, while it is open and once it is closed."""
 
 
 def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns: int | None = None) -> Row:
@@ -52,9 +45,9 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
         `seen_last` (in the latest finished window), and `unlisted`, the addresses outside the topology that train with
         it
     `incidents` : open incidents first, of those the most expensive first; `also` holds effects of the incident on its
-        job. Severity is the ratio of time lost: 0.3 means steps take 1.3 times as long. `went_on` says whether steps
-        have ended since a silence, `evidence_expired` that the flows which `evidence_sql` asks for were kept long
-        enough and deleted
+        job, and `seen_last` says whether the latest finished window has it. Severity is the ratio of time lost: 0.3
+        means steps take 1.3 times as long. `went_on` says whether steps have ended since a silence, `evidence_expired`
+        that the flows which `evidence_sql` asks for were kept long enough and deleted
     """
     span = query(warehouse, "SELECT min(window_start_ns) AS start_ns, max(window_end_ns) AS end_ns FROM windows")
     windows = query(warehouse, "SELECT * FROM window_bookkeeping ORDER BY window_start_ns")
@@ -75,7 +68,7 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
         "coverage": asdict(covered),
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],
-        "incidents": _folded([incident(row) for row in incidents.iter_rows(named=True)]),
+        "incidents": _folded([incident(row, latest) for row in incidents.iter_rows(named=True)]),
     }
 
 
@@ -130,28 +123,24 @@ def _job(row: Row, latest: int | None) -> Row:
     }
 
 
-def incident(row: Row) -> Row:
-    """Return what reports tell of a row of the view `incidents`; see `summarise`."""
+def incident(row: Row, latest: int | None) -> Row:
+    """Return what reports tell of a row of the view `incidents`; see `summarise`.
+
+    Parameters
+    ----------
+    latest : start of the latest finished window, ns; None without one
+    """
     names = ("incident_id", "state", "job_id", "jobs", "kind", "subject_type", "subject", "host")
     kept = (*names, "windows", "effect_of", "went_on", "evidence_expired", "single_steps", "candidates", "odds")
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}
-        | {"work": work_class(row["kind"])}
+        | {"work": work_class(row["kind"]), "seen_last": latest is None or row["last_window_start_ns"] >= latest}
         | {name: _number(row[name]) for name in numbers}
         | {"started": _iso(row["start_ns"]), "last_seen": _iso(row["last_seen_ns"])}
         | {"ended": None if row["end_ns"] is None else _iso(row["end_ns"])}
-        | {"explanation": row["explanation"], "next": _advice(row), "evidence_sql": row["evidence_sql"], "also": []}
+        | {"explanation": row["explanation"], "next": advice(row), "evidence_sql": row["evidence_sql"], "also": []}
     )
-
-
-def _advice(row: Row) -> str | None:
-    kind, over = KINDS.get(row["kind"]), row["state"] == "closed" or row["went_on"]
-    if kind is None:
-        return None
-    if not kind.at_once and row["windows"] < LASTS:
-        return CHANCE if over else WAIT
-    return kind.next_for(row["subject_type"], over=over)
 
 
 def _folded(incidents: list[Row]) -> list[Row]:

@@ -174,11 +174,14 @@ def _when(incident: Row) -> str:
     first, last = incident["started"], incident["last_seen"]
     day = "" if first[:10] == last[:10] else f"{last[:10]} "
     still = "still at" if incident["state"] == "open" and not incident["went_on"] else "until"
+    quiet = ""
+    if still == "still at" and not incident["seen_last"]:
+        still, quiet = "last seen at", ", not in the latest window, so it may be over"
     jobs = f"Job{'' if len(incident['jobs']) == 1 else 's'} {', '.join(incident['jobs'])}"
     kind = KINDS.get(incident["kind"])
     of_what = "sure" if kind is not None and kind.at_once else "of the loss explained"
     sure = "" if incident["confidence"] is None else f", {incident['confidence']:.0%} {of_what}"
-    when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC"
+    when = f"since {first[:10]} {first[11:19]}, {still} {day}{last[11:19]} UTC{quiet}"
     return f"{jobs}, {when}; in {count(incident['windows'], 'window')}{sure}"
 
 

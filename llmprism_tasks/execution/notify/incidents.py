@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.fault_catalogue import KINDS
+from llmprism_tasks.contract.fault_catalogue import KINDS, advice
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.execution.notify import delivery
@@ -94,11 +94,7 @@ def message(incident: Row, seen: Coverage) -> Row:
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
         | {"work": work_class(incident["kind"])}
         | {"coverage": {"expected": seen.expected, "done": seen.done}}
-        | {
-            "next": None
-            if kind is None
-            else kind.next_for(incident["subject_type"], over=incident["state"] == "closed" or incident["went_on"])
-        },
+        | {"next": advice(incident)},
     }
 
 

@@ -17,7 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 
 from llmprism_tasks.contract.errors import InputError, LlmprismError, TransientError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
-from llmprism_tasks.reports.pages import incident, job, now, timeline, window
+from llmprism_tasks.reports.pages import incident, job, now, ranges, timeline, window
 from llmprism_tasks.reports.pages.markup import ASSETS, POLICY, render
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.bookkeeping import notifications
@@ -69,6 +69,10 @@ def pages_app(
     @app.get("/flows")
     def flows(request: Request) -> JSONResponse:
         return JSONResponse(timeline.flows(warehouse(), request.query_params), headers=HEADERS)
+
+    @app.get("/newest")
+    def newest() -> JSONResponse:
+        return JSONResponse({"done": ranges.newest(warehouse())}, headers=HEADERS)
 
     @app.get("/assets/{name}")
     def asset(name: str) -> Response:

@@ -22,6 +22,10 @@ MOST_ROWS, MOST_FLOWS, MOST_PEERS = 60, 100, 24
 AROUND = 2
 """Windows before and after the worst one whose steps are plotted: what was normal has to be in the plot."""
 
+SLICES_OF_WINDOW = 4
+LARGE = 1_000_000
+"""Bytes from which on a record's length tells the pace of its path rather than its latency; as for latent devices."""
+
 NETWORK = (
     *("slow_nic", "latent", "degraded_link", "degraded_switch", "switch_level"),
     *("slow_network", "congestion", "link_flap", "cross_group"),
@@ -62,6 +66,12 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
             ),
             "splits": ask("member_splits", **listed(near), job_id=incident["job_id"], most=250_000),
         }  # fmt: skip
+        if incident["subject_type"] in ("switch", "link"):
+            frames["paces"] = ask(
+                "paces_beside", **timeline.ends(incident["subject"]), job_id=incident["job_id"], window_start_ns=worst,
+                first_ns=near[0], last_ns=near[-1], least_bytes=LARGE, slice_ns=asked.window_ns // SLICES_OF_WINDOW,
+                most=1_000,
+            )  # fmt: skip
         if incident["evidence_sql"]:
             frames["flows"] = ask.of_text(incident["evidence_sql"], most=MOST_FLOWS)
     return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone)
@@ -70,9 +80,9 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
 def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], alone: bool = False) -> str:
     """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
     row = frames["incident"].row(0, named=True)
-    incident = now.folded(frames["incident"])[0] | {"tenant": row["tenant"]}
+    incident = now.folded(frames["incident"], asked)[0] | {"tenant": row["tenant"]}
     own, others = proofs(frames["diagnoses"], row)
-    drawn = beside_peers(frames, row)
+    drawn = beside_other_paths(frames["paces"], row) if "paces" in frames else beside_peers(frames, row)
     return render(
         "incident.html",
         scripts=["plotly.min.js", "charts.js"] if drawn else [],
@@ -83,6 +93,7 @@ def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, floa
         now_ns=now_ns,
         took_s=took_s,
         alone=alone,
+        fresh=incident["state"] == "open",
         incident=incident,
         own=own[:MOST_ROWS],
         others=others[:MOST_ROWS],
@@ -99,14 +110,21 @@ def flow_table(flows: pl.DataFrame) -> Row:
 
     Returns
     -------
-    `columns`, and `rows` of whether a flow is of the subject, and its values
+    `columns`, and `rows` of whether a flow is of the subject, and its values; `same`, the columns that have one value
+    in all rows, with this value
     """
-    shows = [name for name in flows.columns if name not in {"of_subject", "window_start_ns"}]
+    told = [name for name in flows.columns if name not in {"of_subject", "window_start_ns"}]
+    alike = [name for name in told if flows.height > 1 and flows[name].n_unique() == 1]
+    shows = [name for name in told if name not in alike]
     rows = [
         (bool(row.get("of_subject")), [_readable(name, row[name]) for name in shows])
         for row in flows.iter_rows(named=True)
     ]
-    return {"columns": [name.removesuffix("_ns") for name in shows], "rows": sorted(rows, key=lambda row: not row[0])}
+    return {
+        "columns": [name.removesuffix("_ns") for name in shows],
+        "rows": sorted(rows, key=lambda row: not row[0]),
+        "same": [(name.removesuffix("_ns"), _readable(name, flows[name][0])) for name in alike],
+    }
 
 
 def _readable(name: str, value: Any) -> Any:
@@ -125,6 +143,27 @@ def proofs(diagnoses: pl.DataFrame, incident: Row) -> tuple[list[Row], list[Row]
     worst = incident["worst_window_start_ns"]
     rest = [one for one in rows if one not in own and one["window_start_ns"] == worst]
     return own, rest
+
+
+def beside_other_paths(paces: pl.DataFrame, incident: Row) -> Chart | None:
+    """Return how fast records cross a switch or link, beside those that avoid it; None if no large one crosses it."""
+    if not paces["crosses"].any():
+        return None
+    name = shown(incident["subject"], 40)
+    sides = ((True, f"through {name}", "--culprit"), (False, "elsewhere", "--line"))
+    parts = [(word, colour, paces.filter(pl.col("crosses") == side)) for side, word, colour in sides]
+    return Chart(
+        f"The traffic through {name} beside the rest of its job",
+        f"Median rate of the records of a megabyte and more in each quarter of a window, from {AROUND} windows before "
+        f"the worst one to {AROUND} after it.",
+        charts.lines(
+            [(word, colour, rows["slice_ns"].to_list(), rows["gbit_s"].to_list()) for word, colour, rows in parts],
+            unit="Gbit/s per record",
+            markers=True,
+            hover=".1f",
+        ),
+        height=300,
+    )
 
 
 def beside_peers(frames: Frames, incident: Row) -> Chart | None:

@@ -71,6 +71,7 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         last = listed(windows.to_list()[-_heat_windows(job.row(0, named=True)) :])
         frames["heat"] = ask("member_splits", **last, job_id=job_id, most=MOST_ROWS)
         frames["diagnoses"] = ask("diagnoses", first_ns=newest, last_ns=newest, jobs=[job_id], most=100)
+        frames["behind"] = timeline.behind(ask, frames["diagnoses"].filter(pl.col("rank") == 1), newest)
         frames["incidents"] = ask(
             "incidents", **asked.values, now_ns=now_ns, incident_id=None, job_id=job_id, most=now.MOST_INCIDENTS
         )
@@ -90,8 +91,8 @@ def _heat_windows(job: Row) -> int:
 def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], alone: bool = False) -> str:
     """Return the page as HTML; the frames are rows of the queries of these names in `sql/pages`."""
     job = frames["job"].row(0, named=True)
-    incidents = now.folded(frames["incidents"])
-    accused = timeline.suspects(frames["diagnoses"], frames["members"])
+    incidents = now.folded(frames["incidents"], asked)
+    accused = timeline.suspects(frames["diagnoses"], frames["members"], frames["behind"])
     drawn = drawings(frames, asked, accused)
     return render(
         "job.html",
@@ -103,6 +104,7 @@ def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, floa
         now_ns=now_ns,
         took_s=took_s,
         alone=alone,
+        fresh=asked.last != "",
         job=job,
         incidents=incidents,
         charts=[{"name": name, **one._asdict(), "json": data(one.figure)} for name, one in drawn.items()],

@@ -28,6 +28,7 @@ PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 ASSETS = {
     "pages.css": (FOLDER / "static" / "pages.css", "text/css"),
     "scheme.js": (FOLDER / "static" / "scheme.js", "text/javascript"),
+    "fresh.js": (FOLDER / "static" / "fresh.js", "text/javascript"),
     "charts.js": (FOLDER / "static" / "charts.js", "text/javascript"),
     "timeline.js": (FOLDER / "static" / "timeline.js", "text/javascript"),
     "plotly.min.js": (PLOTLY, "text/javascript"),

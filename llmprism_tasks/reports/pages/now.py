@@ -110,7 +110,8 @@ def page(
         now_ns=now_ns,
         took_s=took_s,
         alone=alone,
-        incidents=folded(frames["incidents"]),
+        fresh=asked.last != "",
+        incidents=folded(frames["incidents"], asked),
         more_incidents=frames["incidents"].height >= MOST_INCIDENTS,
         jobs=jobs(frames, asked),
         health=health(frames, asked, now_ns=now_ns, lag_s=lag_s),
@@ -121,9 +122,12 @@ def page(
     )
 
 
-def folded(incidents: pl.DataFrame) -> list[Row]:
+def folded(incidents: pl.DataFrame, asked: Range) -> list[Row]:
     """Return incidents in the order of their rows, each with the slow jobs that are its effect in `also`."""
-    found = [summary.incident(row) | {name: row[name] for name in EXTRAS} for row in incidents.iter_rows(named=True)]
+    latest = None if asked.done_ns is None else asked.done_ns - asked.window_ns
+    found = [
+        summary.incident(row, latest) | {name: row[name] for name in EXTRAS} for row in incidents.iter_rows(named=True)
+    ]
     causes = {one["incident_id"]: one for one in found}
     for one in found:
         if one["effect_of"] in causes:

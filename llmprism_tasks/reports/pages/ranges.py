@@ -12,7 +12,8 @@ import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
-from llmprism_tasks.warehouse.asking import Asked
+from llmprism_tasks.warehouse.asking import Asked, asking
+from llmprism_tasks.warehouse.connect import Warehouse
 
 LASTS = {"15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 """Ranges that a page offers, in seconds, counted back from the newest window that was landed or expected."""
@@ -75,6 +76,12 @@ class Range:
     def values(self) -> dict[str, int]:
         """The range as queries take it."""
         return {"from_ns": self.from_ns, "to_ns": self.to_ns}
+
+
+def newest(warehouse: Warehouse) -> str:
+    """Return the end of the newest finished window in ns, as text; empty without one. Pages ask whether it is new."""
+    with asking(warehouse, longest_s=LONGEST_S) as ask:
+        return str(ask("span")["done_end_ns"][0] or "")
 
 
 def asked_range(ask: Asked, query: Mapping[str, str]) -> Range:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.fault_catalogue import LINK
 from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.reports.pages.markup import data, iso, render, shown
 from llmprism_tasks.reports.pages.ranges import LASTS, LONGEST_S, Range, asked_range, listed
@@ -84,6 +85,7 @@ def read(ask: Asked, query: Mapping[str, str]) -> tuple[Range, Frames, Place]:
         ),
         "beside": ask("neighbours", window_start_ns=start, length_ns=asked.window_ns, job_id=job_id),
     }
+    frames["behind"] = behind(ask, frames["diagnoses"].filter(pl.col("rank") == 1), start)
     place = choose(frames, job_id, start, query)
     drawn = frames["steps"].filter(pl.col("step_index").is_between(place.first_step, place.last_step))
     if drawn.height:
@@ -117,27 +119,57 @@ def whole(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def suspects(diagnoses: pl.DataFrame, members: pl.DataFrame) -> dict[str, str]:
-    """Return the NICs that first suspects are or belong to, each with the explanation.
+def behind(ask: Asked, named: pl.DataFrame, window_start_ns: int) -> pl.DataFrame:
+    """Return the NICs that are connected to the switches and links of some rows: most of their bytes cross them.
+
+    Parameters
+    ----------
+    named : `job_id`, `subject_type` and `subject` of diagnoses or incidents
+
+    Returns
+    -------
+    `subject` and `addr`; no row of a device that all NICs of the job are connected to, for it tells none of them apart
+    """
+    found = [pl.DataFrame(schema={"subject": pl.String, "addr": pl.String})]
+    for row in named.filter(pl.col("subject_type").is_in(["switch", "link"])).iter_rows(named=True):
+        values = {"window_start_ns": window_start_ns, "job_id": row["job_id"], "most": MOST_MEMBERS}
+        nics = ask("nics_behind", **ends(row["subject"]), **values)
+        found.append(nics.filter(~pl.col("of_all")).select(pl.lit(row["subject"]).alias("subject"), "addr"))
+    return pl.concat(found)
+
+
+def ends(subject: str) -> Row:
+    """Return a switch, or the two switches of a link, as queries take them."""
+    one, _, other = subject.partition(LINK)
+    return {"switch": one, "other": other or None}
+
+
+def suspects(diagnoses: pl.DataFrame, members: pl.DataFrame, behind: pl.DataFrame) -> dict[str, str]:
+    """Return the NICs that first suspects are, that belong to them or are connected to them, each with the explanation.
 
     Parameters
     ----------
     diagnoses : of one job, the worst suspect first; effects, which have no rank, accuse nobody
     members : the job's NICs
+    behind : as `behind` returns
     """
     named: dict[str, str] = {}
+    columns = {"addr": "addr", "host": "host", "pp_stage": "pp_stage", "dp_group": "dp_group"}
     for row in diagnoses.filter(pl.col("rank") == 1).iter_rows(named=True):
-        columns = {"addr": "addr", "host": "host", "pp_stage": "pp_stage", "dp_group": "dp_group"}
         column = columns.get(row["subject_type"])
-        if column is not None:
-            for addr in members.filter(pl.col(column).cast(pl.String) == row["subject"])["addr"]:
-                named.setdefault(addr, row["explanation"])
+        nics = (
+            behind.filter(pl.col("subject") == row["subject"])
+            if column is None
+            else members.filter(pl.col(column).cast(pl.String) == row["subject"])
+        )
+        for addr in nics["addr"]:
+            named.setdefault(addr, row["explanation"])
     return named
 
 
 def choose(frames: Frames, job_id: str, window_start_ns: int, query: Mapping[str, str]) -> Place:
     """Choose the steps in the middle of the window and the block of NICs with the first suspect, unless asked."""
-    accused = suspects(frames["diagnoses"], frames["members"])
+    accused = suspects(frames["diagnoses"], frames["members"], frames["behind"])
     lanes = [row | {"suspect": row["addr"] in accused} for row in frames["members"].iter_rows(named=True)]
     host, stage = query.get("host"), whole(query, "stage")
     if host:
@@ -191,7 +223,7 @@ def page(
         first_index=indices[0],
         last_index=indices[-1],
         beside=beside,
-        accused=suspects(frames["diagnoses"], frames["members"]),
+        accused=suspects(frames["diagnoses"], frames["members"], frames["behind"]),
         diagnoses=frames["diagnoses"].filter(pl.col("rank") == 1).to_dicts(),
         ranking=ranking(frames["splits"], place),
         hosts=frames["members"]["host"].unique().sort().to_list()[:500],

@@ -10,13 +10,11 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
+from llmprism_tasks.contract.fault_catalogue import LINK
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
 
 Row = dict[str, Any]
-
-LINK = " - "
-"""Separator of the two switches in a link's name."""
 
 
 @dataclass(frozen=True)

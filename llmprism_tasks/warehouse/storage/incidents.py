@@ -32,5 +32,5 @@ def renew(connection: duckdb.DuckDBPyConnection, since_ns: int = 0) -> None:
 
 def _first_touched(connection: duckdb.DuckDBPyConnection, since_ns: int) -> int | None:
     """Return the start of the first earlier incident that changes from a window on may touch; None without one."""
-    (first,) = connection.execute(statement("first_touched"), {"since_ns": since_ns}).fetchone() or (None,)
-    return first
+    row: tuple[int | None] | None = connection.execute(statement("first_touched"), {"since_ns": since_ns}).fetchone()
+    return None if row is None else row[0]

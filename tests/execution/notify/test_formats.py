@@ -67,7 +67,7 @@ def test_slack_gets_a_text_and_blocks(tmp_path: Path) -> None:
     assert "It starts its sends 0.60 s" in explanation["text"]["text"]
     told = [field["text"] for field in facts["fields"]]
     assert {"*Job*\ngpt", "*Host*\ngpt-01", "*Time lost*\n30%", "*Lost GPU-seconds*\n90"} <= set(told)
-    assert advice["text"]["text"].startswith("*Next*: check the GPU's clocks")
+    assert advice["text"]["text"].startswith("*Next*: wait for a second window")
 
 
 def test_alertmanager_gets_one_alert_that_opens_and_ends(tmp_path: Path) -> None:

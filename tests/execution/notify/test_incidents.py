@@ -262,7 +262,8 @@ def test_the_message_says_what_is_wrong_what_it_costs_what_to_do_and_what_proves
     assert (incident["lost_gpu_s"], incident["confidence"], incident["peak_severity"]) == (90.0, 0.8, 0.3)
     assert (incident["started"], incident["ended"]) == ("2026-01-01T00:00:05.000Z", None)
     assert incident["evidence_sql"] == "SELECT 1"
-    assert incident["next"].startswith("check the GPU's clocks")
+    assert incident["next"].startswith("wait for a second window")  # as pages and reports advise
+    assert "If it lasts, check the GPU's clocks" in incident["next"]
     assert json.loads(query(warehouse, "SELECT message FROM notifications").item()) == body
 
 
@@ -286,7 +287,8 @@ def test_the_message_says_that_its_price_is_of_some_of_the_minutes_only(
 
 
 def test_what_has_closed_is_not_advised_as_if_it_went_on(run: Run, receiver: Receiver) -> None:
-    for number, found in enumerate(([{"kind": "slow_compute"}], [], [])):
+    slow = {"kind": "slow_compute"}
+    for number, found in enumerate(([slow], [slow], [], [])):
         run(number, *found)
     assert receiver.bodies[-1]["incident"]["next"].startswith(
         "it is over, or has become the normal state; if it comes back, check"

@@ -7,6 +7,7 @@ import time
 import pytest
 from fastapi import Depends, HTTPException
 from fastapi.testclient import TestClient
+from paged_windows import WINDOWS
 
 from llmprism_tasks.contract.errors import InputError, WarehouseBusy
 from llmprism_tasks.reports.pages.app import MOST_FORM_BYTES, PAGES, local_app, pages_app, until
@@ -74,6 +75,12 @@ def test_the_flows_of_a_slice_are_json(filled: Warehouse) -> None:
         "rows": [],
         "more": False,
     }
+
+
+def test_a_page_can_ask_which_window_is_the_newest(filled: Warehouse) -> None:
+    page = client(filled).get("/")
+    assert f'data-done="{WINDOWS[1].end_ns}"' in page.text
+    assert client(filled).get("/newest").json() == {"done": str(WINDOWS[1].end_ns)}
 
 
 def test_an_incident_is_muted_with_who_and_why_and_unmuted(own_copy: Warehouse) -> None:

@@ -281,19 +281,79 @@ def test_what_cannot_be_told_apart_is_told_with_its_probability(own_copy: Wareho
     assert re.search("One of these is at fault .* node-1 70% leaf-7 30% ", text)
 
 
+@pytest.fixture
+def behind_a_switch(own_copy: Warehouse) -> Warehouse:
+    """The pages' job whose suspect is the switch `leaf-1`: all that node-1 sends and receives crosses it."""
+    for slow, one in enumerate(WINDOWS):
+        found = rows(one, Names(), slow=bool(slow))
+        for flow in found["flows"]:
+            crosses = any(flow[end].startswith("10.0.1.") for end in ("src_addr", "dst_addr"))
+            flow["switch_path"] = ["leaf-1"] if crosses else ["leaf-2"]
+            if crosses and slow:
+                flow["flow_start_ns"] = flow["flow_end_ns"] - 8 * SECOND
+        told = [
+            row | {"kind": "degraded_switch", "subject_type": "switch", "subject": "leaf-1"}
+            for row in found["diagnoses"]
+        ]
+        frames = {"flows": frame("flows", one, found["flows"]), "diagnoses": frame("diagnoses", one, told)}
+        replace(own_copy, one, frames, then=incidents.renew)
+    return own_copy
+
+
+def test_the_nics_that_are_connected_to_a_slow_switch_are_framed(behind_a_switch: Warehouse) -> None:
+    """Not those that talk to them: half of what these move goes elsewhere."""
+    shown = timeline.show(behind_a_switch, {"job": "gpt"}, now_ns=NOW_NS)
+    lanes: list[dict[str, Any]] = payload_of(shown)["lanes"]  # type: ignore[assignment]
+    assert [lane["addr"] for lane in lanes if lane["suspect"]] == ["10.0.1.0", "10.0.1.1"]
+
+
+def test_a_switch_that_all_cross_frames_nobody(behind_a_switch: Warehouse) -> None:
+    flows = [flow | {"switch_path": ["leaf-1"]} for flow in rows(WINDOWS[1], Names(), slow=True)["flows"]]
+    replace(behind_a_switch, WINDOWS[1], {"flows": frame("flows", WINDOWS[1], flows)})
+    lanes: list[dict[str, Any]] = payload_of(timeline.show(behind_a_switch, {"job": "gpt"}, now_ns=NOW_NS))["lanes"]  # type: ignore[assignment]
+    assert not any(lane["suspect"] for lane in lanes)
+
+
+def test_a_slow_switch_is_drawn_beside_the_paths_that_avoid_it(behind_a_switch: Warehouse) -> None:
+    one = str(query(behind_a_switch, "SELECT incident_id FROM incidents WHERE kind = 'degraded_switch'").item())
+    page = incident.show(behind_a_switch, {"id": one}, now_ns=NOW_NS)
+    lines = {line["name"]: line["y"] for line in figure_of(page, "peers")["data"]}
+    through, elsewhere = lines["through leaf-1"], lines["elsewhere"]
+    assert through[0] == pytest.approx(elsewhere[0])
+    assert through[-1] == pytest.approx(1_000_000 * 8 / (8 * SECOND), rel=1e-6)
+    assert elsewhere[-1] == pytest.approx(1_000_000 * 8 / (4 * SECOND), rel=1e-6)
+
+
+def test_an_incident_that_the_latest_window_has_not_is_told_as_maybe_over(own_copy: Warehouse) -> None:
+    later = WINDOWS[1].shifted(1)
+    assert "not in the latest window" not in text_of(now.show(own_copy, {}, now_ns=NOW_NS))
+    quiet = {name: frame(name, later, some) for name, some in rows(later, Names(), slow=False).items()}
+    replace(own_copy, later, quiet, then=incidents.renew)
+    assert "not in the latest window, so it may be over" in text_of(now.show(own_copy, {}, now_ns=NOW_NS))
+
+
+def test_a_page_of_the_newest_time_asks_for_newer_results_and_one_of_the_past_does_not(filled: Warehouse) -> None:
+    assert "fresh.js" in now.show(filled, {}, now_ns=NOW_NS)
+    past = {"from": "2026-01-01T00:00", "to": "2026-01-01T00:02"}
+    assert "fresh.js" not in now.show(filled, past, now_ns=NOW_NS)
+    assert "fresh.js" not in now.show(filled, {}, now_ns=NOW_NS, alone=True)
+
+
 def test_flows_are_told_in_times_of_day_and_those_of_the_subject_first() -> None:
     flows = pl.DataFrame(
         {
             "of_subject": [False, True],
             "window_start_ns": 0,
             "flow_start_ns": [1_000, SECOND],
-            "bytes": 7,
+            "bytes": [7, 8],
+            "protocol": 17,
             "switch_path": [["leaf-1", "spine-0"], None],
         }
     )
     assert incident.flow_table(flows) == {
         "columns": ["flow_start", "bytes", "switch_path"],
-        "rows": [(True, ["00:00:01.000000", 7, None]), (False, ["00:00:00.000001", 7, "leaf-1 → spine-0"])],
+        "rows": [(True, ["00:00:01.000000", 8, None]), (False, ["00:00:00.000001", 7, "leaf-1 → spine-0"])],
+        "same": [("protocol", 17)],
     }
 
 

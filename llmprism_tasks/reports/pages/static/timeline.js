@@ -10,7 +10,7 @@
 
   const AXIS = 44, FOOT = 6, GAP = 1;
   const NAMES = 104, WIDE = 206, NARROW = 700; // pixels: where names of NICs begin and end, and a page without room for them
-  const LOWEST = 8, READABLE = 10, HIGHEST = 26, BELOW = 40; // pixels: of lanes, and of what is to be seen below all of them
+  const LOWEST = 8, READABLE = 8, HIGHEST = 26, BELOW = 40; // pixels: of lanes, and of what is to be seen below all of them
   const SHORTEST_NS = 20000; // a view of 20 µs: less than a flow record can tell
   const STATES = new Set(["compute", "idle"]); // drawn in the upper part of a lane, over the messages
   const UPPER = 0.66;
