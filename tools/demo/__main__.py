@@ -103,7 +103,8 @@ def up() -> None:
     user, password = airflow.login()
     console.print(f"Airflow  [bold]{airflow.address}[/]  user [bold]{user}[/]  password [bold]{password}[/]")
     console.print(
-        "One minute of simulated flows arrives every minute and is diagnosed; a GPU is slow in minutes 4 to 9 of ten."
+        "One minute of simulated flows arrives every minute and is diagnosed; a GPU is slow in minutes 4 to 9 of ten, "
+        "and a leaf switch in minutes 6 to 9."
     )
     console.print(
         "Findings: *LLMPrism* in Airflow's navigation, or make report    Delays: make latency    Stop: make down"
