@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -20,6 +21,10 @@ os.environ |= {
 }
 for name in [name for name in os.environ if name.startswith("LLMPRISM_")]:
     del os.environ[name]  # a developer's own settings would change what is tested
+
+# The same examples every time, so that a failure means a change; no deadline, since a kernel's first call compiles it.
+hypothesis.settings.register_profile("llmprism", deadline=None, derandomize=True, max_examples=40)
+hypothesis.settings.load_profile("llmprism")
 
 
 def pytest_unconfigure() -> None:

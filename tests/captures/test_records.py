@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import records
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -103,7 +103,6 @@ def test_no_packets_are_no_records() -> None:
     assert found.schema["switch_path"] == pl.List(pl.String)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50), st.integers(1, 10**8))
 def test_no_packet_is_lost_and_records_are_silent_between(times_ns: list[int], idle_ns: int) -> None:
     found = records.cut({"leaf0": sent(*times_ns)}, idle_ns)

@@ -345,7 +345,7 @@ def same_in_any_order(folder: Path, prefix: str, shown: list[list[str]], order: 
     return True
 
 
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, derandomize=True)
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_windows_in_any_order_and_again_end_with_the_same_incidents(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

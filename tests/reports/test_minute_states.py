@@ -179,7 +179,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(actions=ACTIONS, catch_up=st.booleans())
 def test_nothing_is_due_exactly_when_every_window_is_as_one_analysis_of_all_files_leaves_it(
     actions: list[tuple[str, int]], *, catch_up: bool

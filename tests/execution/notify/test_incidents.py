@@ -305,7 +305,7 @@ def test_the_pipeline_tells_and_never_fails_by_it(receiver: Receiver, warehouse:
     assert receiver.told == [("opened", GPU)]
 
 
-@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, derandomize=True)
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shown=st.lists(st.booleans(), min_size=3, max_size=4), data=st.data())
 def test_in_any_order_each_change_is_told_once(
     tmp_path_factory: pytest.TempPathFactory, shown: list[bool], data: st.DataObject

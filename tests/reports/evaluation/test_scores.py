@@ -70,7 +70,7 @@ def test_the_order_of_rows_means_nothing() -> None:
         assert all_figures(evaluate(*mixed)) == expected
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(gone=st.sets(st.integers(0, 32), max_size=33))
 def test_fewer_steps_found_are_never_a_better_recall(gone: set[int]) -> None:
     steps = run.found()["steps"].with_row_index().filter(~pl.col("index").is_in(gone)).drop("index")

@@ -116,7 +116,7 @@ def test_disorder_moves_rows_no_further_than_it_says() -> None:
     assert np.sort(seen.start_ns).tolist() == [row[1] for row in _far_apart(2000)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**10), st.integers(1, 10**9)), min_size=1, max_size=30),
     idle_ms=st.floats(0, 50),

@@ -52,7 +52,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return one_job(**job, hosts=list(range(tp * cp * pp * dp // 4)))
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios())
 def test_every_pair_carries_its_kinds_and_steps_follow_each_other(scenario: Scenario) -> None:
     made = run(scenario)

@@ -68,7 +68,7 @@ def both(
 
 @given(RECORDS, st.sampled_from([None, WINDOW]), st.sampled_from([ALL_TIME, WINDOW]))
 @example([flow(), flow()], None, ALL_TIME)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 def test_it_is_what_staging_lands_where_nothing_is_refused(
     records: list[dict[str, Any]], span: Window | None, within: Window
 ) -> None:
@@ -185,7 +185,7 @@ def test_text_and_no_file_are_not_for_it() -> None:
 @example("fe80::1%eth0")
 @example("10.0.0.1\n")
 @example("10.0.0.٣")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_an_address_is_one_to_both(text: str) -> None:
     with duckdb.connect() as connection:
         connection.execute(statement("staging"))

@@ -187,7 +187,7 @@ RECORDS = st.lists(
 
 
 @given(records=RECORDS, chances=st.randoms(use_true_random=False), ending=st.sampled_from([".csv", ".parquet"]))
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 def test_whatever_file_records_come_in_and_whenever_the_end_is_that_of_all_at_once(
     records: Sequence[dict[str, Any]], chances: Any, ending: str
 ) -> None:

@@ -184,7 +184,7 @@ RECORDS = st.lists(
 
 
 @given(records=RECORDS, chances=st.randoms(use_true_random=False), ending=st.sampled_from([".csv", ".parquet"]))
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 def test_whatever_files_are_deleted_once_they_are_landed_nothing_is_lost(
     records: Sequence[dict[str, Any]], chances: Any, ending: str
 ) -> None:

@@ -74,7 +74,7 @@ def check(path: Path, folder: Path, records: int, texts: list[str] | None = None
 
 
 @given(records=st.lists(st.one_of(GOOD, CHANGED), max_size=12), noise=st.lists(TEXT.filter(str.strip), max_size=4))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])
 def test_text_is_landed_or_quarantined_line_by_line(
     ending: str, records: list[dict[str, Any]], noise: list[str]
@@ -90,7 +90,7 @@ def test_text_is_landed_or_quarantined_line_by_line(
 
 
 @given(records=st.lists(st.one_of(GOOD, TYPED), max_size=12))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 def test_parquet_is_landed_or_quarantined_row_by_row(records: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = write(Path(name) / "flows.parquet", records)
@@ -98,7 +98,7 @@ def test_parquet_is_landed_or_quarantined_row_by_row(records: list[dict[str, Any
 
 
 @given(records=st.lists(GOOD, max_size=12))
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 def test_good_records_are_landed_but_for_their_copies(records: list[dict[str, Any]]) -> None:
     distinct = {json.dumps(record) for record in records}
     for ending in (".parquet", ".csv", ".jsonl"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.contract import frames
@@ -24,7 +24,6 @@ ROW = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(ROW, max_size=40), st.integers(1, 9))
 def test_it_is_the_order_of_all_however_the_rows_are_cut_into_batches(
     rows: list[dict[str, object]], batch_rows: int

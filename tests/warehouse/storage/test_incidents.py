@@ -195,7 +195,7 @@ def ended_windows(draw: st.DrawFn) -> list[tuple[int, list[Row], str, str | None
 
 
 @given(ended_windows())
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_those_found_around_each_window_are_those_found_from_all(
     tmp_path_factory: pytest.TempPathFactory, windows: list[tuple[int, list[Row], str, str | None]]
 ) -> None:
