@@ -173,6 +173,8 @@ def due(arguments: argparse.Namespace) -> None:
     if rows:
         output.print_rows(("window", "due because", "since", "tries"), rows)
     output.say(minute_states.sentence(covered) if rows else f"Nothing is due. {minute_states.sentence(covered)}")
+    if covered.unseen:
+        output.say(minute_states.NOT_LOOKED_FOR)
 
 
 def _run_due(settings: Settings) -> None:

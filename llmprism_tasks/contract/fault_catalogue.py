@@ -12,7 +12,7 @@ LINK = " - "
 LASTS = 2
 """Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
 
-WAIT = "wait for a second window, for a single one may be chance. If it lasts, "
+WAIT = "wait for a second window, for a single one may be chance. Then "
 CHANCE = "nothing; only one window showed it, which may be chance."
 EFFECT = "see to the incident that causes it."
 """Advice for an incident seen in fewer windows, while it is open and once it is closed; and for an effect."""

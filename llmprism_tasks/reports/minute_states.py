@@ -184,6 +184,10 @@ def next_tries(found: pl.DataFrame, settings: Settings, *, now_ns: int) -> list[
     return ready["window_start_ns"].head(max(rules.at_once - under_way, 0)).to_list()
 
 
+NOT_LOOKED_FOR = "See that Airflow's scheduler runs and that llmprism_catch_up is not paused."
+"""What to do if minutes end and nothing takes stock of them."""
+
+
 @dataclass(frozen=True)
 class Coverage:
     """How many windows were expected, by what became of them, and how far behind real time their runs are.
@@ -254,7 +258,7 @@ def sentence(counted: Coverage) -> str:
     parts += [f"{counted.expired:,} expired"] if counted.expired else []
     parts += [f"{rest:,} under way"] if rest else []
     lag = "" if counted.lag_s is None else f" The newest finished minute ended {counted.lag_s:,.0f} s ago."
-    away = f" {counted.unseen:,} more have ended since llmprism_catch_up last took stock." if counted.unseen else ""
+    away = f" {counted.unseen:,} more have ended that nothing has looked for." if counted.unseen else ""
     return f"{counted.expected:,} minutes expected: {', '.join(parts)}.{lag}{away}"
 
 

@@ -211,8 +211,9 @@ def _missing(covered: Coverage, *, priced: bool) -> list[RenderableType]:
     """Return the lines about expected minutes that are not done; empty if there are none."""
     if covered.done >= covered.expected and not covered.unseen:
         return []
-    price = [minute_states.part_of_the_price(covered)] if priced else []
+    price = [minute_states.part_of_the_price(covered)] if priced and covered.done < covered.expected else []
     listed = ["llmprism due lists them."] if covered.due else []
+    listed += [minute_states.NOT_LOOKED_FOR] if covered.unseen else []
     return [Text(), _label("Not complete", " ".join([minute_states.sentence(covered), *price, *listed]))]
 
 

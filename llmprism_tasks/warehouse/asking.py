@@ -45,8 +45,10 @@ class Asked:
         """
         return self._rows(name, texts("pages")[name], values)
 
-    def of_text(self, sql: str, *, most: int) -> pl.DataFrame:
-        """Return at most `most` rows of a stored query, such as an incident's `evidence_sql`.
+    def of_text(self, sql: str, *, since_ns: int, most: int) -> pl.DataFrame:
+        """Return at most `most` flows of a stored query, such as an incident's `evidence_sql`, in order of time.
+
+        Flows that end at `since_ns` or later come first, for a query may begin with what was normal before a fault.
 
         Raises
         ------
@@ -60,7 +62,9 @@ class Asked:
                 expected="one SELECT",
                 todo="Run the windows of this incident again.",
             )
-        return self._rows("evidence", f"SELECT * FROM ({sql.rstrip().rstrip(';')}) LIMIT $most", {"most": most})
+        ordered = "ORDER BY flow_end_ns < $since_ns, flow_start_ns LIMIT $most"
+        values = {"since_ns": since_ns, "most": most}
+        return self._rows("evidence", f"FROM ({sql.rstrip().rstrip(';')}) {ordered}", values)
 
     def close(self) -> None:
         """Close the connection; the next query opens another one."""

@@ -267,7 +267,7 @@ def test_minutes_that_ended_while_nobody_took_stock_are_told(minutes_later: floa
     there = found([begun(last_run_ns=now_ns)], [window()], now_ns=now_ns)
     counted = coverage(there, SETTINGS, now_ns=now_ns)
     assert (counted.expected, counted.unseen) == (1, unseen)
-    told = f" {unseen} more have ended since llmprism_catch_up last took stock."
+    told = f" {unseen} more have ended that nothing has looked for."
     assert sentence(counted).endswith(told) is (unseen > 0)
     by_hand = coverage(there.with_columns(expected_by=pl.lit("run")), SETTINGS, now_ns=now_ns)
     assert by_hand.unseen == 0

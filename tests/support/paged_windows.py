@@ -110,7 +110,7 @@ def diagnosis(window: Window, names: Names) -> Row:
         "start_ns": window.start_ns, "end_ns": window.end_ns, "score": 12.0, "severity": 0.5,
         "explanation": names.words, "confidence": 0.9, "rank": 1, "lost_gpu_s": 120.0, "recoverable_gpu_s": 100.0,
         "peers": [names.addr, "10.0.3.0"], "candidates": names.candidates, "odds": names.candidates and [0.7, 0.3],
-        "evidence_sql": "SELECT src_addr, dst_addr, bytes, switch_path[1] AS first_switch FROM flows "
+        "evidence_sql": "SELECT flow_start_ns, flow_end_ns, src_addr, dst_addr, bytes, switch_path FROM flows "
         f"WHERE window_start_ns = {window.start_ns} ORDER BY flow_start_ns, src_addr",
     }  # fmt: skip
 

@@ -13,6 +13,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.execution.notify import delivery
 from llmprism_tasks.reports.minute_states import Coverage, coverage, part_of_the_price, read_states
+from llmprism_tasks.reports.terminal import cost
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.warehouse.bookkeeping import notifications
 from llmprism_tasks.warehouse.connect import Warehouse
@@ -85,10 +86,15 @@ def message(incident: Row, seen: Coverage) -> Row:
         else kind.phrase_for(incident["subject_type"], went_on=incident["went_on"])
     )
     subject = f"{incident['subject_type'].replace('_', ' ')} {incident['subject']}{where}"
+    over = ""
+    if incident["change"] == "closed":
+        lasted = f" after {(incident['last_seen_ns'] - incident['start_ns']) / 60e9:.0f} min"
+        lost = "" if incident["lost_gpu_s"] is None else f", {cost(incident['lost_gpu_s'])} lost"
+        over = f" (until {_iso(incident['last_seen_ns'])[:16]}Z,{lasted}{lost})"
     missing = "" if seen.done >= seen.expected else f" {part_of_the_price(seen)}"
     return {
         "change": incident["change"],
-        "text": f"{incident['change'].capitalize()}: {subject} {words}. {incident['explanation']}{missing}",
+        "text": f"{incident['change'].capitalize()}: {subject} {words}{over}. {incident['explanation']}{missing}",
         "incident": {name: incident[name] for name in kept}
         | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}

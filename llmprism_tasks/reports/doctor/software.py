@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +15,7 @@ from llmprism_tasks.reports.doctor.finding import Finding, judged
 
 SHOWN = ("duckdb", "polars", "great-expectations", "apache-airflow", "duckdb-extension-ducklake")
 COMPILE = "python -m llmprism_tasks.cli.compile_kernels"
+DECORATED = re.compile(r"^@kernel\(", re.MULTILINE)
 
 
 def versions(installed: Mapping[str, str | None], required: Sequence[str]) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def look_at_kernels(package: Path, environment: Mapping[str, str]) -> Finding:
     sources = {
         path: path.stat().st_mtime
         for path in package.rglob("*.py")
-        if "@kernel(" in path.read_text(encoding="utf-8") and path.stem != "jit"
+        if DECORATED.search(path.read_text(encoding="utf-8"))
     }
     own = environment.get("NUMBA_CACHE_DIR")
     folders = [Path(own)] if own else [package, Path("~/.cache/numba").expanduser()]

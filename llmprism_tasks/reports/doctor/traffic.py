@@ -96,7 +96,7 @@ def backlog(counted: Coverage) -> Finding:
     elif counted.due_count > BACKLOG_WINDOWS:
         todo = "See llmprism due. They are caught up by themselves; more cores, or fewer other tasks, make it quicker."
     else:
-        todo = ""
+        todo = minute_states.NOT_LOOKED_FOR if counted.unseen else ""
     return judged("backlog", found, warning=todo)
 
 

@@ -183,7 +183,7 @@ def heat(
         ],
         "layout": {
             "xaxis": {"title": {"text": "end of the step"}, "type": "category", "tickvals": [across[at] for at in some],
-                      "ticktext": [iso(times[at])[11:19] for at in some], "tickangle": 0},
+                      "ticktext": [iso(times[at])[11:19] for at in some]},
             "yaxis": {"autorange": "reversed", "type": "category", "ticks": "",
                       "tickvals": [distinct[(band.first + band.last) // 2] for band in bands if band.label],
                       "ticktext": [label(band.label, 24) for band in bands if band.label]},

@@ -19,8 +19,12 @@ Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
 
 MOST_ROWS, MOST_FLOWS, MOST_PEERS = 60, 100, 24
-AROUND = 2
-"""Windows before and after the worst one whose steps are plotted: what was normal has to be in the plot."""
+AROUND, REACH = 2, 8
+"""Windows before an incident and after it that are plotted too, for what was normal has to be in the plot; and the
+windows before and after its worst one beyond which nothing is plotted."""
+
+MOST_STEPS_OF_NICS = 200_000
+"""Rows of `step_breakdown` that a plot may need; of a large job fewer windows are plotted."""
 
 SLICES_OF_WINDOW = 4
 LARGE = 1_000_000
@@ -54,7 +58,8 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
         incident = found.row(0, named=True)
         worst = incident["worst_window_start_ns"]
         first = max(incident["first_window_start_ns"], worst - 30 * asked.window_ns)
-        near = [worst + number * asked.window_ns for number in range(-AROUND, AROUND + 1)]
+        job = ask("jobs", from_ns=worst, to_ns=worst + asked.window_ns, job_id=incident["job_id"], most=1)
+        near = around(incident, job, asked.window_ns)
         frames: Frames = {
             "incident": found,
             "diagnoses": ask(
@@ -73,8 +78,19 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
                 most=1_000,
             )  # fmt: skip
         if incident["evidence_sql"]:
-            frames["flows"] = ask.of_text(incident["evidence_sql"], most=MOST_FLOWS)
+            frames["flows"] = ask.of_text(incident["evidence_sql"], since_ns=incident["start_ns"], most=MOST_FLOWS)
     return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone)
+
+
+def around(incident: Row, job: pl.DataFrame, window_ns: int) -> list[int]:
+    """Return the starts of the windows that are plotted: around the worst one, and a bit beyond the incident."""
+    one = job.row(0, named=True) if job.height else {}
+    steps = window_ns / (one.get("period_ns") or window_ns) * (one.get("endpoints") or 1)
+    reach = min(REACH, max(AROUND, int(MOST_STEPS_OF_NICS / steps / 2)))
+    first, last, worst = (incident[f"{name}_window_start_ns"] for name in ("first", "last", "worst"))
+    start = max(first - AROUND * window_ns, worst - reach * window_ns)
+    end = min(last + AROUND * window_ns, worst + reach * window_ns)
+    return list(range(start, end + 1, window_ns))
 
 
 def page(frames: Frames, asked: Range, *, now_ns: int, took_s: Mapping[str, float], alone: bool = False) -> str:
@@ -154,8 +170,8 @@ def beside_other_paths(paces: pl.DataFrame, incident: Row) -> Chart | None:
     parts = [(word, colour, paces.filter(pl.col("crosses") == side)) for side, word, colour in sides]
     return Chart(
         f"The traffic through {name} beside the rest of its job",
-        f"Median rate of the records of a megabyte and more in each quarter of a window, from {AROUND} windows before "
-        f"the worst one to {AROUND} after it.",
+        "Median rate of the records of a megabyte and more in each quarter of a window, from before the "
+        "incident until after it.",
         charts.lines(
             [(word, colour, rows["slice_ns"].to_list(), rows["gbit_s"].to_list()) for word, colour, rows in parts],
             unit="Gbit/s per record",
@@ -204,7 +220,7 @@ def beside_peers(frames: Frames, incident: Row) -> Chart | None:
     return Chart(
         f"{name} beside its peers",
         f"How long {name} {word}s in each step, beside {count:,} NICs of the same pipeline stage, "
-        f"from {AROUND} windows before the worst one to {AROUND} after it.",
+        "from before the incident until after it.",
         charts.lines(series, unit="s per step", markers=True),
         height=300,
     )

@@ -214,8 +214,8 @@ def health(frames: Frames, asked: Range, *, now_ns: int, lag_s: int) -> Row:
 
     Returns
     -------
-    `behind_s` : from the end of the newest finished window until now; `late` if a scheduled pipeline is further behind
-        than `lag_s`
+    `behind_s` : from the end of the newest finished window until now, which is `behind_windows` windows; `late` if a
+        scheduled pipeline is further behind than `lag_s`
     `counts` : minutes by state, the worst first
     `calendar` : a row for each hour, quarter of a day or day: its `start_ns`, and its cells with their worst state
     """
@@ -224,6 +224,7 @@ def health(frames: Frames, asked: Range, *, now_ns: int, lag_s: int) -> Row:
     behind_s = None if asked.done_ns is None else (now_ns - asked.done_ns) / NANOSECONDS_PER_SECOND
     return frames["totals"].row(0, named=True) | {
         "behind_s": behind_s,
+        "behind_windows": 0 if asked.done_ns is None else (now_ns - asked.done_ns) // asked.window_ns,
         "late": behind_s is not None and behind_s > lag_s and bool(minutes["scheduled"].any()),
         "counts": {state: counted[state] for state in STATES if state in counted},
         "minutes": minutes.height,

@@ -188,9 +188,8 @@ def choose(frames: Frames, job_id: str, window_start_ns: int, query: Mapping[str
     first = whole(query, "step")
     if first is None:
         first = indices[max((len(indices) - wanted) // 2, 0)]
-    return Place(
-        job_id, window_start_ns, first, first + wanted - 1, lanes[block * size : (block + 1) * size], block, blocks
-    )
+    last = min(first + wanted - 1, max(first, indices[-1]))
+    return Place(job_id, window_start_ns, first, last, lanes[block * size : (block + 1) * size], block, blocks)
 
 
 def page(
@@ -205,6 +204,7 @@ def page(
 ) -> str:
     """Return the page as HTML; `chosen` is what a reader chose of host, stage and number of NICs."""
     chosen = chosen or {}
+    accused = suspects(frames["diagnoses"], frames["members"], frames["behind"])
     job = frames["job"].row(0, named=True)
     indices = frames["steps"]["step_index"].to_list() or [0]
     beside = frames["beside"].row(0, named=True)
@@ -223,9 +223,9 @@ def page(
         first_index=indices[0],
         last_index=indices[-1],
         beside=beside,
-        accused=suspects(frames["diagnoses"], frames["members"], frames["behind"]),
+        accused=accused,
         diagnoses=frames["diagnoses"].filter(pl.col("rank") == 1).to_dicts(),
-        ranking=ranking(frames["splits"], place),
+        ranking=ranking(frames["splits"], place, accused),
         hosts=frames["members"]["host"].unique().sort().to_list()[:500],
         stages=sorted(stage for stage in frames["members"]["pp_stage"].unique().to_list() if stage is not None),
         chosen=chosen,
@@ -290,8 +290,8 @@ def _numbered(texts: pl.Series, known: Sequence[str]) -> list[int]:
     return [codes.get(text, -1) for text in texts.to_list()]
 
 
-def ranking(splits: pl.DataFrame, place: Place) -> list[Row]:
-    """Return the NICs of the lanes with means per step in s, who computes longest compared with its stage first."""
+def ranking(splits: pl.DataFrame, place: Place, accused: Mapping[str, str]) -> list[Row]:
+    """Return the NICs of the lanes with means per step in s: suspects, then who computes longest for its stage."""
     drawn = splits.filter(
         pl.col("window_start_ns") == place.window_start_ns,
         pl.col("step_index").is_between(place.first_step, place.last_step),
@@ -304,9 +304,9 @@ def ranking(splits: pl.DataFrame, place: Place) -> list[Row]:
     )
     usual = pl.col("compute_s").median().over("pp_stage")
     return (
-        means.with_columns(longer=(pl.col("compute_s") - usual) / usual).sort(
-            "longer", "addr", descending=[True, False]
-        )
+        means.with_columns(
+            longer=(pl.col("compute_s") - usual) / usual, accused=pl.col("addr").is_in(list(accused))
+        ).sort("accused", "longer", "addr", descending=[True, True, False])
     ).to_dicts()
 
 

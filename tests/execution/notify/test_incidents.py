@@ -263,7 +263,7 @@ def test_the_message_says_what_is_wrong_what_it_costs_what_to_do_and_what_proves
     assert (incident["started"], incident["ended"]) == ("2026-01-01T00:00:05.000Z", None)
     assert incident["evidence_sql"] == "SELECT 1"
     assert incident["next"].startswith("wait for a second window")  # as pages and reports advise
-    assert "If it lasts, check the GPU's clocks" in incident["next"]
+    assert "Then check the GPU's clocks" in incident["next"]
     assert json.loads(query(warehouse, "SELECT message FROM notifications").item()) == body
 
 

@@ -49,6 +49,7 @@ def test_kernels_are_compiled_after_their_last_change(tmp_path: Path) -> None:
 
 def test_machine_code_is_looked_for_where_numba_was_told_to_keep_it(tmp_path: Path) -> None:
     (tmp_path / "loops.py").write_text("@kernel(INT64S)\n", encoding="utf-8")
+    (tmp_path / "speaks_of_kernels.py").write_text('"""As `@kernel(INT64S)` does."""\n', encoding="utf-8")
     assert software.look_at_kernels(tmp_path, {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}).state == WARNING
     (tmp_path / "cache" / "x").mkdir(parents=True)
     (tmp_path / "cache" / "x" / "loops.sum-7.py311.nbi").touch()
@@ -181,6 +182,12 @@ def test_flows_of_a_warehouse_are_looked_at(warehouse: Warehouse) -> None:
     assert found["topology"].found == "1 of the 9 addresses in the flows are listed"
     assert found["NICs"].found == "1 of the 2 that are listed were seen"
     assert "days old" in found["clock of the flows"].found
+
+
+def test_minutes_that_nothing_has_looked_for_are_a_warning() -> None:
+    missed = Coverage(expected=4, done=4, due={}, given_up=0, expired=0, lag_s=400.0, silent_s=400.0, unseen=5)
+    found = traffic.backlog(missed)
+    assert (found.state, "scheduler" in found.todo) == (WARNING, True)
 
 
 @pytest.mark.parametrize(

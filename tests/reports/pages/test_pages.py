@@ -324,6 +324,15 @@ def test_a_slow_switch_is_drawn_beside_the_paths_that_avoid_it(behind_a_switch: 
     assert elsewhere[-1] == pytest.approx(1_000_000 * 8 / (4 * SECOND), rel=1e-6)
 
 
+def test_of_a_pipeline_that_stands_still_the_first_page_says_what_to_look_at(own_copy: Warehouse) -> None:
+    starts = [one.start_ns for one in WINDOWS]
+    own_copy.write(lambda connection: minute_book.expect(connection, starts, starts[0]))
+    assert "See that Airflow's scheduler" not in text_of(now.show(own_copy, {}, now_ns=NOW_NS))
+    text = text_of(now.show(own_copy, {}, now_ns=NOW_NS + 10 * 60 * SECOND))
+    assert "1 incident open, but the results are old" in text
+    assert "About 10 windows have ended since and are not done. See that Airflow's scheduler" in text
+
+
 def test_an_incident_that_the_latest_window_has_not_is_told_as_maybe_over(own_copy: Warehouse) -> None:
     later = WINDOWS[1].shifted(1)
     assert "not in the latest window" not in text_of(now.show(own_copy, {}, now_ns=NOW_NS))
@@ -365,6 +374,38 @@ def test_of_hosts_whose_labels_would_overlap_the_first_has_one_and_a_suspect_alw
     close = job._bands(places, {"d": "slow"}, job.LABEL_PX // 2)
     assert [band.label for band in close] == ["w", "", "y", "▶ z"]
     assert [band.suspect for band in close] == [False, False, False, True]
+
+
+def test_flows_of_the_fault_come_before_those_that_were_normal(filled: Warehouse) -> None:
+    asked = "FROM flows ORDER BY flow_start_ns"
+    with asking(filled, longest_s=5) as ask:
+        found = ask.of_text(asked, since_ns=WINDOWS[1].start_ns, most=1_000)["window_start_ns"].to_list()
+    of_fault = found.count(WINDOWS[1].start_ns)
+    assert found == [WINDOWS[1].start_ns] * of_fault + [WINDOWS[0].start_ns] * (len(found) - of_fault)
+    assert 0 < of_fault < len(found)
+
+
+@pytest.mark.parametrize(("endpoints", "most"), [(16, 2 * incident.REACH + 1), (2_880, 2 * incident.AROUND + 1)])
+def test_a_long_incident_is_plotted_whole_and_of_a_large_job_around_its_worst_window(endpoints: int, most: int) -> None:
+    minute = WINDOWS[0].length_ns
+    long = {"first_window_start_ns": 0, "worst_window_start_ns": 60 * minute, "last_window_start_ns": 120 * minute}
+    job = pl.DataFrame({"endpoints": [endpoints], "period_ns": [2 * SECOND]})
+    assert len(incident.around(long, job, minute)) == most
+    short = dict.fromkeys(long, 60 * minute)
+    assert incident.around(short, job, minute) == [n * minute for n in range(58, 63)]
+
+
+def test_steps_beyond_the_window_are_not_asked_for(filled: Warehouse) -> None:
+    assert f"steps 0 to {STEPS - 1} of 0 to {STEPS - 1}" in text_of(
+        timeline.show(filled, {"job": "gpt", "steps": "1000000"}, now_ns=NOW_NS)
+    )
+
+
+def test_suspects_come_first_in_the_table_of_a_timeline(behind_a_switch: Warehouse) -> None:
+    page = timeline.show(behind_a_switch, {"job": "gpt"}, now_ns=NOW_NS)
+    rows_of = re.findall(r'(?s)<tr( class=suspect)?><td class="nw">', page[page.index('class="ranking"') :])
+    assert rows_of[:2] == [" class=suspect"] * 2
+    assert not any(rows_of[2:])
 
 
 def test_an_incident_that_is_not_there_is_told(filled: Warehouse) -> None:

@@ -11,6 +11,7 @@
   const AXIS = 44, FOOT = 6, GAP = 1;
   const NAMES = 104, WIDE = 206, NARROW = 700; // pixels: where names of NICs begin and end, and a page without room for them
   const LOWEST = 8, READABLE = 8, HIGHEST = 26, BELOW = 40; // pixels: of lanes, and of what is to be seen below all of them
+  const DOUBLE_MS = 300; // within which a second click makes a double click
   const SHORTEST_NS = 20000; // a view of 20 µs: less than a flow record can tell
   const STATES = new Set(["compute", "idle"]); // drawn in the upper part of a lane, over the messages
   const UPPER = 0.66;
@@ -22,7 +23,7 @@
   byLane.forEach((lane) => lane.sort((one, other) => slices.start[one] - slices.start[other]));
   const longest = byLane.map((lane) => lane.reduce((most, one) => Math.max(most, slices.end[one] - slices.start[one]), 0));
 
-  let from = 0, to = told.span_ns || 1, chosen = -1, width = 0, height = 0, laneHeight = 10, gutter = 0, colours = {};
+  let from = 0, to = told.span_ns || 1, chosen = -1, listed = -1, width = 0, height = 0, laneHeight = 10, gutter = 0, colours = {};
 
   function colour(name) { return colours[name] || (colours[name] = colourOf(name)); }
   function xOf(ns) { return gutter + ((ns - from) / (to - from)) * (width - gutter); }
@@ -257,6 +258,8 @@
   async function choose(one) {
     chosen = one;
     draw();
+    if (one === listed) return; // a double click chooses twice
+    listed = one;
     const section = document.getElementById("slice"), table = document.getElementById("slice-flows");
     section.hidden = one < 0;
     if (one < 0) return;
@@ -273,9 +276,11 @@
     try {
       const answer = await fetch("flows?" + asked);
       if (!answer.ok) throw new Error("status " + answer.status);
-      show(table, await answer.json());
+      const found = await answer.json();
+      if (listed === one) show(table, found); // else another one was chosen meanwhile
       section.scrollIntoView({ block: "nearest" });
     } catch (error) {
+      listed = -1;
       facts.textContent += " They could not be read (" + error.message + "). Try again.";
     }
   }
@@ -290,7 +295,7 @@
     if (found.more) body.insertRow().insertCell().textContent = "and more";
   }
 
-  let grabbed = null;
+  let grabbed = null, clicked = 0;
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     grabbed = { x: event.offsetX, from, moved: false };
@@ -311,11 +316,15 @@
   });
   canvas.addEventListener("pointerup", (event) => {
     canvas.classList.remove("moving");
-    if (grabbed && !grabbed.moved) choose(at(event.offsetX, event.offsetY));
+    if (grabbed && !grabbed.moved) {
+      const one = at(event.offsetX, event.offsetY);
+      clearTimeout(clicked);
+      clicked = setTimeout(() => choose(one), DOUBLE_MS); // the flows move the page, so not between two clicks
+    }
     grabbed = null;
   });
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
-  canvas.addEventListener("dblclick", (event) => zoom(0.4, event.offsetX));
+  canvas.addEventListener("dblclick", (event) => { clearTimeout(clicked); zoom(0.4, event.offsetX); });
   canvas.addEventListener("wheel", (event) => {
     if (!(event.ctrlKey || event.metaKey || event.altKey)) return;
     event.preventDefault();
