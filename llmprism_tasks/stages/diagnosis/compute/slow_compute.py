@@ -42,9 +42,10 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     step, in which the compute gaps of all NICs are alike, are left to `last_arrival`.
 
     `score` is the excess in robust deviations of the job's NICs over as many steps (0 is normal). `severity` is the
-    ratio by which the job's steps are longer than its quick ones, or the loss itself where that is more. `confidence`
-    is the share of it that the excess explains. The kind is `straggler` where the excess explains less than half, or
-    where either end of a late transfer may be at fault; it is `stalls` where only the beginning of the steps is late.
+    ratio by which the job's steps are longer than its quick ones or, where that is more, than they would be without the
+    loss: a job whose quick steps were never seen has the same severity as one whose were. `confidence` is the share of
+    it that the excess explains. The kind is `straggler` where the excess explains less than half, or where either end
+    of a late transfer may be at fault; it is `stalls` where only the beginning of the steps is late.
     """
     suspects = evidence.once(slow_nics, settings)
     if suspects.is_empty():
@@ -241,9 +242,14 @@ def _worst(suspects: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     )
 
 
+def longer_by(loss: float) -> float:
+    """Return the ratio by which steps are longer than without a loss, which is a share of the longer step, below 1."""
+    return loss / (1 - loss)
+
+
 def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     history = evidence.history.filter(pl.col("job_id") == found["job_id"])
-    severity = max(slowdown(history, found["start_ns"], found["end_ns"]), found["loss"])
+    severity = max(slowdown(history, found["start_ns"], found["end_ns"]), longer_by(found["loss"]))
     confidence = min(found["loss"] * (1 + severity) / severity, 1.0) * found["slow"] / found["steps"]
     nics = len(found["addr"])
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
@@ -317,7 +323,8 @@ def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
     """Return the row of a job in which one of several NICs is slow and cannot be told from the others."""
     job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
     history = evidence.history.filter(pl.col("job_id") == job_id)
-    severity = max(slowdown(history, int(start_ns), int(end_ns)), float(rows["loss"].median()))  # type: ignore[arg-type]
+    loss = float(rows["loss"].median())  # type: ignore[arg-type]
+    severity = max(slowdown(history, int(start_ns), int(end_ns)), longer_by(loss))
     suspects = sorted(rows["addr"].unique())
     among = ", ".join(suspects[:8])
     odds = shares(dict.fromkeys(suspects, 1.0)) if len(suspects) <= MOST_SUSPECTS else {}

@@ -54,6 +54,17 @@ def test_the_slow_nic_is_named_and_what_it_costs_is_told() -> None:
     assert row["peers"] == ["a", "c", "d"]
 
 
+def test_the_severity_is_the_same_whether_or_not_quick_steps_were_seen() -> None:
+    """A live feed may start while a fault is near: peers then show what the past would have shown."""
+    seen, unseen = (
+        found(working([ring(late(300))], lookback=lookback)).row(0, named=True) for lookback in ([700] * 5, [1000] * 5)
+    )
+    assert seen["severity"] == pytest.approx(1000 / 700 - 1)
+    assert unseen["severity"] == pytest.approx(seen["severity"])
+    assert unseen["confidence"] == pytest.approx(1.0)
+    assert "1.43 times as long as they need to" in unseen["explanation"]
+
+
 def test_a_job_in_which_all_are_well_is_silent() -> None:
     assert named(working([ring(WELL)])) == []
     assert named(working([ring(late(-200))])) == []
