@@ -61,6 +61,10 @@ LONG_CHECKPOINT = 1.0
 """Usual steps by which a single checkpoint must lengthen its step: to save for a part of a step, now and then, is what
 the tenant has chosen."""
 
+SLOWER = 2.0
+"""Ratio of a checkpoint's pause to the median one before it from which storage has become slow: at half its rate. The
+longest of a healthy job's checkpoints took 1.6 times the shortest."""
+
 ON_PURPOSE = 5.0
 """Times the usual writes to storage from which on a step writes a checkpoint, and not only its log."""
 
@@ -222,9 +226,10 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     )
     slow &= np.abs(course.bytes - usual_bytes) <= SAME_BYTES * usual_bytes
     silent = course.silent - usual_silent >= MOST * steps.excess
-    saves = slow & silent & (course.written >= max(WRITTEN, ON_PURPOSE * usual_written))
+    saving = max(WRITTEN, ON_PURPOSE * usual_written)
+    saves = slow & silent & (course.written >= saving)
     rest = slow & ~saves
-    saves &= steps.excess >= LONG_CHECKPOINT * steps.model.usual_ns
+    saves &= _is_news(steps, course.written >= saving, evidence, settings)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
@@ -242,6 +247,28 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
         how = "while all its members were silent" if (rest & silent).any() else "while its members sent data"
         rows.append(_row("cross_step", steps, rest, course, f"{how}; the flows name nobody"))
     return rows
+
+
+def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Flags:
+    """Return in which steps a checkpoint is no habit of the job: it takes far longer than those before it.
+
+    Where none was seen before, nobody knows what is usual, and the time it takes decides: as much of a window as
+    regular checkpoints may cost.
+
+    Parameters
+    ----------
+    saves : in which steps members wrote a checkpoint
+    """
+    usual_ns = steps.model.usual_ns
+    excess = np.maximum(steps.excess, 0)
+    # What is written at the end of a step may lengthen the next one.
+    paused = np.maximum(excess, np.append(excess[1:], 0))
+    least = np.full(excess.size, settings.least_checkpoint * evidence.window.length_ns)
+    for at in np.flatnonzero(saves):
+        before = paused[:at][saves[:at]]
+        if before.size:
+            least[at] = SLOWER * float(np.median(before))
+    return np.asarray(excess >= np.maximum(least, LONG_CHECKPOINT * usual_ns))
 
 
 def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:

@@ -15,6 +15,9 @@ from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 
 USUAL = 0.9
 """Quantile of the other steps up to which a job is as slow now and then, without a fault."""
+AS_SLOW = 0.5
+"""Share of a run's excess from which other steps are as slow as it: a first step that takes a quarter longer does not
+make three steps of four times the length likely."""
 BY_CHANCE = 0.0005
 """Probability below which so many slow steps in a row are no chance: a job has 1,440 windows a day."""
 
@@ -52,15 +55,24 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     estimated = max(sigma_of(others), sigma_of(run)) * student_factor(others.size, settings.sigmas)
     noise = max(estimated, settings.least_noise)
     least = max(settings.least_effect, settings.noise_margin * noise)
-    slow = int((run > least).sum())
     severity = float(np.median(run))
     score = severity / noise
-    lasting_s = float(length[first : last + 1].sum()) / 1e9
-    if slow < settings.least_steps or slow < settings.persistence * run.size or score < settings.sigmas:
+    if score < settings.sigmas:
         return None
-    # The run may have begun anywhere in the window; slow steps that come now and then also follow each other at times.
-    chance = int(steps["current"].sum()) * binomial.tail(slow, run.size, float((others > least).mean()))
-    if lasting_s < settings.least_lasting_s or chance > BY_CHANCE:
+    windows_steps = int(steps["current"].sum())
+    # A run that began before the window is as long as it is, wherever windows are cut.
+    for begins in (int(first), since):
+        whole = excess[begins : last + 1]
+        slow = int((whole > least).sum())
+        lasting_s = float(length[begins : last + 1].sum()) / 1e9
+        lasts = slow >= settings.least_steps and lasting_s >= settings.least_lasting_s
+        if lasts and slow >= settings.persistence * whole.size:
+            # It may have begun anywhere in the window; slow steps that come now and then follow each other at times.
+            bar = max(least, AS_SLOW * severity)
+            share = float((others > bar).mean())
+            if windows_steps * binomial.tail(int((whole > bar).sum()), whole.size, share) <= BY_CHANCE:
+                break
+    else:
         return None
     return {
         "job_id": job_id,
@@ -72,7 +84,7 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         "score": score,
         "severity": severity,
         "explanation": f"Steps take {usual * (1 + severity) / 1e9:.2f} s instead of {usual / 1e9:.2f} s, "
-        f"{slow} of {run.size} steps in a row.",
+        f"{slow} of {whole.size} steps in a row.",
     }
 
 

@@ -111,10 +111,30 @@ def test_who_writes_to_storage_meanwhile_saves_a_checkpoint(written: int, length
     assert (row["kind"], row["subject_type"]) == (kind, "job")
 
 
+def saving(lengths: Sequence[float], at: Sequence[int], current: int) -> Evidence:
+    """Return a job that writes a checkpoint one second after some of its steps began."""
+    job = evidence(lengths, current=current)
+    begins = job.history["start_ns"].to_list()
+    stored = [("j", begins[step] + 1000 * MS, 500 * MB) for step in at]
+    return dataclasses.replace(job, storage=pl.DataFrame(stored, schema=STORAGE, orient="row"))
+
+
+@pytest.mark.parametrize(("length", "count"), [(7000, 0), (9500, 0), (10_500, 1)])
+def test_the_first_checkpoint_is_told_if_it_costs_as_much_of_a_minute_as_others_may(length: float, count: int) -> None:
+    """A tenth of the window. What is usual for the job nobody knows yet."""
+    assert len(told(saving([*WELL, length, *WELL[:5]], [24], current=6))) == count
+
+
+@pytest.mark.parametrize(("length", "count"), [(12_000, 0), (15_000, 1)])
+def test_a_checkpoint_is_told_if_it_takes_far_longer_than_those_before_it(length: float, count: int) -> None:
+    lengths = [*WELL[:9], 9000, *WELL[:11], length, *WELL[:5]]
+    assert len(told(saving(lengths, [9, 21], current=6))) == count
+
+
 def test_a_checkpoint_that_costs_less_than_a_step_is_the_tenants_choice() -> None:
-    job = evidence([*WELL, 7000, *WELL[:5]], current=6)
-    stored = pl.DataFrame([("j", WINDOW.start_ns + 1000 * MS, 500 * MB)], schema=STORAGE, orient="row")
-    assert told(dataclasses.replace(job, storage=stored)) == []
+    long = [5 * length for length in WELL]
+    assert told(saving([*long, 38_000, *long[:3]], [24], current=4)) == []
+    assert len(told(saving([*long, 42_000, *long[:3]], [24], current=4))) == 1
 
 
 def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:

@@ -154,6 +154,17 @@ def test_slow_steps_that_follow_each_other_by_chance_are_no_news(slow: int, news
     assert is_news([*paused, *WELL[:5], 1300, 1300, 1300, *WELL[:4]], current=12) == news
 
 
+@pytest.mark.parametrize(("length", "news"), [(1500, False), (4000, True)])
+def test_other_steps_that_are_far_less_slow_do_not_make_a_run_likely(length: float, news: bool) -> None:
+    """One step in twenty takes a third longer, as a first step does."""
+    assert is_news([1300, *WELL, *[length] * 3], current=12) == news
+
+
+@pytest.mark.parametrize(("before", "news"), [(0, False), (2, True)])
+def test_a_run_is_as_long_as_it_is_wherever_windows_are_cut(before: int, news: bool) -> None:
+    assert is_news([*WELL, *[2000] * before, *[2000] * 2, *WELL[:8]], current=10) == news
+
+
 def test_each_job_is_told_from_its_own_past() -> None:
     jobs = [
         evidence([*WELL, *[1300] * 6], 6, "slow"),
