@@ -66,7 +66,7 @@ KIND = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
 
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
-BESIDE = {"job_id": pl.String, "addr": pl.String, "bytes": pl.Int64}
+BESIDE = {"job_id": pl.String, "addr": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
 
 Finder = Callable[["Evidence", DiagnosisSettings], pl.DataFrame]
@@ -89,8 +89,8 @@ class Evidence:
     rests : other long silences of jobs that are news: between two steps, or after a checkpoint was written
     storage : writes of members to addresses outside the topology: `job_id`, `flow_start_ns`, `bytes`
     paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
-    beside : bytes that members sent to and received from others than members of their job, in the window: `job_id`,
-        `addr`, `bytes`
+    beside : bulk flows of members that are no training of their job, as from and to others than members, once for each
+        member at their ends: `job_id`, `addr`, `flow_start_ns`, `bytes`
     """
 
     flows: pl.DataFrame
@@ -178,7 +178,7 @@ def gather(
         rests=rests,
         storage=_written(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
-        beside=_beside(traffic, job_members, window),
+        beside=_beside(traffic, job_members, pairs),
     )
 
 
@@ -216,23 +216,16 @@ def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.Data
     return sent.select(written["job_id"].gather(of_pair), "flow_start_ns", "bytes")
 
 
-def _beside(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
-    moved = (
-        traffic.flows.lazy()
-        .filter(pl.col("window_start_ns") == window.start_ns)
-        .group_by("pair")
-        .agg(pl.col("bytes").sum())
-        .collect()
-        .join(traffic.pairs, on="pair")
+def _beside(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    training = pairs.filter(pl.col("kind") != "other").select(nic_pairs.PAIR)
+    foreign = traffic.pairs.join(training, on=nic_pairs.PAIR, how="anti").select("pair", *nic_pairs.PAIR)
+    owners = job_members.select("addr", "job_id")
+    ends = pl.concat([foreign.select("pair", addr=end) for end in nic_pairs.PAIR]).join(owners, on="addr")
+    flows = traffic.bulk.select("pair", "flow_start_ns", "bytes").join(
+        ends.select("pair").unique(), on="pair", how="semi"
     )
-    owner = job_members.select("addr", "job_id")
-    for end in nic_pairs.PAIR:
-        moved = moved.join(owner.rename({"addr": end, "job_id": f"{end}_job"}), on=end, how="left")
-    src_job, dst_job = (pl.col(f"{end}_job") for end in nic_pairs.PAIR)
-    apart = moved.filter(src_job.ne_missing(dst_job))
-    ends = [apart.select(job_id=f"{end}_job", addr=end, bytes="bytes") for end in nic_pairs.PAIR]
-    sums = pl.concat(ends).drop_nulls("job_id").group_by("job_id", "addr").agg(pl.col("bytes").sum())
-    return sums.sort("job_id", "addr").cast(pl.Schema(BESIDE))
+    moved = flows.join(ends, on="pair").select(list(BESIDE))
+    return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(BESIDE))
 
 
 def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -97,7 +97,12 @@ def find_first_stopped(
     alone = _waiting_for_none(first, hosts)
     if late and len({hosts[addr] for end in PAIR for addr in alone[end]}) == 2:
         return _either(where, alone, hosts, stages)
-    return _absent(where, first, ends, hosts, stages) or _sends_nothing(first, hosts) or _ring_order(where, ends, hosts)
+    return (
+        _amid(first, hosts)
+        or _absent(where, first, ends, hosts, stages)
+        or _sends_nothing(first, hosts)
+        or _ring_order(where, ends, hosts)
+    )
 
 
 def _front(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:
@@ -169,6 +174,19 @@ def _last_seen(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -
         if src in ends:
             seen[hosts[src]] = max(seen[hosts[src]], last_ns)
     return seen
+
+
+def _amid(first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs of the one host that is an end of all that is due, with several others at the other ends.
+
+    In a pipeline the stages beside the one that stopped wait for it, and nothing is due between any others.
+    """
+    between = [{hosts[src], hosts[dst]} for src, dst in first.select(PAIR).iter_rows()]
+    common, met = set.intersection(*between), set.union(*between)
+    if len(common) != 1 or len(met) < 3:
+        return None
+    addrs = {addr for pair in first.select(PAIR).iter_rows() for addr in pair if hosts[addr] in common}
+    return FirstStopped(tuple(sorted(addrs)), None, "is an end of all that was due, and several others wait for it")
 
 
 def _absent(

@@ -17,6 +17,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.liveness.foreign import foreign_pairs
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -110,9 +111,12 @@ def long_silences(
     """
     found, flows = [], traffic.table
     away = pl.Series("flow_start_ns", dtype=pl.Int64) if elsewhere is None else elsewhere["flow_start_ns"]
+    bulk, foreign, amid = _training(bulk, window, settings)
+    away = pl.concat([away, amid])
     for gap in _long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
-        where = step_progress_at(mine.filter(pl.col("flow_start_ns") <= gap.since_ns), gap.since_ns, settings)
+        before = mine.filter(pl.col("flow_start_ns") <= gap.since_ns)
+        where = step_progress_at(before, gap.since_ns, settings, foreign)
         if where is None:
             continue
         nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
@@ -162,6 +166,23 @@ def overdue(
     """
     silences = long_silences(bulk, traffic, topology, window, settings, elsewhere)
     return [silence for silence in silences if silence.in_mid_step or silence.replaced]
+
+
+def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
+    """Return the flows of jobs without those of foreign pairs while their job stands still.
+
+    Returns
+    -------
+    the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the other flows began, ns
+    """
+    bulk = nic_pairs.in_order(bulk)
+    found = foreign_pairs(bulk, window, least_ns=int(AS_RESTART * _least_ns(settings)), more=STEP_MORE)
+    if found.is_empty():
+        return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
+    flows = bulk.join(found, on="pair", how="left", maintain_order="left")
+    amid = pl.col("flow_start_ns").is_between("since_ns", "back_ns", closed="left").fill_null(value=False)
+    pairs = nic_pairs.pairs_of(bulk, list(PAIR)).join(found, on="pair", how="semi").select(PAIR)
+    return flows.filter(~amid).select(bulk.columns), pairs, flows.filter(amid)["flow_start_ns"]
 
 
 def _is_surprising(silence: Silence) -> bool:

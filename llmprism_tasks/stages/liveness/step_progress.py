@@ -70,13 +70,17 @@ class StepProgress:
     lengths_ns: tuple[int, ...] = ()
 
 
-def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> StepProgress | None:
+def step_progress_at(
+    bulk: pl.DataFrame, silent_ns: int, settings: Settings, foreign: pl.DataFrame | None = None
+) -> StepProgress | None:
     """Return how far a job was in its step when it fell silent; None if the job never had regular steps.
 
     Parameters
     ----------
     bulk : the job's bulk flows that began before the silence, with `job_id`; addresses as text
     silent_ns : end of the last of these flows
+    foreign : pairs that went on while the job was silent (`src_addr`, `dst_addr`): they are no part of a step, unless
+        they take part in the others
     """
     moment = Window(silent_ns + 1 - settings.window.length_ns, settings.window.length_ns)
     division = divide(bulk, moment, settings)
@@ -92,6 +96,8 @@ def step_progress_at(bulk: pl.DataFrame, silent_ns: int, settings: Settings) -> 
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
     pairs = _taking_part(steps)
+    if foreign is not None:
+        begun = begun.join(foreign.join(pairs, on=PAIR, how="anti"), on=PAIR, how="anti")
     # Flows outside all steps that began before the last whole step ended are leftovers of it.
     midway = bool((begun["flow_start_ns"] > ended_ns).any()) and _is_part(begun, steps, pairs, settings)
     lengths_ns = job_steps["end_ns"].diff().drop_nulls()

@@ -78,6 +78,22 @@ def test_a_job_that_stops_in_the_middle_of_a_step_is_overdue() -> None:
     assert silence.gap.longest_ns == pytest.approx((STEP - 100) * MS, rel=0.01)
 
 
+@pytest.mark.parametrize("over", [("b", "a"), ("a", "b")], ids=["apart", "where it trains"])
+def test_a_copy_of_files_between_two_members_hides_no_silence(over: tuple[str, str]) -> None:
+    """Though it begins before the silence, and is all that is seen besides."""
+    copy = [(at, at + 90, *over, 2 * MB) for at in every(100, count=250, start=LAST - 900)]
+    train = whole() if over == ("b", "a") else [row for row in whole() if row[0] < LAST - 1000]
+    (silence,) = found(train, begun(0.4), copy)
+    assert ms(silence.gap.since_ns) == pytest.approx(LAST + 40, abs=100)
+    assert not silence.alone
+
+
+def test_a_ring_of_which_two_pairs_go_on_is_not_silent() -> None:
+    """One of four may be foreign."""
+    copy = [(at, at + 90, src, dst, 2 * MB) for src, dst in ("ab", "bc") for at in every(100, count=250, start=LAST)]
+    assert found(whole(), begun(0.4), copy, others(60_000)) == []
+
+
 def test_it_is_in_each_window_that_its_silence_touches_and_the_look_back_shows() -> None:
     parts = (whole(), begun(0.4), others(480_000))
     assert [len(found(*parts, window=WINDOW.shifted(i))) for i in range(8)] == [1, 1, 1, 1, 1, 1, 0, 0]

@@ -324,7 +324,7 @@ def _undecided_row(rows: pl.DataFrame, evidence: Evidence) -> dict[str, Any]:
     job_id, start_ns, end_ns = rows["job_id"][0], rows["start_ns"].min(), rows["end_ns"].max()
     history = evidence.history.filter(pl.col("job_id") == job_id)
     loss = float(rows["loss"].median())  # type: ignore[arg-type]
-    severity = max(slowdown(history, int(start_ns), int(end_ns)), longer_by(loss))
+    severity = max(slowdown(history, int(start_ns), int(end_ns)), longer_by(loss))  # type: ignore[arg-type]
     suspects = sorted(rows["addr"].unique())
     among = ", ".join(suspects[:8])
     odds = shares(dict.fromkeys(suspects, 1.0)) if len(suspects) <= MOST_SUSPECTS else {}

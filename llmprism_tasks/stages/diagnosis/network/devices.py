@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
@@ -37,6 +38,9 @@ SURE = 0.8
 """Probability from which one device is named alone. Of a NIC and its only link, the NIC is nine times as likely; of two
 devices of one type that cannot be told apart, neither is."""
 
+TAKEN = 0.5
+"""Share of the rate that a NIC lacks from which it is slow because others take it, and not by itself."""
+
 FEW = 8
 """Most devices that are named together; a longer list helps nobody who has to look at them."""
 
@@ -60,18 +64,21 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     known = pl.concat([hops, elsewhere.select(hops.columns)])
     losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
     rows: list[Row] = []
+    shared: set[str] = set()
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
         for job_id in losses.jobs(culprit):
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
-            if row["confidence"] < MOST:
+            if culprit["device_type"] == "addr" and _is_shared(culprit, job_id, losses, evidence, settings):
+                shared.add(job_id)
+            elif row["confidence"] < MOST:
                 rows.extend(switch_level.rows(row, culprit, settings))
             elif certainty(culprit) >= SURE:
                 rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))
             elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= FEW:
                 rows.append(row | _alternatives(culprit) | _one_of(culprit))
-    unexplained = hops.filter(~pl.col("job_id").is_in([row["job_id"] for row in rows]))
+    unexplained = hops.filter(~pl.col("job_id").is_in([*shared, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
 
@@ -85,6 +92,25 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
     return compared(paces(timed(placed(evidence, steps), settings), settings), settings)
+
+
+def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:
+    """Return whether a NIC is slow because it moves more for others, such as a copy of files, than in healthy steps.
+
+    A NIC at a third of its usual pace lacks two thirds of its rate. It is shared if others move half of that or more
+    while it is slow, beyond what they move in healthy steps.
+    """
+    slow = losses.slow(culprit, job_id)
+    steps = losses.course(job_id, slow, settings)
+    begins, ends, is_slow, felt = (steps[name].to_numpy() for name in ("start_ns", "end_ns", "slow", "felt"))
+    ratio, usual = slow.select(pl.col("ratio", "usual").median()).row(0)
+    beside = evidence.beside.filter(pl.col("job_id") == job_id, pl.col("addr") == culprit["device"])
+    at = np.searchsorted(begins, beside["flow_start_ns"].to_numpy(), side="right") - 1
+    inside = (at >= 0) & (beside["flow_start_ns"].to_numpy() < ends[at])
+    moved = np.bincount(at[inside], beside["bytes"].to_numpy()[inside], steps.height)
+    late = is_slow & felt
+    rates = [moved[which].sum() / max((ends - begins)[which].sum(), 1) for which in (late, ~is_slow)]
+    return bool((rates[0] - rates[1]) * usual >= TAKEN * (1 - 1 / ratio))
 
 
 def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:

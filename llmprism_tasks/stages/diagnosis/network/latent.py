@@ -79,11 +79,9 @@ def _agree(mine: pl.DataFrame, addr: str, settings: DiagnosisSettings) -> bool:
 def _shared(mine: pl.DataFrame, addr: str, evidence: Evidence) -> bool:
     """Return whether others move so much through a NIC that it may be slow because of them."""
     job_id = mine["job_id"][0]
-    of_nic = (pl.col("job_id") == job_id) & (pl.col("addr") == addr)
-    others = evidence.beside.filter(of_nic)["bytes"].sum()
-    own = evidence.flows.filter(
-        pl.col("job_id") == job_id, _touch(addr), pl.col("flow_start_ns") >= evidence.window.start_ns
-    )["bytes"].sum()
+    now = pl.col("flow_start_ns") >= evidence.window.start_ns
+    others = evidence.beside.filter(now, pl.col("job_id") == job_id, pl.col("addr") == addr)["bytes"].sum()
+    own = evidence.flows.filter(now, pl.col("job_id") == job_id, _touch(addr))["bytes"].sum()
     return float(others) >= BESIDE * float(own)
 
 

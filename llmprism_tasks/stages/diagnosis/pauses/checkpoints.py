@@ -3,7 +3,9 @@
 A checkpoint is written between two steps. A job that waits for it is silent from the end of one step until its next
 forward passes can begin, all members alike. A slow data loader or a garbage collection holds up one member only, and
 the others show it by what they send early. If storage traffic cannot be seen, pauses after equal numbers of steps are
-checkpoints or evaluations; the data do not tell which, so such a row has an even chance at most, and pages nobody.
+checkpoints or evaluations, which the data do not tell apart. They are told, with an even chance at most, if the job ran
+without them before, or pauses for more of its time than evaluations take. A job that has always paused so does it on
+purpose.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ PAUSED = 0.5
 LEAST_STALLS, LEAST_PERIODIC = 2, 3
 """Pauses needed if writes to storage or their equal length confirm them, and if only their interval does: two equal
 intervals by chance are not rare."""
+BEGAN = 2
+"""Distances between pauses that a job must have run without one before the first, if it began to pause only then: one
+of a habit may have been missed."""
+TOO_MUCH = 0.4
+"""Ratio of pauses to the time between them from which a job pauses for more than evaluations: these take up to a
+quarter."""
 UNWRITTEN = 0.5
 """Confidence, at most, where no write is seen: an evaluation pauses in the same way, and is no fault."""
 WRITTEN = 1_000_000
@@ -64,8 +72,10 @@ def _stalls(
     if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
         return None
     written = _written(job_id, pauses, steps, evidence)
-    if written is None and not (_periodic(steps, pauses) and every * usual_ns >= settings.least_lasting_s * 1e9):
-        return None
+    if written is None:
+        habit = pauses["index"][0] < BEGAN * every and pause_s * 1e9 < TOO_MUCH * every * usual_ns
+        if habit or not _periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9:
+            return None
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
     certainty = UNWRITTEN if written is None else 1.0

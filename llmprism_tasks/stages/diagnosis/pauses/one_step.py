@@ -23,6 +23,7 @@ from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
+from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 Integers = npt.NDArray[np.int64]
@@ -40,6 +41,10 @@ ALIKE = 0.1
 SAME_BYTES = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
+
+FOREIGN = 2.0
+"""Times its usual bytes of a step from which what a pair moves in one step is no training: no pair of a job in lock
+step is a whole step ahead of the others."""
 
 EACH = (
     "hang",
@@ -178,26 +183,36 @@ class Course:
 
     Attributes
     ----------
-    bytes : what flows that begin in the step move
-    silent : time in which no flow was under way, ns
+    moved : bytes of the typical pair, as a ratio of its usual bytes; a copy of files beside the job does not change it
+    silent : time in which no flow of the job's training was under way, ns
     longest, since : the longest of these silences, and when it began, ns
     written : bytes that members wrote to addresses outside the topology
     """
 
-    bytes: Integers
+    moved: npt.NDArray[np.float64]
     silent: Integers
     longest: Integers
     since: Integers
     written: Integers
 
 
-def _course(steps: Steps, evidence: Evidence) -> Course:
-    flows = evidence.flows.filter(pl.col("job_id") == steps.job_id).select("flow_start_ns", "flow_end_ns", "bytes")
-    begins, ends, sizes = (column.to_numpy() for column in flows.sort("flow_start_ns").get_columns())
+def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
+    """Return the course of a job's steps; `quick` says which of them show what is usual."""
+    flows = evidence.flows.filter(pl.col("job_id") == steps.job_id)
+    flows = flows.select(
+        "flow_start_ns", "flow_end_ns", "bytes", pair=pl.struct(nic_pairs.PAIR).rank("dense").cast(pl.Int64) - 1
+    )
+    begins, ends, sizes, pair = (column.to_numpy() for column in flows.sort("flow_start_ns").get_columns())
     count = steps.starts.size
-    moved, silent, longest, since, written = np.zeros((5, count), np.int64)
+    silent, longest, since, written = np.zeros((4, count), np.int64)
     step, inside = _placed(begins, steps)
-    np.add.at(moved, step[inside], sizes[inside])
+    each = np.zeros((int(pair.max(initial=-1)) + 1, count))
+    np.add.at(each, (pair[inside], step[inside]), sizes[inside])
+    usual = np.median(each[:, quick], axis=1)
+    trains = usual > 0
+    moved = np.median(each[trains] / usual[trains, None], axis=0) if trains.any() else np.zeros(count)
+    foreign = inside & (each > FOREIGN * usual[:, None])[pair, step]
+    begins, ends, step, inside = (values[~foreign] for values in (begins, ends, step, inside))
     until = np.maximum.accumulate(ends)[:-1]
     gaps = np.maximum(begins[1:] - until, 0)
     at, inside = step[1:], inside[1:]
@@ -219,12 +234,10 @@ def _placed(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
 
 def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> list[Row]:
     """Return a row for each kind of slow step and its subject."""
-    course = _course(steps, evidence)
     quick = ~(steps.excess > LONGER * steps.model.usual_ns)
-    usual_bytes, usual_silent, usual_written = (
-        float(np.median(values[quick])) for values in (course.bytes, course.silent, course.written)
-    )
-    slow &= np.abs(course.bytes - usual_bytes) <= SAME_BYTES * usual_bytes
+    course = _course(steps, quick, evidence)
+    usual_silent, usual_written = (float(np.median(values[quick])) for values in (course.silent, course.written))
+    slow &= np.abs(course.moved - 1) <= SAME_BYTES
     silent = course.silent - usual_silent >= MOST * steps.excess
     saving = max(WRITTEN, ON_PURPOSE * usual_written)
     saves = slow & silent & (course.written >= saving)

@@ -14,7 +14,7 @@ from job_evidence import DEFAULT, shuffled, together, without_rows
 from network_evidence import HEALTHY, SLOW, Hop, both, job, late, ring
 from polars.testing import assert_frame_equal
 
-from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.diagnosis.evidence import BESIDE, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 
 Named = list[tuple[str, str]]
@@ -70,6 +70,26 @@ def test_a_cause_explains_most_of_the_loss(lost: float, names: Named) -> None:
 @pytest.mark.parametrize(("slow", "names"), [(2, []), (3, [("slow_nic", "a")])])
 def test_slow_steps_are_three_at_least(slow: int, names: Named) -> None:
     assert named(slow_nic(slow=[False] * 8 + [True] * slow)) == names
+
+
+@pytest.mark.parametrize(
+    ("share", "in_all", "names"),
+    [(0.2, False, [("slow_nic", "a")]), (0.3, False, []), (0.3, True, [("slow_nic", "a")])],
+)
+def test_a_nic_that_moves_much_for_others_in_slow_steps_alone_is_shared(
+    share: float, in_all: bool, names: Named
+) -> None:
+    """At half its pace it lacks half of its rate, which a copy of files takes if it moves a quarter or more."""
+    evidence = slow_nic(lost=100)
+    steps = evidence.history.with_row_index("step")
+    usual = evidence.flows.select((pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")).min().item()
+    rows = [
+        ("j", "a", start, round(share * (end - start) / usual))
+        for step, start, end in steps.select("step", "start_ns", "end_ns").iter_rows()
+        if in_all or step >= HEALTHY
+    ]
+    beside = pl.DataFrame(rows, schema=BESIDE, orient="row")
+    assert named(dataclasses.replace(evidence, beside=beside)) == names
 
 
 def test_what_was_slow_before_the_window_is_no_news() -> None:

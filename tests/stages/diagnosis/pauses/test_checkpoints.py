@@ -112,15 +112,21 @@ def test_how_often_counts_what_the_window_saw(before: int, often: str) -> None:
     assert f"{often} in this window, and write" in row["explanation"]
 
 
-@pytest.mark.parametrize(("saved", "told"), [((13, 23), 0), ((3, 13, 23), 1), ((3, 13, 24), 0), ((3, 4, 5), 0)])
+@pytest.mark.parametrize(("saved", "told"), [((31, 41), 0), ((21, 31, 41), 1), ((21, 31, 42), 0), ((21, 22, 23), 0)])
 def test_without_storage_pauses_after_equally_many_steps_tell(saved: Sequence[int], told: int) -> None:
-    assert len(found(job(3000, saved, written=0, more=11))) == told
+    assert len(found(job(3000, saved, written=0, more=11, count=50))) == told
+
+
+@pytest.mark.parametrize(("first", "pause", "told"), [(19, 3000, 0), (20, 3000, 1), (3, 3900, 0), (3, 4100, 1)])
+def test_a_job_that_has_always_paused_without_a_write_evaluates(first: int, pause: float, told: int) -> None:
+    """Ten steps from one to the next, of which the first may have been missed; evaluating takes a quarter of all."""
+    assert len(found(job(pause, (first, first + 10), written=0, before=10))) == told
 
 
 @pytest.mark.parametrize(("written", "most"), [(0, 0.5), (STORED, 1.0)])
 def test_without_a_write_it_may_be_an_evaluation_and_pages_nobody(written: int, most: float) -> None:
     """Nobody is paged for an even chance."""
-    (row,) = found(job(3000, (3, 13, 23), written=written))
+    (row,) = found(job(3000, (20, 30), written=written))
     assert row["confidence"] == pytest.approx(most)
     assert ("it may be an evaluation as well as a checkpoint" in row["explanation"]) is (not written)
 
@@ -128,13 +134,13 @@ def test_without_a_write_it_may_be_an_evaluation_and_pages_nobody(written: int, 
 @pytest.mark.parametrize(("more", "told"), [(0, 1), (9, 1), (11, 0)])
 def test_two_pauses_tell_if_they_are_equally_long(more: float, told: int) -> None:
     """1 % of a step of a second is noise."""
-    assert len(found(job(3000, (13, 23), written=0, more=more))) == told
+    assert len(found(job(3000, (23, 33), written=0, more=more))) == told
 
 
 @pytest.mark.parametrize(("seconds", "written", "told"), [(10.0, 0, 1), (10.1, 0, 0), (10.1, STORED, 1)])
 def test_what_pauses_after_each_few_seconds_computes_unless_it_writes(seconds: float, written: int, told: int) -> None:
     """Ten steps of a second."""
-    assert len(found(job(3000, (3, 13, 23), written=written), least_lasting_s=seconds)) == told
+    assert len(found(job(3000, (20, 30), written=written), least_lasting_s=seconds)) == told
 
 
 def test_pauses_at_any_time_are_no_checkpoints() -> None:

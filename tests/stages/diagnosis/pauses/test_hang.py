@@ -144,6 +144,13 @@ def test_in_a_pipeline_the_first_that_was_due_is_named_and_who_may_not_have_take
     assert row["confidence"] == hang.UNSURE
 
 
+@pytest.mark.parametrize(("towards", "stopped"), [({"b": "a", "c": "b"}, "b"), ({"c": "b", "d": "c"}, "c")])
+def test_in_a_line_of_stages_whom_all_wait_for_has_stopped(towards: Mapping[str, str], stopped: str) -> None:
+    """Gradients are due to and from it; the one that it waits for was begun last."""
+    last = {"b": 19_850, "c": 19_900, "d": 20_000} | ({"c": 20_000} if "d" not in towards else {})
+    assert named(evidence(pairs(towards, {}, sent={"c": 3, "d": 3}, last=last))) == [("hang", "addr", stopped)]
+
+
 @pytest.mark.parametrize(("late", "kind"), [(39, "stopped"), (41, "hang")])
 def test_who_is_overdue_by_less_than_a_step_varies_was_stopped_with_all_others(late: float, kind: str) -> None:
     """2 % of a step of 2 s are 40 ms."""

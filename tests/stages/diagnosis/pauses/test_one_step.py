@@ -53,6 +53,16 @@ def test_a_whole_job_that_stands_still_in_one_step_is_told_with_what_it_costs() 
     assert "One step took 14.0 s instead of 4.0 s, while all its members were silent" in row["explanation"]
 
 
+@pytest.mark.parametrize(("src", "dst"), [("a", "c"), ("a", "b")], ids=["apart", "where it trains"])
+def test_a_copy_of_files_between_two_members_neither_hides_nor_ends_the_silence(src: str, dst: str) -> None:
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    start_ms = (job.history["start_ns"][24] - WINDOW.start_ns) / MS
+    copy = [(start_ms + 100 * at, start_ms + 100 * at + 90, src, dst, 2 * MB) for at in range(130)]
+    seen = pl.concat([job.flows, kinds(other=copy).select(job.flows.columns)], how="vertical_relaxed")
+    (row,) = told(dataclasses.replace(job, flows=seen))
+    assert "One step took 14.0 s instead of 4.0 s, while all its members were silent" in row["explanation"]
+
+
 def test_it_is_told_in_its_own_window_alone() -> None:
     assert told(evidence([*WELL, 14_000, *WELL[:15]], current=15)) == []
 

@@ -1,0 +1,95 @@
+"""Foreign traffic: what goes on between members of a job while the job stands still, such as a copy of files.
+
+In lock step all pairs of a job fall silent soon after one of its members. A few pairs that go on sending while all
+others are silent for longer than ever do not train. They would hide the silence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.robust import Flags, Integers
+from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
+from llmprism_tasks.stages.traffic import nic_pairs
+
+FEW = 0.25
+"""Share of a job's pairs, at most, that may be foreign: a job of four NICs has one copy, and not three."""
+
+PART_NS = 1_000_000_000
+"""Bins in which silences are searched, one second."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: float) -> pl.DataFrame:
+    """Return the pairs that send in the midst of the longest silence of their job's other pairs.
+
+    Parameters
+    ----------
+    bulk : bulk flows inside jobs, look-back included, with `job_id`, as `nic_pairs.in_order` returns
+    least_ns, more : a silence counts that reaches into the last two windows, is as long as that, and by that ratio
+        longer than any of the same pairs before it
+
+    Returns
+    -------
+    `pair` (its number), `since_ns`, `back_ns` (when the others fell silent, and sent again)
+    """
+    pairs, offsets = nic_pairs.pairs_of(bulk, ["job_id"]), nic_pairs.starts_of_pairs(bulk)
+    starts, ends = bulk["flow_start_ns"].to_numpy(), bulk["flow_end_ns"].to_numpy()
+    numbers = np.arange(pairs.height)
+    found = busy_parts(starts, ends, offsets, numbers.astype(np.uint32), PART_NS)
+    since, back = np.zeros((2, pairs.height), np.int64)
+    jobs = pairs["job_id"].rank("dense").to_numpy().astype(np.int64) - 1
+    for job in range(int(jobs.max(initial=-1)) + 1):
+        mine = numbers[jobs == job]
+        amid, since[mine], back[mine] = _of_job(mine, found, window, least_ns, more)
+        back[mine[~amid]] = 0
+    return pairs.select("pair", since_ns=since, back_ns=back).filter(pl.col("back_ns") > 0)
+
+
+def _of_job(
+    pairs: Integers, found: tuple[Integers, Integers, Integers], window: Window, least_ns: int, more: float
+) -> tuple[Flags, int, int]:
+    """Say which pairs of a job are foreign, and between which times the others are silent.
+
+    Parameters
+    ----------
+    found : pair, first start and last end of each busy second
+    """
+    few = int(FEW * pairs.size)
+    if not few:
+        return np.zeros(pairs.size, np.bool_), 0, 0
+    first, last = _table(pairs, found)
+    until = np.maximum.accumulate(last, axis=1)
+    following = np.minimum.accumulate(first[:, ::-1], axis=1)[:, ::-1]
+    again = np.minimum(np.append(following[:, 1:], np.full((pairs.size, 1), NEVER), axis=1), window.end_ns)
+    # All but a few are silent from `since` on, and until `back`.
+    since = np.partition(until, pairs.size - 1 - few, axis=0)[pairs.size - 1 - few]
+    back = np.partition(again, few, axis=0)[few]
+    length = np.where(since > 0, back - since, 0)
+    at = int(length.argmax())
+    earlier = length[since < since[at]].max(initial=0)
+    begins, ends, room = int(since[at]), int(back[at]), int(length[at]) // 4
+    if length[at] < max(least_ns, (1 + more) * earlier) or ends <= window.start_ns - window.length_ns:
+        return np.zeros(pairs.size, np.bool_), 0, 0
+    amid = (first >= begins + room) & (first < ends - room)
+    return np.asarray(amid.any(axis=1)), begins, ends
+
+
+def _table(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple[Integers, Integers]:
+    """Return first start and last end of each pair in each second, shape (pairs, seconds).
+
+    Seconds without any have `NEVER` and 0.
+    """
+    pair, first, last = found
+    chosen = (pair >= pairs[0]) & (pair <= pairs[-1])
+    chosen[chosen] = np.isin(pair[chosen], pairs)
+    row, begins, ends = np.searchsorted(pairs, pair[chosen]), first[chosen], last[chosen]
+    second = begins // PART_NS
+    second -= second.min()
+    shape = (pairs.size, int(second.max()) + 1)
+    firsts, lasts = np.full(shape, NEVER), np.zeros(shape, np.int64)
+    firsts[row, second], lasts[row, second] = begins, ends
+    return firsts, lasts
