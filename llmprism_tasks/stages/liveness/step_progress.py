@@ -34,6 +34,8 @@ twice as much."""
 LOST = 0.25
 """Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
+SHOWN = 3
+"""Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
 """Largest factor between two periods of one rhythm. If micro-batches are mistaken for steps, a step is at least two of
 them long, so the period is off by a factor of two or more."""
@@ -163,14 +165,18 @@ def _kept(period_ns: int, bulk: pl.DataFrame, moment: Window, settings: Settings
     """Return whether the job already had about the same period one window before it fell silent, or had none then.
 
     The messages of a pipeline alone show its steps poorly: for a while its micro-batches, or repeats of a size, may
-    look like steps. Being in the middle of such a step means nothing.
+    look like steps. Being in the middle of such a step means nothing. What was seen for less than some of the present
+    steps, such as the beginning of a job, does not show another period.
     """
     until_ns = moment.start_ns
     earlier = Window(until_ns - moment.length_ns, moment.length_ns)
     division = divide(bulk.filter(pl.col("flow_start_ns") < until_ns), earlier, settings)
-    if division is None or division.job_steps.height < 3:
+    if division is None or division.job_steps.height < SHOWN:
         return True
-    before_ns = float(division.job_steps["end_ns"].sort().diff().median())  # type: ignore[arg-type]
+    ends = division.job_steps["end_ns"].sort()
+    if ends[-1] - ends[0] < SHOWN * period_ns:
+        return True
+    before_ns = float(ends.diff().median())  # type: ignore[arg-type]
     return max(period_ns, before_ns) <= SAME_RHYTHM * min(period_ns, before_ns)
 
 

@@ -180,6 +180,13 @@ def test_one_nic_without_its_part_leaves_a_step_unfinished() -> None:
     assert stood(whole(), begun(1.0, nics="abc")) is not None
 
 
+@pytest.mark.parametrize(("count", "stands"), [(9, True), (20, False)])
+def test_another_period_one_window_before_tells_only_if_it_was_seen_for_some_steps(count: int, stands: bool) -> None:
+    """Steps of half a second, for a while before those of two seconds began."""
+    before = ring(NICS, every(500, count=count, start=-500 * count))
+    assert (stood(before, whole(31), begun(0.4, at=62_000)) is not None) is stands
+
+
 def test_more_than_a_step_is_no_part_of_one() -> None:
     """A whole model gathered at the end: one NIC sends as much as in three steps."""
     assert stood(whole(), burst("a", "b", LAST, size=240 * MB)) is None
