@@ -74,8 +74,10 @@ def _of_job(
     begins, ends, room = int(since[at]), int(back[at]), int(length[at]) // 4
     if length[at] < max(least_ns, (1 + more) * earlier) or ends <= window.start_ns - window.length_ns:
         return np.zeros(pairs.size, np.bool_), 0, 0
-    amid = (first >= begins + room) & (first < ends - room)
-    return np.asarray(amid.any(axis=1)), begins, ends
+    amid = ((first >= begins + room) & (first < ends - room)).any(axis=1)
+    # A copy without a pause is one record, which may have begun before.
+    amid |= until[:, at] >= begins + room
+    return np.asarray(amid), begins, ends
 
 
 def _table(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple[Integers, Integers]:

@@ -173,16 +173,18 @@ def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[p
 
     Returns
     -------
-    the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the other flows began, ns
+    the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the other flows was last seen in the silence, ns
     """
     bulk = nic_pairs.in_order(bulk)
     found = foreign_pairs(bulk, window, least_ns=int(AS_RESTART * _least_ns(settings)), more=STEP_MORE)
     if found.is_empty():
         return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
     flows = bulk.join(found, on="pair", how="left", maintain_order="left")
-    amid = pl.col("flow_start_ns").is_between("since_ns", "back_ns", closed="left").fill_null(value=False)
+    under_way = (pl.col("flow_start_ns") < pl.col("back_ns")) & (pl.col("flow_end_ns") > pl.col("since_ns"))
+    amid = under_way.fill_null(value=False)
     pairs = nic_pairs.pairs_of(bulk, list(PAIR)).join(found, on="pair", how="semi").select(PAIR)
-    return flows.filter(~amid).select(bulk.columns), pairs, flows.filter(amid)["flow_start_ns"]
+    seen = flows.filter(amid).select(flow_start_ns=pl.min_horizontal("flow_end_ns", pl.col("back_ns") - 1)).to_series()
+    return flows.filter(~amid).select(bulk.columns), pairs, seen
 
 
 def _is_surprising(silence: Silence) -> bool:

@@ -81,13 +81,14 @@ def test_a_job_that_began_anew_is_measured_by_one_of_its_runs(start: float, coun
     assert (begins.max() < WINDOW.start_ns + again[0] * MS) == (length == 1000)
 
 
-def test_what_members_exchange_with_others_is_known_for_the_window() -> None:
-    """With an address outside the job; what they moved before the window does not count."""
-    others = [(100.0, 200.0, "a", "x", 700), (300.0, 400.0, "x", "a", 20), (100.0, 200.0, "y", "b", 5)]
-    before = [(-50_000.0, -49_000.0, "a", "x", 10_000)]
-    evidence = gather(**tables(beside=[*others, *before]), window=WINDOW, settings=SETTINGS)
+def test_bulk_that_members_exchange_beside_training_is_known() -> None:
+    """With an address outside the job, or over a pair of it that does not train, which is told for both its ends."""
+    others = [(100.0, 200.0, "a", "x", 700_000), (300.0, 400.0, "x", "a", 20), (500.0, 600.0, "a", "d", 300_000)]
+    evidence = gather(**tables(beside=others), window=WINDOW, settings=SETTINGS)
     assert evidence is not None
-    assert evidence.beside.rows() == [("j", "a", 720), ("j", "b", 5)]
+    at = [WINDOW.start_ns + ms * MS for ms in (100, 500)]
+    known = [("j", "a", at[0], 700_000), ("j", "a", at[1], 300_000), ("j", "d", at[1], 300_000)]
+    assert evidence.beside.rows() == known
 
 
 def test_without_steps_there_is_no_evidence_and_no_diagnosis() -> None:

@@ -78,10 +78,12 @@ def test_a_job_that_stops_in_the_middle_of_a_step_is_overdue() -> None:
     assert silence.gap.longest_ns == pytest.approx((STEP - 100) * MS, rel=0.01)
 
 
+@pytest.mark.parametrize("parts", [1, 250])
 @pytest.mark.parametrize("over", [("b", "a"), ("a", "b")], ids=["apart", "where it trains"])
-def test_a_copy_of_files_between_two_members_hides_no_silence(over: tuple[str, str]) -> None:
-    """Though it begins before the silence, and is all that is seen besides."""
-    copy = [(at, at + 90, *over, 2 * MB) for at in every(100, count=250, start=LAST - 900)]
+def test_a_copy_of_files_between_two_members_hides_no_silence(over: tuple[str, str], parts: int) -> None:
+    """Though it begins before the silence, and is all that is seen besides, in one record or in many."""
+    lasts = 25_000 / parts
+    copy = [(at, at + 0.9 * lasts, *over, 2 * MB) for at in every(lasts, count=parts, start=LAST - 900)]
     train = whole() if over == ("b", "a") else [row for row in whole() if row[0] < LAST - 1000]
     (silence,) = found(train, begun(0.4), copy)
     assert ms(silence.gap.since_ns) == pytest.approx(LAST + 40, abs=100)

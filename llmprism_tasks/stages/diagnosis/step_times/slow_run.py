@@ -61,7 +61,8 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
         return None
     windows_steps = int(steps["current"].sum())
     # A run that began before the window is as long as it is, wherever windows are cut.
-    for begins in (int(first), since):
+    before = np.flatnonzero(excess[:first] <= AS_SLOW * severity)
+    for begins in (int(first), int(before[-1]) + 1 if before.size else 0):
         whole = excess[begins : last + 1]
         slow = int((whole > least).sum())
         lasting_s = float(length[begins : last + 1].sum()) / 1e9

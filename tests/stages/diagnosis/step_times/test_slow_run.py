@@ -165,6 +165,11 @@ def test_a_run_is_as_long_as_it_is_wherever_windows_are_cut(before: int, news: b
     assert is_news([*WELL, *[2000] * before, *[2000] * 2, *WELL[:8]], current=10) == news
 
 
+def test_a_slow_step_soon_after_a_run_that_is_over_is_not_of_it() -> None:
+    """Such as an evaluation, two steps after a fault of the window before."""
+    assert not is_news([*WELL, *[2000] * 5, *WELL[:3], 2000, *WELL[:8]], current=10)
+
+
 def test_each_job_is_told_from_its_own_past() -> None:
     jobs = [
         evidence([*WELL, *[1300] * 6], 6, "slow"),
