@@ -31,8 +31,8 @@ PAUSE_NS = 20_000_000
 a sender fills a bucket of tokens, or waits for room. With shorter pauses, records would show the pace between them."""
 
 LESSER = 0.5
-"""Share of the logarithm of the worst ratio in its job below which a hop is slow because another one is: it waits
-within its transfers. Beside hops that take four times as long, one that takes twice as long waits."""
+"""Share of the logarithm of the worst ratio in its job below which a hop is slow because another one is: it waits within
+its transfers. Beside hops that take four times as long, one that takes twice as long waits."""
 
 PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""

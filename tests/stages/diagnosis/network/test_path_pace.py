@@ -81,9 +81,7 @@ def test_pauses_between_small_records_are_told_by_the_pace_of_larger_ones() -> N
     begins = [6000 + step * 2000 for step in range(3)]
     large = [(begin, begin + 75, "a", "b", 2 * MB) for begin in begins]
     small = [
-        (begin + 100 + 25 * part, begin + 100.1 + 25 * part, "a", "b", MB // 5)
-        for begin in begins
-        for part in range(30)
+        (begin + 100 + 25 * part, begin + 100.1 + 25 * part, "a", "b", MB // 5) for begin in begins for part in range(30)
     ]
     assert busy_longer(*healthy, *large, *small) == pytest.approx([200e6], rel=1e-4)
 
@@ -149,30 +147,3 @@ def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() ->
         ]
     )
     assert path_pace.compared(by_step, DEFAULT)["slow"].to_list() == [True, True]
-
-
-@pytest.mark.parametrize(("takes", "slow"), [(190, False), (210, True)])
-def test_a_hop_that_is_far_less_slow_than_the_worst_waits_for_it(takes: float, slow: bool) -> None:
-    """100 ms in healthy steps; in slow ones 400 ms from `a` to `b`, whose root is twice as long."""
-    begins = [(step * 1000, 100.0, 100.0) for step in range(6)] + [
-        (6000 + step * 2000, 400.0, takes) for step in range(3)
-    ]
-    rows = [
-        (begin, begin + length, src, dst, 8 * MB)
-        for begin, worst, other in begins
-        for (src, dst), length in (("ab", worst), ("cd", other))
-    ]
-    found = path_pace.compared(path_pace.paces(placed(*rows), DEFAULT), DEFAULT)
-    assert dict(found.select("src_addr", "slow").rows()) == {"a": True, "c": slow}
-
-
-def test_hops_of_a_ring_hold_it_up_one_after_the_other() -> None:
-    """Each is busy for 100 ms, one after the other in slow steps, and both at once in healthy ones."""
-    healthy = [(step * 1000, step * 1000 + 100, src, dst, 8 * MB) for step in range(6) for src, dst in ("ab", "ba")]
-    begins = [6000 + step * 2000 for step in range(3)]
-    slow = [(begin + at, begin + at + 100, *hop, 8 * MB) for begin in begins for at, hop in ((0, "ab"), (200, "ba"))]
-    records = path_pace.joined(placed(*healthy, *slow, kind="dp"))
-    every = path_pace.held_up(records, records.select(path_pace.HOP).unique())
-    assert every["together_ns"].to_list() == [100e6]
-    one = path_pace.held_up(records, records.filter(src_addr="a").select(path_pace.HOP).unique())
-    assert one["together_ns"].to_list() == [0]
