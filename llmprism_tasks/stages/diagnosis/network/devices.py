@@ -16,7 +16,7 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
 from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
-from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, joined, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 
@@ -57,13 +57,12 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     steps = in_trouble(evidence.history, settings)
     every = placed(evidence, steps)
     records = timed(every, settings)
-    by_step = paces(every, settings)
+    by_step = paces(records, settings)
     elsewhere = evidence.once(best_pace.verdicts, settings).filter(
         ~pl.col("job_id").is_in(steps["job_id"].implode()), ~pl.col("slow") | best_pace.became_slow(settings)
     )
     known = pl.concat([hops, elsewhere.select(hops.columns)])
-    transfers = joined(every)
-    losses = Losses(records, by_step, extra(transfers, hops), transfers, steps, suspect(known, settings))
+    losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
     rows: list[Row] = []
     shared: set[str] = set()
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
@@ -92,7 +91,7 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     steps = in_trouble(evidence.history, settings)
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
-    return compared(paces(placed(evidence, steps), settings), settings)
+    return compared(paces(timed(placed(evidence, steps), settings), settings), settings)
 
 
 def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:

@@ -9,7 +9,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.localisation import Suspicion
-from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, PLACE, held_up
+from llmprism_tasks.stages.diagnosis.network.path_pace import HOP, PLACE
 
 Row = dict[str, Any]
 
@@ -28,7 +28,6 @@ class Losses:
     Attributes
     ----------
     records, by_step, extra : as `path_pace.placed`, `path_pace.paces` and `path_pace.extra` return
-    transfers : as `path_pace.joined` returns
     steps : steps of jobs in trouble, as `slow_steps.in_trouble` returns
     suspicion : the slow transfers, and the devices at fault
     """
@@ -36,7 +35,6 @@ class Losses:
     records: pl.DataFrame
     by_step: pl.DataFrame
     extra: pl.DataFrame
-    transfers: pl.DataFrame
     steps: pl.DataFrame
     suspicion: Suspicion
 
@@ -100,15 +98,9 @@ class Losses:
     def delay(self, hops: pl.DataFrame) -> float:
         """Return how much longer some hops keep a NIC busy in a slow step, ns, for the NIC with the longest delay.
 
-        A ring is held up while any of its slow hops is busy, one after the other; pairs wait for each other and add up.
+        The hops of a ring are busy at the same time, so its longest counts; pairs wait for each other and add up.
         """
-        own = hops.select(HOP).unique()
-        units = held_up(self.transfers.filter(pl.col("kind") == "dp"), own)
-        slow = (
-            own.join(self.extra, on=HOP)
-            .join(units, on=["job_id", "kind", "unit"], how="left")
-            .with_columns(extra_ns=pl.max_horizontal("extra_ns", "together_ns"))
-        )
+        slow = hops.select(HOP).unique().join(self.extra, on=HOP)
         nics = pl.concat([slow.with_columns(addr=end) for end in ("src_addr", "dst_addr")])
         units = nics.group_by("addr", "unit").agg(pl.col("extra_ns").max())
         longest = units.group_by("addr").agg(pl.col("extra_ns").sum())["extra_ns"].max()

@@ -26,14 +26,6 @@ INNOCENT = 0.25
 ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
 the early sending."""
 
-PAUSE_NS = 20_000_000
-"""Longest pause within one transfer. Collectors end a record after 1 to 20 ms of silence, and slow traffic has pauses:
-a sender fills a bucket of tokens, or waits for room. With shorter pauses, records would show the pace between them."""
-
-LESSER = 0.5
-"""Share of the logarithm of the worst ratio in its job below which a hop is slow because another one is: it waits within
-its transfers. Beside hops that take four times as long, one that takes twice as long waits."""
-
 PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
 
@@ -95,29 +87,6 @@ def _units(pairs: pl.DataFrame, groups: pl.DataFrame) -> pl.Series:
     return known.select(unit=unit).to_series()
 
 
-def joined(records: pl.DataFrame) -> pl.DataFrame:
-    """Return the transfers that records are parts of: records of one place and step with short pauses between them.
-
-    Parameters
-    ----------
-    records : as `placed` returns
-
-    Returns
-    -------
-    the same columns, in any order
-    """
-    of_step = ["place", "step_ns"]
-    before = end_of_earlier("flow_end_ns").over(of_step)
-    apart = (pl.col("flow_start_ns") - before > PAUSE_NS).fill_null(value=True)
-    numbered = records.sort(*of_step, "flow_start_ns", "flow_end_ns").with_columns(transfer=apart.cum_sum())
-    same = [name for name in records.columns if name not in ("flow_start_ns", "flow_end_ns", "bytes")]
-    return (
-        numbered.group_by("transfer")
-        .agg(pl.col(same).first(), pl.col("flow_start_ns").min(), pl.col("flow_end_ns").max(), pl.col("bytes").sum())
-        .select(records.columns)
-    )
-
-
 def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the records that are long enough to measure a pace."""
     return records.filter(pl.col("bytes") >= settings.least_bytes, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
@@ -126,13 +95,7 @@ def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
 def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of each path of each hop in each step.
 
-    Parameters
-    ----------
-    records : as `placed` returns; transfers that are too short to measure a pace do not count
-
-    Returns
-    -------
-    columns: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
+    Columns: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
     record, NULL without one) and `pushed` (whether that record was over before another hop of the ring began). A record
     that is sent before all members of the ring have arrived waits for no other member.
     """
@@ -143,10 +106,8 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
         pl.when(large).then(value).sort_by("flow_start_ns", "flow_end_ns").drop_nulls().first()
         for value in (duration / pl.col("bytes"), pl.col("flow_end_ns"))
     )
-    of_step = ["place", "step_ns"]
-    transfers, single = (timed(some, settings).group_by(of_step) for some in (joined(records), records))
-    by_step = transfers.agg(first, pace=pace, begins_ns=pl.col("flow_start_ns").min()).join(
-        single.agg(own=own, over_ns=over_ns), on=of_step, how="left"
+    by_step = records.group_by("place", "step_ns").agg(
+        first, pace=pace, own=own, over_ns=over_ns, begins_ns=pl.col("flow_start_ns").min()
     )
     begins = pl.col("begins_ns").min().over(*HOP, "step_ns")
     # Clocks of switches differ, so what was over shortly before may have been under way.
@@ -179,8 +140,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     ring = pl.col("kind") == "dp"
     unit = ["job_id", "kind", "unit"]
     worst = pl.when(ring).then(pl.col("ratio").max().over(unit)).otherwise("ratio")
-    as_slow = pl.col("ratio").log() >= LESSER * pl.col("ratio").max().over("job_id").log()
-    slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst) & as_slow
+    slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
     measured = pl.col("pushes") >= settings.least_steps
     own_ratio = pl.when(measured).then("pushed").otherwise("own_ratio")
     held_up = ring & slow & (own_ratio < settings.slow_rate).fill_null(value=False)
@@ -234,10 +194,20 @@ def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
 
     Parameters
     ----------
-    records : as `joined` returns
+    records : as `placed` returns
     hops : as `compared` returns
     """
-    figures = _busy(records, ["pair"])
+    before = end_of_earlier("flow_end_ns").over("pair", "step_ns")
+    busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
+    by_step = (
+        records.select("pair", "step_ns", "slow", "flow_start_ns", "flow_end_ns")
+        .sort("flow_start_ns", "flow_end_ns")
+        .with_columns(busy_ns=busy)
+        .group_by("pair", "step_ns")
+        .agg(pl.col("slow").first(), pl.col("busy_ns").sum())
+    )
+    slow, healthy = (pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
+    figures = by_step.group_by("pair").agg(slow_ns=slow, healthy_ns=healthy).drop_nulls()
     longer = [pl.col("slow_ns") - pl.col("healthy_ns"), pl.col("healthy_ns") * (pl.col("ratio") - 1)]
     return (
         records.select("pair", *HOP)
@@ -246,38 +216,4 @@ def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
         .join(hops.group_by(HOP).agg(pl.col("ratio").median()), on=HOP, how="left", nulls_equal=True)
         .select(*HOP, extra_ns=pl.max_horizontal(*longer, 0.0))
         .sort(HOP)
-    )
-
-
-def held_up(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
-    """Return how much longer some hops of each unit are busy in a slow step than in a healthy one, one or another.
-
-    Parameters
-    ----------
-    records : as `joined` returns
-    hops : `HOP`
-
-    Returns
-    -------
-    `job_id`, `kind`, `unit`, `together_ns`
-    """
-    unit = ["job_id", "kind", "unit"]
-    busy = _busy(records.join(hops, on=HOP, how="semi"), unit)
-    return busy.select(*unit, together_ns=pl.col("slow_ns") - pl.col("healthy_ns"))
-
-
-def _busy(records: pl.DataFrame, of: list[str]) -> pl.DataFrame:
-    """Return for how long some record is under way: `slow_ns` and `healthy_ns`, the medians over the steps."""
-    before = end_of_earlier("flow_end_ns").over(*of, "step_ns")
-    busy = (pl.col("flow_end_ns") - pl.max_horizontal("flow_start_ns", before)).clip(0)
-    slow, healthy = (pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
-    return (
-        records.select(*of, "step_ns", "slow", "flow_start_ns", "flow_end_ns")
-        .sort("flow_start_ns", "flow_end_ns")
-        .with_columns(busy_ns=busy)
-        .group_by(*of, "step_ns")
-        .agg(pl.col("slow").first(), pl.col("busy_ns").sum())
-        .group_by(of)
-        .agg(slow_ns=slow, healthy_ns=healthy)
-        .drop_nulls()
     )
