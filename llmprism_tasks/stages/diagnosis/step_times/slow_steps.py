@@ -16,7 +16,9 @@ quantiles, so they do not count as noise, however many they are."""
 def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Mark the slow steps of jobs that have enough of them, at least one of them in the window.
 
-    A step is slow if it exceeds the quick steps by the least effect and by the job's own noise.
+    A step is slow if it exceeds the quick steps by the least effect and by the job's own noise. How long quick steps
+    are is measured on those near the quickest: the quick quarter of all steps becomes longer as more and more of them
+    are slow, and a fault that lasts would hide itself.
 
     Parameters
     ----------
@@ -26,15 +28,15 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
     -------
     sorted: `history` with `slow` and `quick_ns`; without jobs that have too few slow steps or no healthy step
     """
-    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
-    quick = pl.col("length_ns").quantile(QUICK, "linear").over("job_id")
-    spread = (quick - pl.col("length_ns").quantile(QUICKEST, "linear").over("job_id")) * SIGMA_PER_SPREAD
-    noise = pl.max_horizontal(settings.least_noise * pl.col("quick_ns"), "spread_ns")
-    margin = pl.max_horizontal(settings.least_effect * pl.col("quick_ns"), settings.noise_margin * noise)
+    steps = history.with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
+    quickest, quarter = (pl.col("length_ns").quantile(share, "linear").over("job_id") for share in (QUICKEST, QUICK))
+    noise = pl.max_horizontal(settings.least_noise * quarter, (quarter - quickest) * SIGMA_PER_SPREAD)
+    margin = pl.max_horizontal(settings.least_effect * quarter, settings.noise_margin * noise)
+    near = pl.when(pl.col("length_ns") - quickest <= pl.col("margin_ns")).then("length_ns")
     steps = (
-        history.with_columns(length_ns=length)
-        .with_columns(quick_ns=quick, spread_ns=spread)
-        .with_columns(slow=pl.col("length_ns") - pl.col("quick_ns") > margin)
+        steps.with_columns(margin_ns=margin)
+        .with_columns(quick_ns=near.quantile(QUICK, "linear").over("job_id"))
+        .with_columns(slow=pl.col("length_ns") - pl.col("quick_ns") > pl.col("margin_ns"))
     )
     slow = pl.col("slow").sum().over("job_id")
     lately = (pl.col("slow") & pl.col("current")).any().over("job_id")

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from handmade import WINDOW
 from job_evidence import DEFAULT, shuffled, together, without_rows
 from network_evidence import Hop, both, job, late, ring
 from polars.testing import assert_frame_equal
@@ -78,7 +79,7 @@ def test_a_nic_that_others_use_too_is_not_told(share: float, names: list[str]) -
     mine = (pl.col("src_addr") == "f") | (pl.col("dst_addr") == "f")
     now = pl.col("flow_start_ns") >= evidence.window.start_ns
     moved = int(share * evidence.flows.filter(mine, now)["bytes"].sum())
-    beside = pl.DataFrame([("j", "f", moved)], schema=BESIDE, orient="row")
+    beside = pl.DataFrame([("j", "f", WINDOW.start_ns, moved)], schema=BESIDE, orient="row")
     assert told(dataclasses.replace(evidence, beside=beside)) == names
 
 

@@ -56,6 +56,14 @@ def test_the_quick_quarter_of_the_steps_is_healthy() -> None:
     assert rows["slow"].sum() == 8
 
 
+@pytest.mark.parametrize("ill", [3, 10, 20, 25])
+def test_a_fault_of_the_same_size_is_told_however_long_it_lasts(ill: int) -> None:
+    """Healthy steps differ a little. As fewer are left, a quarter of all steps would be one of the longest."""
+    well = [1000.0 + number for number in range(10)]
+    assert slow([*well, *[1044.0] * ill]) == [1044.0] * ill
+    assert slow([*well, *[1040.0] * ill]) == []
+
+
 def test_jobs_are_judged_each_by_itself() -> None:
     both = pl.concat([history([*WELL, *[1500] * 3], job="ill"), history([1500] * 12, job="well")])
     assert in_trouble(both, DEFAULT)["job_id"].unique().to_list() == ["ill"]
