@@ -2,7 +2,7 @@
 
 What a job sends returns with every step, and it comes back: rings close, pipelines are answered. Chatter is small
 beside it, a copy goes one way and once. So a pair that keeps a rhythm links its NICs; other pairs do among NICs that
-have no rhythm at all (yet), or if they close a circuit and go on.
+have no rhythm at all (yet), or if they close a circuit and go on. A copy on its own is nobody's work.
 """
 
 from __future__ import annotations
@@ -153,6 +153,13 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     )
     gone = works.filter(~pl.col("works") & pl.col("most"))["addr"].implode()
     return pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))
+
+
+def passed_on(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the pairs of clusters of which a NIC both sends and receives: in training all do, in a copy nobody does."""
+    placed = pairs.join(connected_nics(pairs, pairs).rename({"addr": "src_addr"}), on="src_addr", maintain_order="left")
+    passing = placed.join(placed, left_on="src_addr", right_on="dst_addr", how="semi").select("cluster").unique()
+    return placed.join(passing, on="cluster", how="semi", maintain_order="left").drop("cluster")
 
 
 def by_end(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:

@@ -123,14 +123,14 @@ def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings
     """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
     pairs = links.weighed(working, window.end_ns, settings)
     closing = links.closing(pairs, bulk, window.end_ns, settings)
-    return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
+    return links.passed_on(links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings))
 
 
 def _step_ends(
     bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the pairs that show them (`pair`,
-    `src_addr`, `dst_addr`)."""
+    """Return each cluster's steps (`cluster`, `step`, `start_ns`, `end_ns`, `period_ns`), and the pairs that show them
+    (`pair`, `src_addr`, `dst_addr`)."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     stepping = joint_steps.steps_of_groups(
         bulk, grouped, settings.rhythm, until_ns=window.end_ns, before_ns=window.start_ns
@@ -145,10 +145,10 @@ def _step_ends(
     )
     heavy = pairs.filter(pl.col("bytes") >= MAIN * pl.col("bytes").max().over("cluster"))
     steps = (
-        pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
+        pl.DataFrame({"place": sent.series, "step": sent.number, "start_ns": sent.first, "end_ns": sent.last})
         .join(heavy.select("place", "cluster", "period_ns"), on="place")
         .group_by("cluster", "step")
-        .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("period_ns").first())
     )
     return steps, pairs.select("pair", *PAIR)
 

@@ -45,10 +45,13 @@ def tenants(
 ) -> pl.DataFrame:
     """Merge clusters on similar hosts into jobs, unless their steps say they are different tenants.
 
+    A ring that goes through a host once leaves some of its NICs to the pipelines alone: clusters on a few of a job's
+    hosts are part of it, too, if what they send or the steps that they show say so.
+
     Parameters
     ----------
     members : `addr`, `host`, `cluster`, `bytes` (that the NIC moves)
-    steps : `cluster`, `end_ns`, `period_ns`, a row per step
+    steps : `cluster`, `start_ns`, `end_ns`, `period_ns`, a row per step
     flows : of the pairs that link the members
 
     Returns
@@ -59,14 +62,20 @@ def tenants(
     labels, rows = np.unique(members["cluster"].to_numpy(), return_inverse=True)
     neighbours = graphs.merge_by_jaccard(rows, hosts, settings.host_similarity)
     ended = steps.sort("cluster", "end_ns")
-    ends, offsets = ended["end_ns"].to_numpy(), ragged.bounds(ended["cluster"].to_numpy())
+    starts, ends = (ended[name].to_numpy() for name in ("start_ns", "end_ns"))
+    offsets = ragged.bounds(ended["cluster"].to_numpy())
     spans = zip(ended[offsets[:-1]].select("cluster", "period_ns").rows(), offsets[:-1], offsets[1:], strict=True)
-    series = {cluster: (ends[low:high], period_ns) for (cluster, period_ns), low, high in spans}
+    series = {cluster: (starts[low:high], ends[low:high], period_ns) for (cluster, period_ns), low, high in spans}
     none = np.empty(0, dtype=np.int64)
-    sent = _transfers(members, flows, neighbours[rows], settings)
+    at = np.unique(np.column_stack([rows, hosts]), axis=0)
+    around = _around(at[:, 0], at[:, 1])
+    within = pl.DataFrame({"cluster": rows, "neighbours": neighbours[rows]}).with_columns(
+        several=pl.col("cluster").n_unique().over("neighbours") > 1
+    )["several"].to_numpy() | np.isin(rows, around)
+    sent = _transfers(members.filter(pl.Series(within)), flows, settings)
     rails = members.group_by("cluster").agg(pl.col("bytes").median()).sort("cluster")
     known = [
-        _Rail(*series.get(label, (none, 0.0)), typical, sent.get(label, _Sent(none, none, 1.0)))
+        _Rail(*series.get(label, (none, none, 0.0)), typical, sent.get(label, _Sent(none, none, 1.0)))
         for label, typical in rails.iter_rows()
     ]
     jobs = np.empty(len(labels), dtype=np.int64)
@@ -77,6 +86,10 @@ def tenants(
         if match is None:
             others.append(cluster)
         jobs[cluster] = cluster if match is None else match
+    for cluster, wider in around:
+        own, other = jobs[cluster], jobs[wider]
+        if own == cluster and other != own and _takes_part(known[cluster], known[other], settings):
+            jobs[jobs == own] = other
     return pl.DataFrame({"cluster": labels, "job": labels[jobs]})
 
 
@@ -94,12 +107,35 @@ class _Sent(NamedTuple):
     reach: float
 
 
-def _transfers(
-    members: pl.DataFrame, flows: pl.DataFrame, neighbours: Integers, settings: RecognitionSettings
-) -> dict[int, _Sent]:
-    """Return what the clusters with neighbours send."""
-    several = pl.col("cluster").n_unique().over("neighbours") > 1
-    compared = members.with_columns(neighbours=neighbours).filter(several).select("cluster", src_addr="addr")
+def _around(clusters: Integers, hosts: Integers) -> Integers:
+    """Return which clusters are on all hosts of which others and on more, shape (rows, 2): the inner and the outer one;
+    those on few hosts first, and of each the outer ones on many hosts first.
+
+    Parameters
+    ----------
+    clusters, hosts : both numbers, a row for each host of each cluster
+    """
+    placed = pl.DataFrame({"cluster": clusters, "host": hosts}).with_columns(hosts=pl.len().over("cluster"))
+    return (
+        placed.join(placed, on="host", suffix="_around")
+        .filter(pl.col("hosts") < pl.col("hosts_around"))
+        .group_by("cluster", "cluster_around", "hosts", "hosts_around")
+        .agg(shared=pl.len())
+        .filter(pl.col("shared") == pl.col("hosts"))
+        .sort("hosts", "cluster", "hosts_around", "cluster_around", descending=[False, False, True, False])
+        .select("cluster", "cluster_around")
+        .to_numpy()
+    )
+
+
+def _transfers(compared: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> dict[int, _Sent]:
+    """Return what some clusters send.
+
+    Parameters
+    ----------
+    compared : their members: `addr`, `cluster`
+    """
+    compared = compared.select("cluster", src_addr="addr")
     pairs = nic_pairs.pairs_of(flows, ["src_addr"]).select("pair", "src_addr").join(compared, on="src_addr")
     at = np.searchsorted(nic_pairs.pairs_of(flows, [])["pair"].to_numpy(), pairs["pair"].to_numpy())
     starts, sizes = (flows[name].to_numpy() for name in ("flow_start_ns", "bytes"))
@@ -120,11 +156,12 @@ class _Rail(NamedTuple):
 
     Attributes
     ----------
-    ends, period_ns : of its steps, the ends sorted; none and 0 without steps
+    starts, ends, period_ns : of its steps, in order of their ends; none and 0 without steps
     bytes : that its typical NIC moves
     sent : the transfers that it sends, if it has neighbours
     """
 
+    starts: Integers
     ends: Integers
     period_ns: float
     bytes: float
@@ -142,6 +179,33 @@ def _of_one_job(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> boo
     if min(rail.ends.size, other.ends.size) >= LEAST_STEPS:
         return not drift_apart(rail.ends, rail.period_ns, other.ends, settings)
     return min(rail.bytes, other.bytes) >= settings.rail_likeness * max(rail.bytes, other.bytes)
+
+
+def _takes_part(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> bool:
+    """Whether a cluster on some of another's hosts is part of its job: it begins together what it sends, or begins its
+    steps when the other has ended its own, or begins them, as all do that wait for the gradients of all."""
+    if in_step(rail.sent, other.sent, settings):
+        return True
+    if min(rail.ends.size, other.ends.size) < LEAST_STEPS:
+        return False
+    return any(_follows(rail.starts, moments, other.period_ns) for moments in (other.ends, other.starts))
+
+
+def _follows(begins: Integers, moments: Integers, period_ns: float) -> bool:
+    """Whether what begins is always about as far from the nearest of some moments; before the first nothing waits."""
+    begins = begins[begins >= moments[0] - NEAR * period_ns]
+    if begins.size < LEAST_STEPS - 1:
+        return False
+    apart = (begins - _nearest(begins, moments)).astype(np.float64)
+    off = np.abs(apart - np.median(apart))
+    return float(np.quantile(off, MOSTLY)) <= NEAR * period_ns
+
+
+def _nearest(times: Integers, others: Integers) -> Integers:
+    """Return for each time the nearest of others, which are sorted; two at least."""
+    after = np.clip(np.searchsorted(others, times), 1, others.size - 1)
+    early = np.abs(others[after - 1] - times) < np.abs(others[after] - times)
+    return np.where(early, others[after - 1], others[after])
 
 
 def in_step(rail: _Sent, other: _Sent, settings: RecognitionSettings) -> bool:
@@ -170,8 +234,7 @@ def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: Re
     ends, others : ns, sorted, at least `LEAST_STEPS` each
     period_ns : of the first series
     """
-    after = np.clip(np.searchsorted(others, ends), 1, others.size - 1)
-    near = np.where(np.abs(others[after] - ends) <= np.abs(others[after - 1] - ends), others[after], others[after - 1])
+    near = _nearest(ends, others)
     # Distances are phases: just under half a period ahead and just over it are neighbours.
     phase: Floats = 2 * np.pi * (near - ends).astype(np.float64) / period_ns
     tolerance = max(settings.phase_tolerance, settings.phase_tolerance_ms * NANOSECONDS_PER_MS / period_ns)

@@ -72,7 +72,8 @@ def test_a_job_may_live_on_one_host() -> None:
 def test_nics_without_a_common_period_are_a_job_of_another_kind() -> None:
     hosts, draw = cluster(2, 1), random.Random(1)
     some = [
-        (at, at + 1, "a0", "b0", draw.randint(MB, 9 * MB)) for at in sorted(draw.uniform(0, 50_000) for _ in range(30))
+        (at, at + 1, *draw.choice([("a0", "b0"), ("b0", "a0")]), draw.randint(MB, 9 * MB))
+        for at in sorted(draw.uniform(0, 50_000) for _ in range(60))
     ]
     jobs, found = recognised(hosts, some)
     assert found == [{"a0", "b0"}]
@@ -132,6 +133,16 @@ def test_a_copy_joins_no_jobs() -> None:
     in_parts = messages("a0", "c0", every(1000, count=40), 20 * MB)
     for copy in (at_once, in_parts):
         assert recognised(hosts, two_jobs(hosts), copy)[1] == TWO_JOBS
+
+
+@pytest.mark.parametrize(("back", "jobs"), [(False, 0), (True, 1)])
+def test_a_copy_on_its_own_is_no_job(back: bool, jobs: int) -> None:
+    """Its records may come at equal distances, as steps do; but steps also bring something back."""
+    hosts = cluster(2, 1)
+    rows = messages("a0", "b0", every(10, count=5000), MB)
+    if back:
+        rows += messages("b0", "a0", every(10, count=5000, start=5), MB)
+    assert len(recognised(hosts, rows)[1]) == jobs
 
 
 def test_a_copy_inside_a_pipeline_does_not_hide_its_rhythm() -> None:
@@ -319,6 +330,42 @@ def test_how_much_jitter_of_its_own_makes_a_tenant_can_be_set(own_jitter: float,
     assert len(recognised(hosts, *rows, values=settings("recognition", own_jitter=own_jitter))[1]) == jobs
 
 
+def beside_a_wider_job(after: Sequence[float], *, count: int = 40, period: float = 1000, ends: str = "ab") -> int:
+    """Return how many jobs there are where a ring over six hosts ends its steps after 100 ms, and other NICs of two of
+    these hosts exchange something, from so many ms after that on in each step."""
+    hosts, draw = cluster(8, 2), random.Random(4)
+    since = 59_000 - 1000.0 * count
+    begins = list(accumulate((draw.uniform(950, 1050) for _ in range(count - 1)), initial=since))
+    others = begins if period == 1000 else every(period, count=count, start=since)
+    inner = [begin + 100 + late for begin, late in zip(others, after, strict=False)]
+    rows = [
+        ring(rail(hosts, 0, only="abcdef"), begins),
+        ring([f"{ends[0]}1", f"{ends[1]}1"], inner, length=40, size=20 * MB),
+    ]
+    return len(recognised(hosts, *rows)[1])
+
+
+@pytest.mark.parametrize(("wander", "jobs"), [(15, 1), (60, 2)])
+def test_nics_that_go_on_when_a_wider_job_s_gradients_are_there_are_part_of_it(wander: float, jobs: int) -> None:
+    """Near is a fiftieth of a step, 20 ms."""
+    draw = random.Random(8)
+    assert beside_a_wider_job([50 + draw.uniform(-wander, wander) for _ in range(40)]) == jobs
+
+
+@pytest.mark.parametrize(("count", "jobs"), [(12, 1), (3, 2)])
+def test_a_few_steps_do_not_make_nics_part_of_a_wider_job(count: int, jobs: int) -> None:
+    assert beside_a_wider_job([50.0] * count, count=count) == jobs
+
+
+def test_a_tenant_on_a_few_of_a_job_s_hosts_is_a_job_of_its_own() -> None:
+    assert beside_a_wider_job([50.0] * 40, period=1030) == 2
+
+
+def test_nics_of_other_hosts_are_no_part_of_a_job_that_they_go_on_with() -> None:
+    assert beside_a_wider_job([50.0] * 40, ends="gh") == 2
+    assert beside_a_wider_job([50.0] * 40, ends="ag") == 2
+
+
 def test_a_few_steps_do_not_tell_tenants_apart() -> None:
     """Three differences say nothing about a drift: rails of the same hosts are one job until then."""
     hosts = cluster(4, 2)
@@ -345,7 +392,7 @@ def test_a_silent_pair_is_at_work_as_long_as_its_period_explains_it(last: float,
 
 def test_a_pair_without_a_rhythm_is_at_work_only_where_it_sends() -> None:
     hosts = cluster(2, 1)
-    once = messages("a0", "b0", [59_000], 50 * MB)
+    once = messages("a0", "b0", [59_000], 50 * MB) + messages("b0", "a0", [59_000], 50 * MB)
     assert len(recognised(hosts, once)[1]) == 1
     assert recognised(hosts, once, window=WINDOW.shifted(1))[1] == []
 
