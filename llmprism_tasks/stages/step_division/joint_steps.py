@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics import asof, grouped_sort
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
+from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
 from llmprism_tasks.stages.step_division.groups.templates import Found, all_of, steps_together
@@ -153,6 +155,22 @@ def steps_of_groups(
     until_ns : as for `group_periods`
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
+    bounds = {"until_ns": until_ns, "before_ns": before_ns}
+    joint = _steps_of_groups(flows, found, found.select("group").clear(), settings, **bounds)
+    parts = _parts(joint)
+    return joint if parts.is_empty() else _steps_of_groups(flows, found, parts, settings, **bounds)
+
+
+def _steps_of_groups(
+    flows: pl.DataFrame,
+    found: pl.DataFrame,
+    parts: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    until_ns: int,
+    before_ns: int,
+) -> JointSteps:
+    """Do what `steps_of_groups` does; what single pairs of some groups show are parts of steps: `group`."""
     whole = found.filter(pl.col("size_class") == WHOLE)
     together = steps_together(flows, whole, settings)
     shared = _cut_together(nic_pairs.as_coded(found, flows), together)
@@ -161,10 +179,12 @@ def steps_of_groups(
     alone, periods = _with_periods(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
+    periods = periods.join(parts, on="group", how="anti")
     in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
-    together = all_of([together, steps_together(flows, silent, settings, by_bytes=True)])
+    rest = steps_together(flows, silent, settings, by_bytes=True, parts=parts["group"])
+    together = all_of([together, rest])
     alone = alone.join(together.streams, on="group", how="anti", maintain_order="left")
     once = _seen_once(flows, alone.join(known, on="group", how="anti"), settings, until_ns)
     found = pl.concat([alone, found.join(together.streams, on="group", how="semi", maintain_order="left")])
@@ -172,6 +192,47 @@ def steps_of_groups(
     streams = Streams(found, pl.concat([in_step, shared]), once, together)
     in_step = streams.in_step
     return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
+
+
+def _parts(joint: JointSteps) -> pl.DataFrame:
+    """Return the groups whose bursts are parts of steps: over links that show them bytes come back later than in the
+    step that they were sent in: `group`."""
+    alone = joint.streams.in_step.filter(pl.col("size_class") != TOGETHER)
+    shown = joint.streams.found.filter(pl.col("size_class") == WHOLE).select("pair", "group", *PAIR)
+    back = alone.select(src_addr="dst_addr", dst_addr="src_addr")
+    links = pl.concat([alone.select(PAIR), back]).unique()
+    pairs = nic_pairs.as_coded(shown, joint.flows).join(links, on=PAIR, how="semi", maintain_order="left")
+    offsets = nic_pairs.starts_of_pairs(joint.flows)
+    place = np.searchsorted(joint.flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
+    group_of = np.full(offsets.size - 1, -1)
+    group_of[place] = pairs["group"].rank("dense").to_numpy().astype(np.int64) - 1
+    known = np.flatnonzero(joint.steps >= 0)
+    ended = (
+        joint.taken.table[known]
+        .select("end_ns", group=group_of[joint.places[known]], step=joint.steps[known])
+        .group_by("group", "step")
+        .agg(pl.col("end_ns").max())
+        .sort("group", "end_ns")
+    )
+    refused = []
+    for (group,), steps in ended.filter(pl.col("group") >= 0).group_by("group", maintain_order=True):
+        mine = group_of[place] == group
+        each = _moved(joint.flows, offsets, place[mine], steps["end_ns"].to_numpy())
+        if balance.unreturned(each, balance.answers(pairs.filter(pl.Series(mine)))) > balance.UNRETURNED:
+            refused.append(int(np.flatnonzero(mine)[0]))
+    return pairs[refused].select("group")
+
+
+def _moved(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
+    """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps)."""
+    rows, within = grouped_sort.spread(offsets, place)
+    starts, sizes = flows["flow_start_ns"].to_numpy()[rows], flows["bytes"].to_numpy()[rows]
+    low, high = np.zeros(place.size, np.int64), np.full(place.size, ends.size)
+    step = asof.first_from(starts, within, ends, low, high)
+    cell = np.repeat(np.arange(place.size), np.diff(within)) * ends.size + step
+    each = np.bincount(cell[step >= 0], sizes[step >= 0], place.size * ends.size)
+    moved: Floats = each.reshape(place.size, ends.size)[:, 1:].astype(np.float64)
+    return moved
 
 
 def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:

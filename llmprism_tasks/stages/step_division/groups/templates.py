@@ -6,11 +6,15 @@ in a step, and the best cuts make most segments like it (`kernels/template_cuts.
 at silences of different lengths, and each is made better by the segments that it finds. Parts of a step (buckets,
 micro-batches) and several steps together come again as well: the template of the steps is the smallest one between
 whose segments the silences stand out from those inside. Where none does, there is no answer, and the pairs are asked
-one by one. Where these do not answer either, the byte clock says how many bytes a step is (`byte_clock.py`).
+one by one. Where these do not answer either, the byte clock says how many bytes a step is (`byte_clock.py`). Where
+bytes come back later than in the segment that they were sent in, segments are parts of steps, and the steps of a
+pipeline are what lies between the silences at which nothing is under way (`balance.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,7 +24,7 @@ import polars as pl
 from llmprism_tasks.numerics import asof, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups import byte_clock
+from llmprism_tasks.stages.step_division.groups import balance, byte_clock
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -225,7 +229,12 @@ class _Steps(NamedTuple):
 
 
 def steps_together(
-    flows: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings, *, by_bytes: bool = False
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    by_bytes: bool = False,
+    parts: pl.Series | None = None,
 ) -> Found:
     """Find the steps of groups whose pairs show them together.
 
@@ -234,6 +243,7 @@ def steps_together(
     flows : bulk flows, as `nic_pairs.in_order` returns
     pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the groups
     by_bytes : whether the byte clock may tell the steps where silences do not
+    parts : groups of which parts of steps are known: their steps end where nothing is under way
 
     Returns
     -------
@@ -246,11 +256,14 @@ def steps_together(
     heavy = pl.col("bytes") >= LEAST * pl.col("bytes").max().over("group")
     span = pl.col("last_ns") - pl.col("first_ns")
     throughout = span >= THROUGHOUT * span.filter(heavy).median().over("group")
-    looked_at = pairs.select("pair", "group", "src_addr", place=place).filter(
+    looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
         pairs.select(throughout & heavy).to_series()
     )
     groups = looked_at.sort("pair").group_by("group", maintain_order=True)
-    found = [_found(times, offsets, rows, settings, by_bytes=by_bytes) for _, rows in groups]
+    known = set() if parts is None else set(parts)
+    found = [
+        _found(times, offsets, rows, settings, by_bytes=by_bytes, parts=group in known) for (group,), rows in groups
+    ]
     none = looked_at.clear().select("pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0))
     every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
     return every.of(_explained(every.streams, pairs, settings))
@@ -292,8 +305,10 @@ def _found(
     settings: RhythmSettings,
     *,
     by_bytes: bool,
+    parts: bool,
 ) -> Found | None:
-    """Return the steps of one group: `pair`, `group`, `place` (of each pair among those that the flows have)."""
+    """Return the steps of one group: `pair`, `group`, `src_addr`, `dst_addr`, `place` (of each pair among those that
+    the flows have)."""
     place = pairs["place"].to_numpy()
     sender = pairs["src_addr"].rank("dense").to_numpy().astype(np.int64) - 1
     senders = int(sender.max()) + 1
@@ -303,21 +318,103 @@ def _found(
     pausing = _pausing(traffic)
     foreign = np.bincount(traffic.pair, traffic.sizes * pausing) < HALF * np.bincount(traffic.pair, traffic.sizes)
     traffic = traffic.of(pausing)
-    steps = _steps(traffic, settings, by_bytes=by_bytes) if traffic.stream.size else None
-    if steps is None:
+    if not traffic.stream.size:
         return None
-    whole, step, segments = steps.whole, steps.share >= HALF, steps.until_ns.size
-    step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
-    number = np.where(step, np.cumsum(step) - 1, -1)
-    low, high = np.zeros(place.size, np.int64), np.full(place.size, segments)
-    rows, within = grouped_sort.spread(offsets, place)
-    segment = asof.first_from(times[0][rows], within, steps.until_ns, low, high)
-    stream = np.repeat(np.arange(place.size), np.diff(within))
-    each = np.bincount(stream * segments + segment, times[2][rows], place.size * segments).astype(np.float64)
-    steady = _takes_part(each.reshape(place.size, segments).T[whole])
+    back, moved_until = balance.answers(pairs), partial(_moved_until, times, offsets, place)
+    steps = _steps(traffic, settings, by_bytes=by_bytes)
+    cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), back, settings)
+    if cut is None and (parts or steps is not None):
+        silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
+        cut = _between_empty(traffic, silences, moved_until, back)
+    if cut is None:
+        return None
+    steady = _takes_part(cut.alike.T)
     steady[np.flatnonzero(sample)[foreign]] = False
-    streams = pairs.select("pair", "group", group_period_ns=pl.lit(steps.period_ns), clarity=pl.lit(steps.clarity))
-    return Found(streams.filter(pl.Series(steady)), steps.until_ns, number, low[steady], high[steady])
+    described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity)}
+    streams = pairs.select("pair", "group", **described).filter(pl.Series(steady))
+    low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
+    return Found(streams, cut.until_ns, cut.number, low, high)
+
+
+class _Cut(NamedTuple):
+    """The steps of a group.
+
+    Attributes
+    ----------
+    until_ns, number, period_ns, clarity : as of `Found`
+    alike : shape (pairs, steps), bytes of steps that are like others
+    """
+
+    until_ns: Integers
+    number: Integers
+    period_ns: float
+    clarity: float
+    alike: Floats
+
+
+def _as_steps(steps: _Steps, each: Floats, back: Integers, settings: RhythmSettings) -> _Cut | None:
+    """Return the steps that a template makes of a group; None where bytes come back later than in the segment that
+    they were sent in, for then segments are parts of steps.
+
+    Parameters
+    ----------
+    each : shape (pairs, segments), bytes
+    back : of each pair, as `balance.answers` returns
+    """
+    step = steps.share >= HALF
+    step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
+    if balance.unreturned(_by_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
+        return None
+    number = np.where(step, np.cumsum(step) - 1, -1)
+    return _Cut(steps.until_ns, number, steps.period_ns, steps.clarity, each[:, steps.whole])
+
+
+def _between_empty(
+    traffic: _Traffic, silences: _Silences, moved_until: Callable[[Integers], Floats], back: Integers
+) -> _Cut | None:
+    """Return the steps of a group whose pipelines are empty between them; None without two such moments.
+
+    Parameters
+    ----------
+    moved_until : given the times up to which segments go, what each pair moves in each, shape (pairs, segments)
+    back : of each pair, as `balance.answers` returns
+    """
+    if not silences.at.size:
+        return None
+    last_ends = np.append(traffic.latest[silences.at - 1], traffic.latest[-1])
+    until = np.append((last_ends[:-1] + traffic.starts[silences.at]) // 2, LAST)
+    each = moved_until(until)
+    ends = balance.ends_of_steps(each, back)
+    if ends.size < 2:
+        return None
+    of_steps = _by_step(each, ends)
+    in_all = of_steps.sum(axis=0)
+    alike = np.abs(in_all / np.median(in_all) - 1) <= SAME
+    if alike.mean() < MOST:
+        return None
+    segment = np.arange(until.size)
+    number = np.where(segment <= ends[-1], np.searchsorted(ends, segment), -1)
+    return _Cut(until, number, float(np.median(np.diff(last_ends[ends]))), 0.0, of_steps[:, alike])
+
+
+def _moved_until(
+    times: tuple[Integers, Integers, Integers], offsets: Integers, place: Integers, until_ns: Integers
+) -> Floats:
+    """Return what some pairs move in each of several segments, given up to when they go: shape (pairs, segments)."""
+    segments = until_ns.size
+    rows, within = grouped_sort.spread(offsets, place)
+    low, high = np.zeros(place.size, np.int64), np.full(place.size, segments)
+    segment = asof.first_from(times[0][rows], within, until_ns, low, high)
+    cell = np.repeat(np.arange(place.size), np.diff(within)) * segments + segment
+    each: Floats = np.bincount(cell, times[2][rows], place.size * segments).astype(np.float64)
+    return each.reshape(place.size, segments)
+
+
+def _by_step(each: Floats, ends: Integers) -> Floats:
+    """Return what is moved in each step but the first, shape (pairs, steps), given the last segment of each step."""
+    moved = np.cumsum(each, axis=1)[:, ends]
+    steps: Floats = np.diff(moved, axis=1)
+    return steps
 
 
 def _traffic(
