@@ -170,7 +170,10 @@ def _steps_of_groups(
     until_ns: int,
     before_ns: int,
 ) -> JointSteps:
-    """Do what `steps_of_groups` does; what single pairs of some groups show are parts of steps: `group`."""
+    """Do what `steps_of_groups` does; what single pairs of some groups show are parts of steps: `group`.
+
+    Where nobody tells the steps of these, or of a pipeline that is a line, they end where nothing is under way.
+    """
     whole = found.filter(pl.col("size_class") == WHOLE)
     together = steps_together(flows, whole, settings)
     shared = _cut_together(nic_pairs.as_coded(found, flows), together)
@@ -183,7 +186,9 @@ def _steps_of_groups(
     in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
-    rest = steps_together(flows, silent, settings, by_bytes=True, parts=parts["group"])
+    in_lines = _lines(nic_pairs.as_coded(silent, flows), settings).cast(parts.schema)
+    piped = pl.concat([parts, in_lines])["group"]
+    rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
     together = all_of([together, rest])
     alone = alone.join(together.streams, on="group", how="anti", maintain_order="left")
     once = _seen_once(flows, alone.join(known, on="group", how="anti"), settings, until_ns)

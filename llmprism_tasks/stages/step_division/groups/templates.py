@@ -243,7 +243,7 @@ def steps_together(
     flows : bulk flows, as `nic_pairs.in_order` returns
     pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the groups
     by_bytes : whether the byte clock may tell the steps where silences do not
-    parts : groups of which parts of steps are known: their steps end where nothing is under way
+    parts : groups that are pipelines: their steps end where nothing is under way, if nothing else tells them
 
     Returns
     -------
