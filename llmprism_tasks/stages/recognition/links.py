@@ -155,11 +155,20 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     return pairs.filter(~pl.any_horizontal(pl.col(end).is_in(gone) for end in PAIR))
 
 
-def passed_on(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Keep the pairs of clusters of which a NIC both sends and receives: in training all do, in a copy nobody does."""
-    placed = pairs.join(connected_nics(pairs, pairs).rename({"addr": "src_addr"}), on="src_addr", maintain_order="left")
-    passing = placed.join(placed, left_on="src_addr", right_on="dst_addr", how="semi").select("cluster").unique()
-    return placed.join(passing, on="cluster", how="semi", maintain_order="left").drop("cluster")
+def passed_on(pairs: pl.DataFrame, bulk: pl.DataFrame) -> pl.DataFrame:
+    """Keep the pairs of clusters of which a NIC both sends and receives: in training all do, in a copy nobody does.
+
+    Parameters
+    ----------
+    pairs : those that link NICs
+    bulk : all flows, look-back included, for what comes back to a NIC may have ended before
+    """
+    nics = connected_nics(pairs, pairs)
+    of_src, of_dst = (nics.rename({"addr": end}) for end in PAIR)
+    within = nic_pairs.pairs_of(bulk, PAIR).join(of_src, on="src_addr").join(of_dst, on=["dst_addr", "cluster"])
+    passing = within.join(within, left_on="src_addr", right_on="dst_addr", how="semi").select("cluster").unique()
+    kept = of_src.join(passing, on="cluster", how="semi")
+    return pairs.join(kept, on="src_addr", how="semi", maintain_order="left")
 
 
 def by_end(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:

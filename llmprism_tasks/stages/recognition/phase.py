@@ -88,7 +88,7 @@ def at_work(
         return frames.empty("jobs"), frames.empty("job_members")
     former, running, rhythms = traffic.former, traffic.running.flows, traffic.running.rhythms
     working = working_pairs(rhythms, window, settings.recognition)
-    linking = _linking(working, running, window, settings.recognition)
+    linking = links.passed_on(_linking(working, running, window, settings.recognition), traffic.bulk)
     if linking.is_empty():
         return frames.empty("jobs"), frames.empty("job_members")
     members = clusters(linking, topology)
@@ -123,7 +123,7 @@ def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings
     """Return the pairs at work that link their NICs, as `links.weighed` describes them."""
     pairs = links.weighed(working, window.end_ns, settings)
     closing = links.closing(pairs, bulk, window.end_ns, settings)
-    return links.passed_on(links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings))
+    return links.still_together(pl.concat([links.plain(pairs), closing]), bulk, settings)
 
 
 def _step_ends(
