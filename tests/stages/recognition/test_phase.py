@@ -148,9 +148,9 @@ def test_a_copy_on_its_own_is_no_job(back: bool, jobs: int) -> None:
 def test_a_job_of_two_nics_whose_answers_have_ended_is_one_still() -> None:
     """In its last steps only one direction goes on; what came back before shows that it is no copy."""
     hosts = cluster(2, 1)
-    rows = messages("a0", "b0", every(10, count=5500), MB)
-    rows += messages("b0", "a0", every(10, count=1000, start=5), MB)
-    assert len(recognised(hosts, rows)[1]) == 1
+    rows = messages("a0", "b0", every(10, count=11_500), MB)
+    rows += messages("b0", "a0", every(10, count=5_500, start=5), MB)
+    assert len(recognised(hosts, rows, window=WINDOW.shifted(1))[1]) == 1
 
 
 def test_a_copy_inside_a_pipeline_does_not_hide_its_rhythm() -> None:
