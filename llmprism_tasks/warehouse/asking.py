@@ -12,7 +12,7 @@ import polars as pl
 
 from llmprism_tasks.contract.errors import InputError, QueryTooLong
 from llmprism_tasks.warehouse.connect import LONGEST_PAUSE_S, Warehouse
-from llmprism_tasks.warehouse.sql_files import texts
+from llmprism_tasks.warehouse.sql_files import identifier, texts
 from llmprism_tasks.warehouse.store import frame
 
 QUERY_TRIES = 8  # on a busy machine a reader rather waits ten seconds than reads so; writers go in between
@@ -65,6 +65,14 @@ class Asked:
         ordered = "ORDER BY flow_end_ns < $since_ns, flow_start_ns LIMIT $most"
         values = {"since_ns": since_ns, "most": most}
         return self._rows("evidence", f"FROM ({sql.rstrip().rstrip(';')}) {ordered}", values)
+
+    def has(self, table: str) -> bool:
+        """Return whether the warehouse has a table or view: a read copy has neither flows nor timelines."""
+        try:
+            self._connected().execute(f"FROM {identifier(table)} LIMIT 0")
+        except duckdb.CatalogException:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connection; the next query opens another one."""

@@ -71,13 +71,14 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
             ),
             "splits": ask("member_splits", **listed(near), job_id=incident["job_id"], most=250_000),
         }  # fmt: skip
-        if incident["subject_type"] in ("switch", "link"):
+        flows = ask.has("flows")
+        if flows and incident["subject_type"] in ("switch", "link"):
             frames["paces"] = ask(
                 "paces_beside", **timeline.ends(incident["subject"]), job_id=incident["job_id"], window_start_ns=worst,
                 first_ns=near[0], last_ns=near[-1], least_bytes=LARGE, slice_ns=asked.window_ns // SLICES_OF_WINDOW,
                 most=1_000,
             )  # fmt: skip
-        if incident["evidence_sql"]:
+        if flows and incident["evidence_sql"]:
             frames["flows"] = ask.of_text(incident["evidence_sql"], since_ns=incident["start_ns"], most=MOST_FLOWS)
     return page(frames, asked, now_ns=now_ns, took_s=ask.took_s, alone=alone)
 

@@ -61,6 +61,12 @@ def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: 
 
 def read(ask: Asked, query: Mapping[str, str]) -> tuple[Range, Frames, Place]:
     """Read what a timeline shows, and choose its steps and NICs where the query does not."""
+    if not ask.has("timeline"):
+        raise InputError(
+            found="a read copy, which has no timelines",
+            expected="the warehouse that it was copied from",
+            todo="Open this page of the warehouse itself.",
+        )
     asked = asked_range(ask, query)
     job_id = query.get("job", "")
     window = whole(query, "window")
@@ -128,10 +134,12 @@ def behind(ask: Asked, named: pl.DataFrame, window_start_ns: int) -> pl.DataFram
 
     Returns
     -------
-    `subject` and `addr`; no row of a device that all NICs of the job are connected to, for it tells none of them apart
+    `subject` and `addr`; none in a read copy, which has no flows, nor of a device that all NICs of the job are
+    connected to, for it tells none of them apart
     """
     found = [pl.DataFrame(schema={"subject": pl.String, "addr": pl.String})]
-    for row in named.filter(pl.col("subject_type").is_in(["switch", "link"])).iter_rows(named=True):
+    devices = named.filter(pl.col("subject_type").is_in(["switch", "link"]))
+    for row in devices.iter_rows(named=True) if ask.has("flows") else ():
         values = {"window_start_ns": window_start_ns, "job_id": row["job_id"], "most": MOST_MEMBERS}
         nics = ask("nics_behind", **ends(row["subject"]), **values)
         found.append(nics.filter(~pl.col("of_all")).select(pl.lit(row["subject"]).alias("subject"), "addr"))

@@ -307,6 +307,16 @@ def test_the_nics_that_are_connected_to_a_slow_switch_are_framed(behind_a_switch
     assert [lane["addr"] for lane in lanes if lane["suspect"]] == ["10.0.1.0", "10.0.1.1"]
 
 
+def test_pages_of_a_read_copy_go_without_flows(behind_a_switch: Warehouse) -> None:
+    with behind_a_switch.writing() as connection:
+        connection.execute("DROP VIEW flows; DROP VIEW timeline; DROP TABLE stored.flows; DROP TABLE stored.timeline")
+    one = str(query(behind_a_switch, "SELECT incident_id FROM incidents WHERE kind = 'degraded_switch'").item())
+    assert "leaf-1" in text_of(incident.show(behind_a_switch, {"id": one}, now_ns=NOW_NS))
+    assert "leaf-1" in text_of(job.show(behind_a_switch, {"id": "gpt"}, now_ns=NOW_NS))
+    with pytest.raises(InputError, match="a read copy, which has no timelines"):
+        timeline.show(behind_a_switch, {"job": "gpt"}, now_ns=NOW_NS)
+
+
 def test_a_switch_that_all_cross_frames_nobody(behind_a_switch: Warehouse) -> None:
     flows = [flow | {"switch_path": ["leaf-1"]} for flow in rows(WINDOWS[1], Names(), slow=True)["flows"]]
     replace(behind_a_switch, WINDOWS[1], {"flows": frame("flows", WINDOWS[1], flows)})
