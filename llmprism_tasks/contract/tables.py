@@ -27,6 +27,7 @@ class Table:
 
     @property
     def column_names(self) -> tuple[str, ...]:
+        """The columns' names, in the table's order."""
         return tuple(column.name for column in self.columns)
 
 

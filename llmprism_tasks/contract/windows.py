@@ -32,6 +32,7 @@ class Window:
 
     @property
     def end_ns(self) -> int:
+        """The first nanosecond after the window."""
         return self.start_ns + self.length_ns
 
     def shifted(self, windows: int) -> Window:
@@ -43,10 +44,12 @@ class Window:
         return Window(self.start_ns - windows * self.length_ns, (windows + 1) * self.length_ns)
 
     def contains(self, time_ns: int) -> bool:
+        """Say whether a time, in ns, is in the window; its end is not."""
         return self.start_ns <= time_ns < self.end_ns
 
     @property
     def start(self) -> dt.datetime:
+        """The window's start as a datetime in UTC."""
         return dt.datetime.fromtimestamp(self.start_ns // NANOSECONDS_PER_SECOND, tz=dt.UTC)
 
     def __str__(self) -> str:

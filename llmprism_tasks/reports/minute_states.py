@@ -217,6 +217,7 @@ class Coverage:
 
     @property
     def due_count(self) -> int:
+        """How many windows are due, for whichever reason."""
         return sum(self.due.values())
 
     @property

@@ -53,14 +53,17 @@ class WindowSettings:
 
     @property
     def length_ns(self) -> int:
+        """The window's length, in ns."""
         return self.length_s * NANOSECONDS_PER_SECOND
 
     @property
     def allowed_lateness_ns(self) -> int:
+        """The lateness that a window's records may have, in ns."""
         return self.allowed_lateness_s * NANOSECONDS_PER_SECOND
 
     @property
     def quiet_ns(self) -> int:
+        """How long a file must be unchanged before it is read, in ns."""
         return self.quiet_s * NANOSECONDS_PER_SECOND
 
 

@@ -53,6 +53,7 @@ class UnfinishedError(InputError):
 
     @classmethod
     def of(cls, error: InputError) -> UnfinishedError:
+        """Return the same error as one that waiting may mend."""
         return cls(found=error.found, expected=error.expected, todo=error.todo)
 
 

@@ -23,7 +23,7 @@ def digest_of(warehouse: Warehouse, span: Window) -> FlowsDigest:
     """Return how many flows the windows of a span have, and a digest of their rows, in whatever order they are."""
     values = {"start_ns": span.start_ns, "end_ns": span.end_ns}
     with warehouse.reading() as connection:
-        ((count, digest),) = connection.execute(statement("digest_of_flows"), values).fetchall()
+        ((count, digest),) = connection.execute(statement("handover_digest"), values).fetchall()
     return FlowsDigest(count, digest)
 
 

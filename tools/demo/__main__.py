@@ -162,6 +162,7 @@ def runs(airflow: LocalAirflow, kind: str) -> list[dict[str, Any]]:
 
 
 def moment(text: str) -> datetime:
+    """Read a time in ISO format."""
     return datetime.fromisoformat(text)
 
 
@@ -173,6 +174,7 @@ def environment() -> None:
 
 
 def main() -> int:
+    """Run a command line; returns the exit code."""
     commands: dict[str, Callable[[], None]] = {
         "replay": replay, "up": up, "down": down, "report": report, "latency": latency,
         "env": environment,

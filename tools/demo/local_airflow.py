@@ -51,14 +51,17 @@ class LocalAirflow:
 
     @property
     def address(self) -> str:
+        """Where a browser finds Airflow."""
         return f"http://localhost:{self.port}"
 
     @property
     def log(self) -> Path:
+        """The file that Airflow's processes write to."""
         return self.folder / "airflow.log"
 
     @property
     def passwords(self) -> Path:
+        """The file in which Airflow keeps the passwords that it made."""
         return self.folder / "airflow" / "simple_auth_manager_passwords.json.generated"
 
     def variables(self, *, scheduled: bool = True) -> dict[str, str]:

@@ -64,6 +64,7 @@ class Cluster:
 
     @property
     def shared(self) -> Path:
+        """The folder that all hosts share."""
         return self.folder / "shared"
 
     @property
@@ -212,6 +213,7 @@ class Cluster:
         self.ask(f"dags/{DAG}/dagRuns", {"logical_date": None, "conf": {"window_start": window_start}})
 
     def runs(self) -> list[dict[str, Any]]:
+        """Return all runs of the minute's DAG."""
         found: list[dict[str, Any]] = self.ask(f"dags/{DAG}/dagRuns?limit=100")["dag_runs"]
         return found
 
@@ -261,6 +263,7 @@ class Worker:
 
     @property
     def log(self) -> Path:
+        """The file that the worker writes to."""
         return self.cluster.folder / self.name / f"{self.name}.log"
 
     def start(self) -> None:
@@ -274,6 +277,7 @@ class Worker:
         self.process = self.cluster.spawn(host, "unshare", *own_user, "--uts", "sh", "-c", command)
 
     def is_ready(self) -> bool:
+        """Say whether the worker has said that it is ready."""
         return self.log.exists() and " ready." in self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:

@@ -58,6 +58,7 @@ def main() -> int:
 
 
 def opened(browser: Browser, *, scale: float = 1.5) -> Page:
+    """Return a page of a new browser context; `scale` is pixels a CSS pixel."""
     page = browser.new_context(viewport=SIZE, device_scale_factor=scale, color_scheme="light").new_page()
     page.set_default_timeout(120_000)
     return page
@@ -128,6 +129,7 @@ def served(path: Path) -> Iterator[str]:
 
 
 def command(*words: str) -> list[str]:
+    """Return the words that run `llmprism` in a process of its own."""
     return [sys.executable, "-u", "-c", "from llmprism_tasks.cli import run; run()", *words]
 
 

@@ -65,6 +65,7 @@ class Live(LocalAirflow):
     sinks: Mapping[str, str] = field(default_factory=dict)
 
     def variables(self, *, scheduled: bool = True) -> dict[str, str]:
+        """Return the variables of the demo's Airflow, with files that are rotated and metrics that are sent."""
         return super().variables(scheduled=scheduled) | {
             "LLMPRISM_WINDOW__WAITS_FOR_NEXT_FILE": "yes",
             "LLMPRISM_WINDOW__QUIET_S": "5",

@@ -51,6 +51,7 @@ class Growth:
 
     @property
     def per_window(self) -> float:
+        """Bytes that a window of all tables takes."""
         return sum(self.by_table.values())
 
     def at_rest(self, settings: Settings) -> float | None:

@@ -81,6 +81,18 @@ def pages_app(
         path, kind = ASSETS[name]
         return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
 
+    _add_muting(app, warehouse, who, muting)
+    return app
+
+
+def _add_muting(
+    app: FastAPI,
+    warehouse: Callable[[], Warehouse],
+    who: Callable[[Request], str | None],
+    muting: Sequence[Depends],
+) -> None:
+    """Add the forms that mute an incident and end that."""
+
     @app.post("/mute", dependencies=list(muting))
     async def mute(request: Request) -> RedirectResponse:
         form = await _form(request)
@@ -102,8 +114,6 @@ def pages_app(
         form = await _form(request)
         await run_in_threadpool(notifications.unmute, warehouse(), form.get("id", ""), now_ns=time.time_ns())
         return _back(form)
-
-    return app
 
 
 def _page(warehouse: Callable[[], Warehouse], show: Show) -> Callable[[Request], HTMLResponse]:

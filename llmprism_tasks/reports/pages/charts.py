@@ -80,22 +80,23 @@ def lines(
         "layout": {
             "xaxis": _over(span),
             "yaxis": {"title": {"text": unit}, **upright},
-            "shapes": [
-                {
-                    **_place(shade),
-                    "layer": "below",
-                    "line": {"width": 0},
-                    "fillcolor": "--shade",
-                    "label": {
-                        "text": label(shade.label, 60),
-                        "textposition": "bottom left",
-                        "padding": 6,
-                        "font": {"size": 12, "color": "--culprit"},
-                    },
-                }
-                for shade in shades
-            ],
+            "shapes": [_marked(shade) for shade in shades],
             "showlegend": len(series) > 1,
+        },
+    }
+
+
+def _marked(shade: Shade) -> Figure:
+    return {
+        **_place(shade),
+        "layer": "below",
+        "line": {"width": 0},
+        "fillcolor": "--shade",
+        "label": {
+            "text": label(shade.label, 60),
+            "textposition": "bottom left",
+            "padding": 6,
+            "font": {"size": 12, "color": "--culprit"},
         },
     }
 

@@ -50,6 +50,7 @@ class Connections:
 
     @property
     def tables(self) -> tuple[QueuePairs, ...]:
+        """The queue pairs of each use, in the order of their numbers."""
         return tuple(self.by_use.values())
 
     def first(self, use: str) -> int:

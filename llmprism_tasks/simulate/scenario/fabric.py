@@ -39,9 +39,11 @@ class Fabric:
         return f"leaf-{pod * self.gpus_per_host + gpu if self.leaves == 'rail' else pod:03d}"
 
     def spine(self, index: int) -> str:
+        """Return a spine switch's name."""
         return f"spine-{index:02d}"
 
     @property
     def switches(self) -> frozenset[str]:
+        """The names of all leaf and spine switches."""
         leaves = {self.leaf(host, gpu) for host in range(self.hosts) for gpu in range(self.gpus_per_host)}
         return frozenset(leaves | {self.spine(index) for index in range(self.spines)})

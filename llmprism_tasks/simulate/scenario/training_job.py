@@ -112,6 +112,7 @@ class Job:
 
     @property
     def ranks(self) -> int:
+        """How many GPUs train: tp x cp x pp x dp."""
         return self.tp * self.cp * self.pp * self.dp
 
     @property
@@ -121,6 +122,7 @@ class Job:
 
     @property
     def sharded(self) -> bool:
+        """Whether parameters are sharded too, as in ZeRO-3 and FSDP."""
         return self.sharding == "full"
 
     @property

@@ -43,9 +43,11 @@ class Jitter:
     routing: Sequence[Routing]
 
     def of_launch(self, op: Launch, stage: int) -> Reals:
+        """Return a launch's length over its mean, in each step."""
         return np.asarray(self.launches[op.use, stage][:, self.launch_at[op.key, stage]])
 
     def of_transfer(self, transfer: Transfer) -> Reals:
+        """Return a transfer's length over its mean, in each step."""
         return np.asarray(self.transfers[:, self.transfer_at[transfer]])
 
     def length(self, micro_batch: int) -> Reals:

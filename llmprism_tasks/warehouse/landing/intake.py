@@ -63,4 +63,5 @@ class Intake:
 
     @property
     def young_s(self) -> int:
+        """How old a file may be, in s, and still be taken for one that is being written."""
         return self.young_ns // NANOSECONDS_PER_SECOND

@@ -73,6 +73,8 @@ def _ranks(job: Content) -> int:
 
 
 def slow_gpu(factor: float) -> Fault:
+    """Draw a rank whose computing takes `factor` times as long."""
+
     def fault(draw: Draw, made: Content) -> Content:
         rank = int(draw.rng.integers(_ranks(made["jobs"][0])))
         return {"kind": "slow_gpu", "job": "ill", "rank": rank, "factor": factor}
@@ -81,6 +83,8 @@ def slow_gpu(factor: float) -> Fault:
 
 
 def slow_nic(factor: float) -> Fault:
+    """Draw a rank whose NIC has `factor` of its rate."""
+
     def fault(draw: Draw, made: Content) -> Content:
         return slow_gpu(1.0)(draw, made) | {"kind": "slow_nic", "factor": factor}
 
@@ -88,6 +92,7 @@ def slow_nic(factor: float) -> Fault:
 
 
 def flapping(draw: Draw, made: Content) -> Content:
+    """Draw a NIC whose link is down for six seconds again and again."""
     return slow_nic(0.05)(draw, made) | {"kind": "link_flap", "every_s": draw.between(15, 25), "down_s": 6.0}
 
 
@@ -102,38 +107,46 @@ def _spine(draw: Draw, made: Content) -> str:
 
 
 def degraded_leaf(draw: Draw, made: Content) -> Content:
+    """Draw a leaf of the job's rails that has a quarter or two fifths of its rate."""
     return {"kind": "degraded_switch", "switch": _leaf(draw, made), "factor": draw.one_of(0.25, 0.4)}
 
 
 def degraded_spine(draw: Draw, made: Content) -> Content:
+    """Draw a spine that has a quarter or two fifths of its rate."""
     return {"kind": "degraded_switch", "switch": _spine(draw, made), "factor": draw.one_of(0.25, 0.4)}
 
 
 def degraded_link(draw: Draw, made: Content) -> Content:
+    """Draw a link between a leaf and a spine that has a quarter or two fifths of its rate."""
     return degraded_leaf(draw, made) | {"kind": "degraded_link", "neighbour": _spine(draw, made)}
 
 
 def collision(draw: Draw, made: Content) -> Content:
+    """Draw a link that the job's flows share with others."""
     return degraded_link(draw, made) | {"kind": "ecmp_collision", "factor": draw.one_of(0.3, 0.5)}
 
 
 def checkpoint_stall(draw: Draw, made: Content) -> Content:
+    """Draw a job that stands still for seconds each few steps."""
     del made
     return {"kind": "checkpoint_stall", "job": "ill", "steps": draw.one_of(4, 6), "pause_s": draw.between(4, 8)}
 
 
 def frequent_checkpoints(draw: Draw, made: Content) -> Content:
+    """Draw a job that has stood still for many seconds each few steps from its beginning on."""
     del made
     fault = {"kind": "checkpoint_stall", "job": "ill", "start_s": 0.0}
     return fault | {"steps": draw.one_of(6, 8, 10), "pause_s": draw.between(7, 20)}
 
 
 def data_loader_stalls(draw: Draw, made: Content) -> Content:
+    """Draw a job that waits for its samples for a second or two each few steps."""
     del made
     return {"kind": "data_loader_stalls", "job": "ill", "steps": draw.one_of(2, 3), "pause_s": draw.between(1, 2)}
 
 
 def slow_stage(draw: Draw, made: Content) -> Content:
+    """Draw a pipeline stage that has been slower than the others from the beginning on."""
     stage = int(draw.rng.integers(made["jobs"][0]["pp"]))
     return {"kind": "slow_stage", "job": "ill", "pp_stage": stage, "factor": draw.one_of(1.3, 1.5), "start_s": 0.0}
 

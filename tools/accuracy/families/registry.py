@@ -96,6 +96,7 @@ class Family:
 
     @property
     def seeds(self) -> range:
+        """The seeds whose figures are published."""
         return range(self.first, self.first + self.published)
 
 

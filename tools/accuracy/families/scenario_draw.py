@@ -43,6 +43,7 @@ class Draw:
         return round(float(self.rng.uniform(low, high)), 3)
 
     def shuffled(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values in a drawn order."""
         return [values[index] for index in self.rng.permutation(len(values))]
 
     def hosts(self, count: int) -> list[int]:

@@ -125,6 +125,7 @@ def _wanted(bounds: Iterable[Bound]) -> str:
 
 
 def figure_words(figure: str) -> str:
+    """Return what a column of figures is called on a page."""
     kind, _, side = figure.rpartition("_")
     return WORDS.get(figure, f"{side} of {kind.upper()} pairs")
 
@@ -156,6 +157,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def families_described() -> str:
+    """Return the table of the families and what each breaks."""
     return table(
         ("family", "what it breaks of the published assumptions"),
         ((name, one.breaks) for name, one in FAMILIES.items()),

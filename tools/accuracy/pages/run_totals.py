@@ -104,6 +104,7 @@ def is_loud(fault: Mapping[str, Any]) -> bool:
 
 
 def ratio(part: float, whole: float) -> float | None:
+    """Return a part's share of a whole; None of nothing."""
     return part / whole if whole else None
 
 

@@ -56,6 +56,7 @@ def measure(folder: Path, flows: str, method: str, warehouse: Path) -> Figures:
 
 
 def plain(scores: Scores) -> Figures:
+    """Return scores as plain numbers and lists, which JSON can hold."""
     certain = scores.jobs.filter(pl.col("confidence").is_not_null())
     return {
         "figures": all_figures(scores),

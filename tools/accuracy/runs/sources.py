@@ -54,6 +54,7 @@ class Source:
         return hashlib.sha256(json.dumps(holds, sort_keys=True).encode()).hexdigest()[:12]
 
     def file(self, method: str) -> str:
+        """Return the name of the file that keeps a method's figures of this source."""
         name = self.group if self.content is not None else f"{self.group}-{Path(self.folder).name}"
         return f"{name}-{self.seed}-{self.digest}-{method}.json"
 

@@ -103,6 +103,7 @@ class Platform:
 
 
 def nic(host: int, gpu: int) -> str:
+    """Return the address of a host's NIC."""
     return f"10.{host // 250}.{host % 250}.{gpu + 1}"
 
 

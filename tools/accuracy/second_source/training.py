@@ -79,6 +79,7 @@ class Training:
 
     @property
     def dp(self) -> int:
+        """How many replicas train."""
         return len(self.nics) // (self.tp * self.pp)
 
     def place(self, rank: int) -> tuple[int, int, int]:
@@ -87,4 +88,5 @@ class Training:
         return stage, *divmod(rest, self.tp)
 
     def nic(self, stage: int, replica: int, tp_index: int) -> str:
+        """Return the address of the NIC at a place of the layout."""
         return self.nics[(stage * self.dp + replica) * self.tp + tp_index]

@@ -9,6 +9,7 @@ import importlib
 
 
 def main() -> None:
+    """Import what an analysis imports, and end."""
     importlib.import_module("llmprism_tasks.execution.analyze").preload("joint")
 
 

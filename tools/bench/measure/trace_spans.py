@@ -65,6 +65,7 @@ class Spans:
         return measured
 
     def figures(self) -> Figures:
+        """Return the spans that have ended, and the process's peak of memory in bytes."""
         self._peak()
         return {"spans": self.ended, "peak_bytes": self.peak_bytes}
 

@@ -16,6 +16,7 @@ MEMORY = Line("peak memory", "#ee6677", "")
 
 
 def panels(results: Sequence[Result]) -> list[Panel]:
+    """Return the curves of the page's picture: seconds and memory against flow records."""
     costs = points(results)
     scans = [(one["holds"]["flows"], middle(one["scans"], "wall_s")) for one in results]
     plain = [(one["holds"]["flows"], published_s(one)) for one in results if one["published"]]
@@ -25,6 +26,7 @@ def panels(results: Sequence[Result]) -> list[Panel]:
 
 
 def whole(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the section on a whole window."""
     yield "## A window"
     rows = []
     for one in results:
@@ -61,6 +63,7 @@ def whole(results: Sequence[Result]) -> Iterator[str]:
 
 
 def slopes(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the section on how cost grows with flows."""
     yield "## Cost against flows"
     yield "![Seconds and memory against flow records, on logarithmic scales](images/performance.svg)"
     rows = []
@@ -75,6 +78,7 @@ def slopes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def parts(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the section on what a window's time is spent for."""
     yield "## Where it goes"
     for gpus in sorted({one["gpus"] for one in results}):
         some = [one for one in results if one["gpus"] == gpus]
@@ -108,6 +112,7 @@ def _part(part: dict[str, float] | None) -> str:
 
 
 def published(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the section that compares with the plain published method; nothing if it was not run."""
     measured = [one for one in results if one["published"]]
     if not measured:
         return

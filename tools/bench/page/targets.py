@@ -29,6 +29,7 @@ class Bound(NamedTuple):
 
     @property
     def met(self) -> bool | None:
+        """Whether the bound is kept; None if it was not measured."""
         if self.measured is None:
             return None
         return self.measured >= self.bound if self.at_least else self.measured <= self.bound

@@ -48,9 +48,11 @@ class Platform:
 
     @property
     def topology(self) -> Path:
+        """The platform's topology file."""
         return self.folder / "topology.csv"
 
     def flows(self, minute: int) -> Path:
+        """Return the file of a minute's flows."""
         window = Window(START_NS + minute * MINUTE_NS, MINUTE_NS)
         return self.folder / FLOWS_PATTERN.format(window=window.start)
 

@@ -34,6 +34,7 @@ class Trouble:
     end_ns: int
 
     def of_job(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Select a table's rows of the faulty job."""
         return frame.filter(pl.col("job_id") == self.job_id)
 
     @property

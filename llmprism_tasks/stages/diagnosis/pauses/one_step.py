@@ -94,10 +94,12 @@ class Steps:
 
     @property
     def lengths(self) -> Integers:
+        """How long each step took, in ns."""
         return self.ends - self.starts
 
     @property
     def excess(self) -> npt.NDArray[np.float64]:
+        """By how much each step exceeded the job's usual step, in ns; negative if it was quicker."""
         return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
 
 

@@ -45,6 +45,7 @@ class DurationModel:
 
     @property
     def usual_ns(self) -> float:
+        """The median length of a step, in ns."""
         return math.exp(self.middle)
 
     def longest_ns(self, chance: float) -> float:

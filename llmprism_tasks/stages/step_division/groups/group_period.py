@@ -210,6 +210,7 @@ def in_period(rhythms: pl.DataFrame, periods: pl.DataFrame, settings: RhythmSett
 
 
 def same_period(left: str, right: str, settings: RhythmSettings) -> pl.Expr:
+    """Select rows whose two columns of periods agree, within the share that `rhythm.same_period` allows."""
     same: pl.Expr = (pl.col(left) / pl.col(right)).log().abs() <= float(np.log1p(settings.same_period))
     return same
 
@@ -232,6 +233,7 @@ def _endpoints(rhythms: pl.DataFrame) -> pl.DataFrame:
 
 
 def ends_of(pairs: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Return a row for each of a pair's two NICs, with the NIC in `addr`."""
     return pl.concat([pairs.select("group", *columns, addr=pl.col(end)) for end in PAIR])
 
 
