@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import polars as pl
+from places import REAL
 
 from accuracy.pages.markdown_tables import floors_table
 from accuracy.runs.duration_floor import ended_by_records, floor
 from llmprism_tasks.reports.evaluation.steps import duration_errors
-
-REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 
 
 def test_a_step_ends_with_the_last_gradients_that_a_rank_saw_before_it_was_done() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from places import REAL
 
 from accuracy.__main__ import main
-
-REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 
 
 def test_a_row_is_printed_for_each_folder_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:

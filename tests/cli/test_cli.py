@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 from empty_warehouse import empty_warehouse
 from kept_windows import put
+from places import REAL
 
 from llmprism_tasks import __version__, cli
 from llmprism_tasks.contract.errors import WarehouseBusy
@@ -30,8 +31,8 @@ from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.upkeep import read_copy
 
-REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
-ANALYZE = ["analyze", "--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
+CAPTURE = REAL / "ddp4_healthy"
+ANALYZE = ["analyze", "--flows", str(CAPTURE / "flows_coarse.parquet"), "--topology", str(CAPTURE / "topology.csv")]
 
 
 @pytest.fixture(autouse=True)
@@ -102,8 +103,8 @@ def test_analyze_takes_every_window_to_its_end(analyzed: str, capsys: pytest.Cap
 
 
 def test_analyze_says_how_many_windows_were_done_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
-    pl.read_parquet(REAL / "flows_coarse.parquet").head(300).write_parquet("few.parquet")
-    arguments = ["--flows", "few.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    pl.read_parquet(CAPTURE / "flows_coarse.parquet").head(300).write_parquet("few.parquet")
+    arguments = ["--flows", "few.parquet", "--topology", str(CAPTURE / "topology.csv"), "--warehouse", "w.duckdb"]
     assert cli.main(["analyze", *arguments]) == 0
     out, err = capsys.readouterr()
     assert out == "Windows done: 2. Next: llmprism report --warehouse w.duckdb\n"
@@ -137,7 +138,7 @@ def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFi
 def test_due_windows_that_fail_are_an_error_that_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     open_warehouse(Warehouse("w.duckdb", lock_wait_s=1)).write(lambda connection: minutes.expect(connection, [0], 0))
     (Path.cwd() / "bad.parquet").write_bytes(b"PAR1 this is no Parquet PAR1")
-    places = ["--flows", "bad.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    places = ["--flows", "bad.parquet", "--topology", str(CAPTURE / "topology.csv"), "--warehouse", "w.duckdb"]
     assert cli.main(["due", "--run", *places]) == 1
     out, err = capsys.readouterr()
     assert out == "Windows done: 0.\n"
@@ -146,7 +147,7 @@ def test_due_windows_that_fail_are_an_error_that_says_why(capsys: pytest.Capture
 
 def test_flows_without_a_record_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     Path("empty").mkdir()
-    arguments = ["--flows", "empty", "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    arguments = ["--flows", "empty", "--topology", str(CAPTURE / "topology.csv"), "--warehouse", "w.duckdb"]
     assert cli.main(["analyze", *arguments]) == 1
     out, err = capsys.readouterr()
     assert (out, err.partition(";")[0]) == ("", "llmprism: no flow record in empty")
@@ -290,7 +291,7 @@ def test_report_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[st
 
 
 def test_evaluate_as_text_and_json(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["evaluate", "--warehouse", analyzed, "--truth", str(REAL / "truth")]
+    arguments = ["evaluate", "--warehouse", analyzed, "--truth", str(CAPTURE / "truth")]
     assert cli.main([*arguments, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["all"]["exact"], found["all"]["windows"]) == (3, 3)
@@ -307,7 +308,7 @@ def test_a_truth_that_is_not_there_is_named(analyzed: str, capsys: pytest.Captur
 
 
 def test_a_topology_of_other_machines_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
-    pl.read_parquet(REAL / "flows_coarse.parquet").head(20).write_parquet("few.parquet")
+    pl.read_parquet(CAPTURE / "flows_coarse.parquet").head(20).write_parquet("few.parquet")
     Path("topology.csv").write_text("addr,host\n192.168.0.1,h\n", encoding="utf-8")
     arguments = ["--flows", "few.parquet", "--topology", "topology.csv", "--warehouse", "w.duckdb"]
     assert cli.main(["analyze", *arguments]) == 0
@@ -343,7 +344,7 @@ def test_bad_input_is_1_with_a_message_and_no_traceback(
     flows: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("bad.parquet").write_text("no parquet", encoding="utf-8")
-    arguments = ["analyze", "--flows", flows, "--topology", str(REAL / "topology.csv"), "--warehouse", "w.duckdb"]
+    arguments = ["analyze", "--flows", flows, "--topology", str(CAPTURE / "topology.csv"), "--warehouse", "w.duckdb"]
     assert cli.main(arguments) == 1
     err = capsys.readouterr().err
     assert message in err

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import REAL
 
 COMMAND = [sys.executable, "-c", "from llmprism_tasks.cli import run; run()"]
-REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
-FLOWS = ["--flows", str(REAL / "flows_coarse.parquet"), "--topology", str(REAL / "topology.csv")]
+CAPTURE = REAL / "ddp4_healthy"
+FLOWS = ["--flows", str(CAPTURE / "flows_coarse.parquet"), "--topology", str(CAPTURE / "topology.csv")]
 SECRET = "Zebra77crossing"
 NOWHERE = f"ducklake:postgres:host=127.0.0.1 port=1 dbname=lake user=u password={SECRET}"
 

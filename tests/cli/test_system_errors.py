@@ -9,13 +9,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from places import REAL
 
 from llmprism_tasks import cli
 from llmprism_tasks.cli.entry_point import PERMANENT, TRY_LATER
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
-REAL = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
-ANALYZE = ["analyze", "--flows", "few.parquet", "--topology", str(REAL / "topology.csv"), "--warehouse"]
+CAPTURE = REAL / "ddp4_healthy"
+ANALYZE = ["analyze", "--flows", "few.parquet", "--topology", str(CAPTURE / "topology.csv"), "--warehouse"]
 COMMAND = [sys.executable, "-c", "from llmprism_tasks.cli import run; run()"]
 LONG = "n" * 300
 
@@ -23,7 +24,7 @@ LONG = "n" * 300
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pl.read_parquet(REAL / "flows_coarse.parquet").head(100).write_parquet("few.parquet")
+    pl.read_parquet(CAPTURE / "flows_coarse.parquet").head(100).write_parquet("few.parquet")
 
 
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str], *, code: int = PERMANENT) -> str:

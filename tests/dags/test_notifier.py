@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from captured_minutes import MINUTE_NS, flows_file, places_in, warehouse_in
+from places import REAL
 from receiver import receiving
 
 from llmprism_tasks.contract.windows import Window
@@ -17,7 +18,6 @@ from llmprism_tasks.settings.load import of_environment
 from llmprism_tasks.stages.timeline import phase
 from llmprism_tasks.warehouse.store import query
 
-REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 SLOW, HEALTHY = REAL / "dp4pp2_slow_rank", REAL / "ddp4_healthy"
 WINDOW = Window(29919508 * MINUTE_NS, MINUTE_NS)
 """The minute in whose middle a rank becomes slow."""

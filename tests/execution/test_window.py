@@ -22,6 +22,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from places import REAL
 
 from llmprism_tasks import cli
 from llmprism_tasks.contract.errors import ContractError, InputError
@@ -42,7 +43,6 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.landing.landing import EMPTY, windows_in
 
-REAL = Path(__file__).parents[1] / "data" / "real"
 WINDOW_S, LOOKBACK = 60, 1
 SECONDS = 110  # of the captures: two windows
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from places import REAL
 
 from accuracy.runs.duration_floor import floor
 from accuracy.runs.scored_run import Scored, scored_run
 from llmprism_tasks.reports.evaluation import together
 from llmprism_tasks.reports.evaluation.headline import headline
 
-REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 HEALTHY = ("ddp4_healthy", "dp2pp4_healthy")
 SLOW = "dp4pp2_slow_rank"
 CAPTURES = (*HEALTHY, SLOW)

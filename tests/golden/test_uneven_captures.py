@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from places import REAL
 
 from accuracy.runs.scored_run import scored_run
 
-REAL = Path(__file__).resolve().parents[1] / "data" / "real"
 WARM_UP = {"twelve_micro_batches"}
 """Its ranks reduce gradients once before the first step that they log; this may be found as a step."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from places import TESTS
 
 from reliability.faults import FAULTS
-
-TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("test", [test for _, test in FAULTS])

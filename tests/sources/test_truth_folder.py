@@ -6,11 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from places import REAL
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.sources.truth import read_truth
 
-REAL = Path(__file__).parents[1] / "data" / "real" / "dp2pp4_healthy" / "truth"
+TRUTH = REAL / "dp2pp4_healthy" / "truth"
 ADDRS = [f"10.0.0.{n}" for n in range(8)]
 FORWARD = [(ADDRS[n], ADDRS[n + 4]) for n in range(4)]
 
@@ -29,7 +30,7 @@ def write(folder: Path, *, members: list[str] = ADDRS, links: list[tuple[str, st
 
 
 def test_what_real_ranks_logged_is_read() -> None:
-    truth = read_truth(str(REAL))
+    truth = read_truth(str(TRUTH))
     assert set(truth) == {"truth_jobs", "truth_pairs", "truth_steps", "truth_faults", "truth_ranks"}
     assert truth["truth_ranks"]["pp_index"].unique().sort().to_list() == [0, 1, 2, 3]
 

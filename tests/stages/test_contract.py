@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import polars as pl
 import pytest
+from places import REAL
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.contract import frames
@@ -19,7 +19,7 @@ from llmprism_tasks.simulate import load_scenario, simulate
 from llmprism_tasks.stages.partition_values import PartitionValues
 from llmprism_tasks.stages.traffic import nic_pairs
 
-CAPTURE = Path(__file__).parents[1] / "data" / "real" / "ddp4_healthy"
+CAPTURE = REAL / "ddp4_healthy"
 SECOND_NS = 1_000_000_000
 FIRST = Window(1_760_000_400 * SECOND_NS, 60 * SECOND_NS)
 WINDOW = FIRST.shifted(1)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from places import PROJECT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "llmprism_tasks"
 
 ALLOWED: dict[str, set[str]] = {
@@ -67,12 +67,12 @@ HEAVY = (
 
 
 def modules() -> list[Path]:
-    return sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "dags").rglob("*.py")])
+    return sorted([*(PROJECT / PACKAGE).rglob("*.py"), *(PROJECT / "dags").rglob("*.py")])
 
 
 def part_of(path: Path) -> str:
     """Return the package that a file belongs to: the first folder inside `llmprism_tasks`, or `dags`."""
-    inside = path.relative_to(ROOT)
+    inside = path.relative_to(PROJECT)
     return Path(inside.parts[1]).stem if inside.parts[0] == PACKAGE else inside.parts[0]
 
 
@@ -101,7 +101,7 @@ def breaches(part: str, source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PROJECT)))
 def test_a_module_imports_only_what_its_place_allows(path: Path) -> None:
     assert not breaches(part_of(path), path.read_text(encoding="utf-8"))
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from places import PROJECT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "llmprism_tasks"
-STATEMENTS = ROOT / "sql" / "statements"
+STATEMENTS = PROJECT / "sql" / "statements"
 
 MOST_ENTRIES = 12
 """Entries in a folder that a reader takes in at one look."""
@@ -38,12 +38,12 @@ def folders(top: Path) -> list[Path]:
 
 
 def modules() -> list[Path]:
-    return sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "dags").rglob("*.py")])
+    return sorted([*(PROJECT / PACKAGE).rglob("*.py"), *(PROJECT / "dags").rglob("*.py")])
 
 
 def dotted(path: Path) -> str:
     """Return the module's dotted name; a package's is that of its folder."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
 
 
 def imported(source: str, known: set[str]) -> Iterator[str]:
@@ -92,7 +92,7 @@ def between_children(folder: str, graph: dict[str, set[str]]) -> dict[str, set[s
 
 
 @pytest.mark.parametrize(
-    "folder", [*folders(ROOT / PACKAGE), *folders(STATEMENTS)], ids=lambda path: str(path.relative_to(ROOT))
+    "folder", [*folders(PROJECT / PACKAGE), *folders(STATEMENTS)], ids=lambda path: str(path.relative_to(PROJECT))
 )
 def test_a_folder_has_few_entries(folder: Path) -> None:
     entries = {path.name for path in folder.iterdir()} - GENERATED
@@ -103,12 +103,12 @@ def test_statements_have_names_of_their_own_and_are_shipped() -> None:
     """They are found by name alone, in whatever folder; an installation holds the folders that are listed."""
     files = sorted(STATEMENTS.rglob("*.sql"))
     assert len({file.name for file in files}) == len(files)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     shipped = {pattern for patterns in project["tool"]["setuptools"]["data-files"].values() for pattern in patterns}
-    assert {f"{file.parent.relative_to(ROOT)}/*.sql" for file in files} <= shipped
+    assert {f"{file.parent.relative_to(PROJECT)}/*.sql" for file in files} <= shipped
 
 
-@pytest.mark.parametrize("folder", folders(ROOT / PACKAGE), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("folder", folders(PROJECT / PACKAGE), ids=lambda path: str(path.relative_to(PROJECT)))
 def test_imports_between_the_entries_of_a_folder_point_one_way(folder: Path) -> None:
     way = cycle(between_children(dotted(folder), arrows()))
     assert not way, " -> ".join(way)
@@ -126,6 +126,6 @@ def test_a_cycle_is_found() -> None:
     assert not cycle({"a": {"b", "c"}, "b": {"c"}})
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PROJECT)))
 def test_a_module_uses_no_trick(path: Path) -> None:
     assert not TRICKS.findall(path.read_text(encoding="utf-8"))

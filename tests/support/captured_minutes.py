@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import polars as pl
+from places import REAL
 
 from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
@@ -15,7 +16,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
 MINUTE_NS = 60_000_000_000
-SOURCE = Path(__file__).resolve().parents[1] / "data" / "real" / "dp2pp4_healthy"  # the smallest
+SOURCE = REAL / "dp2pp4_healthy"  # the smallest
 WINDOWS = [Window(minute * MINUTE_NS, MINUTE_NS) for minute in (29919505, 29919506)]
 
 

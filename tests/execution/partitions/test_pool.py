@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from places import REAL
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.errors import ContractError, TransientError
@@ -24,7 +25,7 @@ from llmprism_tasks.execution.partitions.stage_runner import StageResults, run_s
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 
-CAPTURE = Path(__file__).parents[2] / "data" / "real" / "dp2pp4_healthy"
+CAPTURE = REAL / "dp2pp4_healthy"
 SETTINGS = Settings()
 NO_OTHERS = pl.DataFrame(schema={"flow_start_ns": pl.Int64})
 

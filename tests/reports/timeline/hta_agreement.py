@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from places import REAL
 
 from llmprism_tasks.contract.windows import ALL_TIME
 from llmprism_tasks.execution.analyze import analyze
@@ -19,8 +20,6 @@ from llmprism_tasks.reports.timeline import files
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-
-CAPTURES = Path(__file__).parents[2] / "data" / "real"
 
 WITHIN = 0.02
 """Ratio of the steps' time; HTA cuts times to microseconds and has no step of its own before the first kernel."""
@@ -38,8 +37,8 @@ print(json.dumps(analysis.get_temporal_breakdown(visualize=False).to_dict("recor
 @pytest.mark.parametrize("capture", ["dp2pp4_healthy", "dp4pp2_slow_rank", "ddp4_healthy", "fsdp4", "interleaved"])
 def test_hta_divides_a_captured_run_as_step_breakdown_does(capture: str, tmp_path: Path) -> None:
     places = {
-        "places.flows": str(CAPTURES / capture / "flows.parquet"),
-        "places.topology": str(CAPTURES / capture / "topology.csv"),
+        "places.flows": str(REAL / capture / "flows.parquet"),
+        "places.topology": str(REAL / capture / "topology.csv"),
         "places.warehouse": str(tmp_path / "w.duckdb"),
     }
     analyze(load(overrides=places, environment={}))

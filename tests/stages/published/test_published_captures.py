@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import polars as pl
 import pytest
+from places import REAL
 
 from llmprism_tasks.cli import main
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 
-CAPTURE = Path(__file__).parents[2] / "data" / "real" / "ddp4_healthy"
+CAPTURE = REAL / "ddp4_healthy"
 
 
 @pytest.fixture(scope="module")

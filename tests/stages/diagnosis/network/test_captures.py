@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from handmade import settings, taken
+from places import REAL
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -17,7 +17,6 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.recognition.phase import recognition
 
-REAL = Path(__file__).resolve().parents[3] / "data" / "real"
 MINUTE_NS = 60 * 10**9
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 import pytest
 from handmade import settings, taken
+from places import REAL
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -16,7 +16,6 @@ from llmprism_tasks.stages.diagnosis.evidence import gather
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, hang
 from llmprism_tasks.stages.recognition.phase import recognition
 
-REAL = Path(__file__).resolve().parents[3] / "data" / "real"
 MINUTE_NS = 60 * 10**9
 
 Told = tuple[int, str, str, str]
