@@ -18,7 +18,7 @@ from llmprism_tasks.warehouse.connect import Warehouse
 Row = dict[str, Any]
 Frames = dict[str, pl.DataFrame]
 
-MOST_ROWS, MOST_FLOWS, MOST_PEERS = 60, 100, 24
+MOST_ROWS, MOST_FLOWS = 60, 100
 AROUND, REACH = 2, 8
 """Windows before an incident and after it that are plotted too, for what was normal has to be in the plot; and the
 windows before and after its worst one beyond which nothing is plotted."""

@@ -18,11 +18,6 @@ def _rows(hosts: range, gpus: range) -> tuple[str, ...]:
     return tuple(nic(host, gpu) for host in hosts for gpu in gpus)
 
 
-def _rails(hosts: range, gpus: range) -> tuple[str, ...]:
-    """Return the NICs of hosts, those of one rail together."""
-    return tuple(nic(host, gpu) for gpu in gpus for host in hosts)
-
-
 def short_ddp(rng: np.random.Generator) -> Platform:
     """Steps of a quarter of a second, small buckets."""
     job = Training("jobA", "ddp", _rows(range(4), range(1)), rng.uniform(0, 8), END_S, layers=int(rng.integers(3, 9)))
