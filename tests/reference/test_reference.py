@@ -108,3 +108,10 @@ def test_each_table_and_view_is_on_the_page_with_a_query_that_runs(project: Path
 
 def test_an_example_is_of_a_table_that_is_there() -> None:
     assert set(tables_page.EXAMPLES) <= {table.name for table in TABLES} | set(texts("views"))
+
+
+def test_the_readme_names_every_table_view_and_page(project: Path) -> None:
+    readme = (project / "README.md").read_text(encoding="utf-8")
+    names = {*(table.name for table in TABLES), *(file.stem for file in (project / "sql" / "views").glob("*.sql"))}
+    assert {name for name in names if f"`{name}`" not in readme} == set()
+    assert {page.name for page in (project / "docs").glob("*.md") if f"(docs/{page.name})" not in readme} == set()
