@@ -1,4 +1,4 @@
-"""Fault catalogue: a phrase for each kind of diagnosis, and what the engineer on call does next."""
+"""Fault catalogue: of each kind of diagnosis a phrase, whose work it is, and what the engineer on call does next."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 LINK = " - "
 """Separator of the two switches in a link's name."""
+
+COMPUTE, NETWORK, STORAGE, SOFTWARE, SCHEDULE = "compute", "network", "storage", "software", "schedule"
 
 LASTS = 2
 """Windows in which an incident must be seen before an action is advised: one slow minute may be chance."""
@@ -24,6 +26,9 @@ class Kind:
 
     Attributes
     ----------
+    work : which kind of work it asks for, so that it can go to the people who do it: `COMPUTE` (GPUs and hosts),
+        `NETWORK`, `STORAGE` (and data loading), `SOFTWARE` (of the job: ended, restarted, or stood still for no reason
+        that flows show), `SCHEDULE` (how work is divided: nothing is broken)
     words : what is wrong with the subject, as a verb phrase that follows the subject's name
     of_job : the same if the subject is a whole job; empty if `words` fits
     went_on : the same once the job goes on; empty if `words` fits
@@ -31,11 +36,14 @@ class Kind:
     next_of_job, next_of_host : the same if the subject is a whole job, or a whole host; empty if `next` fits
     once_over : the same once the fault is over; empty if only its return needs action
     at_once : whether one window is enough to act. One slow minute may be chance; silence is not.
+    hidden : whether its job hides it: then it is no suspect, and costs nothing yet
     """
 
+    work: str
     words: str
     next: str
     at_once: bool = False
+    hidden: bool = False
     of_job: str = ""
     went_on: str = ""
     next_of_job: str = ""
@@ -56,6 +64,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "slow_compute": Kind(
+        COMPUTE,
         "computes slowly",
         "check the GPU's clocks, temperature and errors, and what else runs on its host. "
         "If it lasts, move the job off that host.",
@@ -64,14 +73,18 @@ KINDS: dict[str, Kind] = {
         "host.",
     ),
     "slow_nic": Kind(
+        NETWORK,
         "sends or receives slowly",
         "check the NIC's errors, pause frames, cable and PCIe width. If it lasts, move the job off that host.",
     ),
     "latent": Kind(
+        NETWORK,
         "is slow, which its job hides so far",
         "check its errors, cable and speed before another job needs its full rate.",
+        hidden=True,
     ),
     "straggler": Kind(
+        COMPUTE,
         "holds up its job",
         "check its clocks, temperature and errors, and what else runs there, then its NIC. "
         "If it lasts, move the job off that host.",
@@ -79,44 +92,57 @@ KINDS: dict[str, Kind] = {
         next_of_job="check what changed in the job and on its hosts when it began; the flows show no cause yet.",
     ),
     "degraded_switch": Kind(
-        "slows the traffic through it", "check its ports' errors, speeds and queues. If it lasts, drain it."
+        NETWORK, "slows the traffic through it", "check its ports' errors, speeds and queues. If it lasts, drain it."
     ),
     "switch_level": Kind(
+        NETWORK,
         "has slow traffic through it",
         "check its ports' errors, speeds and queues, and what else the slow traffic has in common.",
     ),
     "slow_network": Kind(
+        NETWORK,
         "or another device on the same path slows the traffic",
         "check the errors, speeds and queues of all the devices that it names, the likeliest first.",
         of_job="has a slow network",
         next_of_job="check the errors, speeds and queues of what its hosts have in common: leaves, uplinks, spines.",
     ),
     "degraded_link": Kind(
+        NETWORK,
         "slows the traffic through it",
         "check the errors and speed of both its ports. If it lasts, take it out of routing.",
     ),
     "congestion": Kind(
+        NETWORK,
         "is congested",
         "check how flows are hashed over its parallel links. Spread them, or move one of the jobs.",
     ),
     "link_flap": Kind(
-        "goes down and comes back", "check the port's log, cable and optics. If it goes on, take it out of service."
+        NETWORK,
+        "goes down and comes back",
+        "check the port's log, cable and optics. If it goes on, take it out of service.",
     ),
     "pipeline_imbalance": Kind(
+        SCHEDULE,
         "takes longer than the other stages",
         "tell the tenant that the layers are not distributed evenly over the stages. No device is at fault.",
     ),
     "stalls": Kind(
+        STORAGE,
         "stalls now and then",
         "tell the tenant to check data loading and garbage collection. If it is one host, check its disks and CPUs.",
     ),
     "uneven_micro_batches": Kind(
-        "has steps of uneven length", "tell the tenant that the sequences differ in length. No device is at fault."
+        SCHEDULE,
+        "has steps of uneven length",
+        "tell the tenant that the sequences differ in length. No device is at fault.",
     ),
     "checkpoint_stall": Kind(
-        "stalls to save checkpoints", "check the load of the storage. Tell the tenant to save in the background."
+        STORAGE,
+        "stalls to save checkpoints",
+        "check the load of the storage. Tell the tenant to save in the background.",
     ),
     "hang": Kind(
+        COMPUTE,
         "has gone quiet",
         "check its processes, its GPUs' errors and its NICs. The job waits for it and will not go on by itself.",
         at_once=True,
@@ -125,6 +151,7 @@ KINDS: dict[str, Kind] = {
         "time before it comes back.",
     ),
     "stopped": Kind(
+        SOFTWARE,
         "has stopped",
         "ask the tenant whether this was on purpose. If not, check its hosts' logs.",
         at_once=True,
@@ -132,18 +159,29 @@ KINDS: dict[str, Kind] = {
         once_over="ask the tenant whether this was on purpose. If not, check its hosts' logs of that time.",
     ),
     "ended": Kind(
+        SOFTWARE,
         "has ended, or hangs between two steps",
         "nothing if it has ended in order. If it still holds its GPUs, check its processes and its hosts' logs.",
         went_on="had fallen silent between two steps",
         once_over="nothing if it ended in order. If not, check its hosts' logs of that time.",
     ),
-    "cross_step": Kind("has slow steps", "check what changed when it began; the flows show no cause yet."),
+    "cross_step": Kind(SOFTWARE, "has slow steps", "check what changed when it began; the flows show no cause yet."),
     "cross_group": Kind(
+        NETWORK,
         "is slower than the other groups of its job",
         "check what its members have in common; the flows show no cause yet.",
     ),
 }
 """In the order of `docs/diagnosis.md`, which explains how each kind is found."""
+
+
+HIDDEN = tuple(name for name, kind in KINDS.items() if kind.hidden)
+"""Kinds of what its job hides. SQL writes them out: `job_health_by_minute`, `find_incidents`."""
+
+
+def work_of(kind: str) -> str | None:
+    """Return which kind of work a kind of fault asks for; None for one that is not in the catalogue."""
+    return KINDS[kind].work if kind in KINDS else None
 
 
 def advice(incident: Mapping[str, Any]) -> str | None:

@@ -10,9 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.fault_catalogue import advice
+from llmprism_tasks.contract.fault_catalogue import advice, work_of
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
-from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.reports.hosts import abbreviated
 from llmprism_tasks.reports.minute_states import coverage, read_states
 from llmprism_tasks.settings import Settings
@@ -135,7 +134,7 @@ def incident(row: Row, latest: int | None) -> Row:
     numbers = ("peak_severity", "peak_score", "confidence", "lost_gpu_s", "recoverable_gpu_s")
     return (
         {name: row[name] for name in kept}
-        | {"work": work_class(row["kind"]), "seen_last": latest is None or row["last_window_start_ns"] >= latest}
+        | {"work": work_of(row["kind"]), "seen_last": latest is None or row["last_window_start_ns"] >= latest}
         | {name: _number(row[name]) for name in numbers}
         | {"started": _iso(row["start_ns"]), "last_seen": _iso(row["last_seen_ns"])}
         | {"ended": None if row["end_ns"] is None else _iso(row["end_ns"])}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmprism_tasks.contract.fault_catalogue import CHANCE, EFFECT, KINDS, LASTS, WAIT, advice
+from llmprism_tasks.contract.fault_catalogue import CHANCE, EFFECT, HIDDEN, KINDS, LASTS, WAIT, advice
 
 
 def incident(**given: Any) -> dict[str, Any]:
@@ -39,3 +40,9 @@ def test_of_a_host_any_gpu_may_be_the_slow_one(subject_type: str, words: str) ->
 
 def test_a_kind_that_is_not_in_the_catalogue_has_no_advice() -> None:
     assert advice(incident(kind="unknown")) is None
+
+
+def test_views_know_the_kinds_that_a_job_hides(project: Path) -> None:
+    for place in ("views/job_health_by_minute.sql", "statements/incidents/find_incidents.sql"):
+        sql = (project / "sql" / place).read_text(encoding="utf-8")
+        assert {kind for kind in HIDDEN if f"'{kind}'" not in sql} == set()

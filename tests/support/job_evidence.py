@@ -12,6 +12,7 @@ from handmade import MB, MS, WINDOW, Row, flows, members
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
 
 STEP = 1000
 """Length of a step, in ms."""
@@ -24,6 +25,24 @@ HISTORY = {"job_id": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "curre
 def kinds(job: str = "j", **rows: Iterable[Row]) -> pl.DataFrame:
     """Return flows of one job, by the kind of their pairs."""
     return pl.concat([flows(some).with_columns(job_id=pl.lit(job), kind=pl.lit(kind)) for kind, some in rows.items()])
+
+
+def coded(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return flows with codes for jobs and addresses, as evidence has them."""
+    texts = as_texts(flows)
+    addrs = pl.Enum(pl.concat([texts[end] for end in PAIR]).unique().sort())
+    return texts.with_columns(pl.col(PAIR).cast(addrs), pl.col("job_id").cast(pl.Enum(texts["job_id"].unique().sort())))
+
+
+def as_texts(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return flows with the names of jobs and addresses, as the table has them."""
+    return flows.with_columns(pl.col("job_id", *PAIR).cast(pl.String))
+
+
+def with_flows(evidence: Evidence, more: pl.DataFrame) -> Evidence:
+    """Return evidence with some more flows, in order of their starts."""
+    flows = pl.concat([as_texts(evidence.flows), more.select(evidence.flows.columns)], how="vertical_relaxed")
+    return dataclasses.replace(evidence, flows=coded(flows.sort("flow_start_ns", maintain_order=True)))
 
 
 def history(lengths: Sequence[float], *, current: int | None = None, job: str = "j") -> pl.DataFrame:
@@ -81,7 +100,7 @@ def working(
     ]
     addrs = [addr for ring in rings for addr in ring]
     return Evidence(
-        flows=kinds(dp=rows, pp=pp),
+        flows=coded(kinds(dp=rows, pp=pp)),
         steps=steps(addrs, len(lengths), lengths=lengths),
         history=history([*lookback, *lengths], current=len(lengths)),
         groups=groups(*rings),
@@ -125,7 +144,7 @@ def moving(
             )
     addrs = sorted({addr for part in (*rings, *(pairs or {})) for addr in part})
     return Evidence(
-        flows=pl.concat(parts).with_columns(job_id=pl.lit(job)),
+        flows=coded(pl.concat(parts).with_columns(job_id=pl.lit(job))),
         steps=steps(addrs, 1, job),
         history=history(lengths or [STEP] * 20, job=job),
         groups=groups(*rings, job=job),
@@ -144,9 +163,10 @@ def together(*jobs: Evidence) -> Evidence:
     """Return the evidence about several jobs as one."""
     frames = {
         name: pl.concat([getattr(job, name) for job in jobs], how="diagonal")
-        for name in ("flows", "steps", "history", "groups", "members")
+        for name in ("steps", "history", "groups", "members")
     }
-    return Evidence(**frames, window=jobs[0].window)
+    texts = [as_texts(job.flows) for job in jobs]
+    return Evidence(**frames, flows=coded(pl.concat(texts, how="diagonal")), window=jobs[0].window)
 
 
 def shuffled(evidence: Evidence, seed: int) -> Evidence:

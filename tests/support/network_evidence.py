@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import polars as pl
 from handmade import MS, WINDOW, flows, members
-from job_evidence import STEP, groups, history
+from job_evidence import STEP, coded, groups, history
 from job_evidence import steps as nic_steps
 
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
@@ -77,8 +77,8 @@ def job(*parts: Iterable[Hop], lost: float = COSTS, slow: Sequence[bool] = (), n
     records = [_records(hop, list(slow), begins) for hop in hops]
     addrs = sorted({addr for hop in hops for addr in (hop.src, hop.dst)})
     return Evidence(
-        flows=pl.concat(records).with_columns(job_id=pl.lit(name)).sort("flow_start_ns", "src_addr", "dst_addr"),
-        steps=nic_steps(addrs, 1, name),
+        flows=coded(pl.concat(records).with_columns(job_id=pl.lit(name)).sort("flow_start_ns", "src_addr", "dst_addr")),
+        steps=nic_steps(addrs, len(lengths), name, lengths),
         history=history(lengths, job=name),
         groups=groups(*_rings(hops), job=name),
         members=members({name: {addr: f"host-{addr}" for addr in addrs}}).drop("window_start_ns"),

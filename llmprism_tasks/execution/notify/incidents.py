@@ -8,9 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.fault_catalogue import KINDS, advice
+from llmprism_tasks.contract.fault_catalogue import KINDS, advice, work_of
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.contract.work_classes import work_class
 from llmprism_tasks.execution.notify import delivery
 from llmprism_tasks.reports.minute_states import Coverage, coverage, part_of_the_price, read_states
 from llmprism_tasks.reports.terminal import cost
@@ -98,7 +97,7 @@ def message(incident: Row, seen: Coverage) -> Row:
         "incident": {name: incident[name] for name in kept}
         | {"started": _iso(incident["start_ns"]), "last_seen": _iso(incident["last_seen_ns"])}
         | {"ended": None if incident["end_ns"] is None else _iso(incident["end_ns"])}
-        | {"work": work_class(incident["kind"])}
+        | {"work": work_of(incident["kind"])}
         | {"coverage": {"expected": seen.expected, "done": seen.done}}
         | {"next": advice(incident)},
     }

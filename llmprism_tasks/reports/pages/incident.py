@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.fault_catalogue import NETWORK, work_of
 from llmprism_tasks.reports.pages import charts, now, timeline
 from llmprism_tasks.reports.pages.charts import Chart
 from llmprism_tasks.reports.pages.markup import data, iso, render, shown
@@ -29,12 +30,6 @@ MOST_STEPS_OF_NICS = 200_000
 SLICES_OF_WINDOW = 4
 LARGE = 1_000_000
 """Bytes from which on a record's length tells the pace of its path rather than its latency; as for latent devices."""
-
-NETWORK = (
-    *("slow_nic", "latent", "degraded_link", "degraded_switch", "switch_level"),
-    *("slow_network", "congestion", "link_flap", "cross_group"),
-)
-"""Kinds whose members are compared by the time they communicate; all others by the time they compute."""
 
 
 def show(warehouse: Warehouse, query: Mapping[str, str], *, now_ns: int, alone: bool = False) -> str:
@@ -189,7 +184,7 @@ def beside_peers(frames: Frames, incident: Row) -> Chart | None:
     accused = set(_members_of(incident, members))
     if not accused or splits.is_empty():
         return None
-    network = incident["kind"] in NETWORK
+    network = work_of(incident["kind"]) == NETWORK  # then members are compared by the time they communicate
     part, word = ("communication_ns", "communicate") if network else ("compute_ns", "compute")
     stages = members.filter(pl.col("addr").is_in(list(accused)))["pp_stage"].unique().to_list()
     same = (

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.contract.fault_catalogue import HIDDEN
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import evidence_sql
@@ -29,7 +30,7 @@ EFFECTS = ("cross_step", "cross_group")
 MOST = 0.5
 """Share of its job's loss from which a cause takes more than all other causes together."""
 
-AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", "latent")
+AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY = 0.5
@@ -92,7 +93,7 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
     """
     kept: list[Row] = []
     for row in sorted(found, key=_worst_first):
-        known = row["kind"] == "latent" and any(_same_subject(row, worse) for worse in kept)
+        known = row["kind"] in HIDDEN and any(_same_subject(row, worse) for worse in kept)
         if row["subject_type"] not in DEVICES or not (known or any(_one_trouble(row, worse, hosts) for worse in kept)):
             kept.append(row)
     return kept
@@ -127,7 +128,7 @@ def ranked(found: list[Row]) -> list[Row]:
     places: dict[str, int] = defaultdict(int)
     ordered = []
     for row in sorted(found, key=_worst_first):
-        suspect = row["subject_type"] in DEVICES and row["kind"] != "latent"
+        suspect = row["subject_type"] in DEVICES and row["kind"] not in HIDDEN
         places[row["job_id"]] += suspect
         ordered.append(row | {"rank": places[row["job_id"]] if suspect else None})
     return ordered
@@ -142,7 +143,7 @@ def _one_trouble(row: Row, other: Row, hosts: dict[tuple[str, str], str]) -> boo
 
 
 def _same_subject(row: Row, other: Row) -> bool:
-    return bool(other["kind"] != "latent" and all(row[name] == other[name] for name in ("subject_type", "subject")))
+    return bool(other["kind"] not in HIDDEN and all(row[name] == other[name] for name in ("subject_type", "subject")))
 
 
 def _together(row: Row, other: Row) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from handmade import MB, WINDOW, flows, settings
-from job_evidence import moving, together, working
+from job_evidence import as_texts, moving, together, working
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
@@ -36,7 +36,7 @@ def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> lis
     """Write what the evidence was gathered from, and much that is none; return what each query finds."""
     diagnoses = assemble(found, evidence, settings()).with_columns(window_start_ns=pl.lit(WINDOW.start_ns))
     pair = ["job_id", "src_addr", "dst_addr"]
-    pairs = evidence.flows.select(*pair, "kind").unique().with_columns(flows=1, bytes=1, distinct_sizes=1, confidence=1)
+    pairs = as_texts(evidence.flows).select(*pair, "kind").unique().with_columns(flows=1, bytes=1, distinct_sizes=1, confidence=1)
     numbered = evidence.groups.rename({"component": "dp_group"})
     tables = {
         "pairs": pairs,
@@ -48,7 +48,7 @@ def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> lis
     now = {name: frame.with_columns(window_start_ns=pl.lit(WINDOW.start_ns)) for name, frame in tables.items()}
     for window in (WINDOW.shifted(-6), WINDOW.shifted(-1), WINDOW, WINDOW.shifted(1)):
         inside = pl.col("window_start_ns") == window.start_ns
-        rows = pl.concat([evidence.flows.filter(inside).drop("job_id", "kind"), unrelated(evidence, window)])
+        rows = pl.concat([as_texts(evidence.flows).filter(inside).drop("job_id", "kind"), unrelated(evidence, window)])
         store.replace(warehouse, window, {"flows": rows} | (now if window == WINDOW else {}))
     return [store.query(warehouse, sql) for sql in diagnoses["evidence_sql"]]
 
@@ -65,14 +65,15 @@ def slow(kind: str, subject_type: str, subject: str, *, job: str = "j", peers: l
 def unrelated(evidence: Evidence, window: Window) -> pl.DataFrame:
     """Return flows that no finder looks at: control messages, other pairs, other times."""
     names = frames.empty("flows").columns
-    control = evidence.flows.head(3).select(names).with_columns(bytes=pl.lit(64, dtype=pl.Int64))
+    seen = as_texts(evidence.flows)
+    control = seen.head(3).select(names).with_columns(bytes=pl.lit(64, dtype=pl.Int64))
     strangers = flows([(5, 9, "a", "storage", 80 * MB), (5, 9, "storage", "b", 80 * MB)])
     shift = pl.lit(window.start_ns) - pl.lit(WINDOW.start_ns)
     moved = [
         rows.with_columns(pl.col("window_start_ns", "flow_start_ns", "flow_end_ns") + shift)
         for rows in (control.with_columns(window_start_ns=pl.lit(WINDOW.start_ns)), strangers)
     ]
-    early_or_late = evidence.flows.select(names) if window not in (WINDOW, WINDOW.shifted(-1)) else control.clear()
+    early_or_late = seen.select(names) if window not in (WINDOW, WINDOW.shifted(-1)) else control.clear()
     elsewhere = early_or_late.filter(pl.col("window_start_ns") == WINDOW.start_ns).with_columns(
         pl.col("window_start_ns", "flow_start_ns", "flow_end_ns") + shift
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.contract.fault_catalogue import HIDDEN
 from llmprism_tasks.stages.diagnosis.compute.wait_excuse import layer_exchanging_jobs
 from llmprism_tasks.stages.diagnosis.cost.counterfactual import COMPUTING, Trouble, counterfactual_durations
 from llmprism_tasks.stages.diagnosis.cost.step_graph import step_graph
@@ -68,7 +69,7 @@ def price(evidence: Evidence, diagnoses: pl.DataFrame, jobs: pl.DataFrame) -> pl
             cost = (_silent(trouble, evidence),) * 2
         elif kind == "stopped":
             cost = (_silent(trouble, evidence) if _came_back(trouble, evidence) else None, None)
-        elif kind == "latent":  # what the job loses in all is not lost to it
+        elif kind in HIDDEN:  # what the job loses in all is not lost to it
             cost = (None if job_id in waiting else _recoverable(trouble, evidence, jobs, past=True),) * 2
         elif kind in EFFECTS or (kind in COMPUTING and job_id in waiting):
             # No repair is named that would give time back, or the replay does not know the waits in every layer.

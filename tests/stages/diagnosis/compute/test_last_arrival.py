@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pytest
 from handmade import MB
-from job_evidence import DEFAULT, kinds, shuffled, without_rows, working
+from job_evidence import DEFAULT, kinds, shuffled, with_flows, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.compute import last_arrival, slow_compute
@@ -88,8 +88,7 @@ def test_who_sent_a_little_ahead_was_ready_then(ahead: float, names: list[str]) 
     begins = [QUICK * 1000 + step * (1000 + LATE) for step in range(SLOW)]
     pairs = ("de", "fg")
     pushed = [(at + 500.0, at + 501.0, src, dst, round(ahead * MB)) for at in begins for src, dst in pairs]
-    flows = pl.concat([evidence.flows, kinds(dp=pushed).select(evidence.flows.columns)])
-    assert found(dataclasses.replace(evidence, flows=flows))["subject"].to_list() == names
+    assert found(with_flows(evidence, kinds(dp=pushed)))["subject"].to_list() == names
 
 
 @pytest.mark.parametrize(

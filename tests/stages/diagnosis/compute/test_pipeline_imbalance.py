@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from handmade import MB, MS, Row
-from job_evidence import DEFAULT, STEP, groups, kinds, without_rows, working
+from job_evidence import DEFAULT, STEP, groups, kinds, with_flows, without_rows, working
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.compute import pipeline_imbalance
@@ -117,8 +117,7 @@ def test_interleaved_stages_may_compute_activations_again(last: float, names: li
     """Their passes backward are not seen: two thirds more than 120 ms are 200 ms."""
     evidence = evenly(last=last)
     rows = [(step * STEP + 900, step * STEP + 902, "d", "a", 8 * MB) for step in range(5)]
-    ring = pl.concat([evidence.flows, kinds(pp=rows).select(evidence.flows.columns)]).sort("flow_start_ns")
-    assert named(dataclasses.replace(evidence, flows=ring), least_effect=0.01) == names
+    assert named(with_flows(evidence, kinds(pp=rows)), least_effect=0.01) == names
 
 
 @pytest.mark.parametrize(("answer", "names"), [(137, []), (139, ["0"])])

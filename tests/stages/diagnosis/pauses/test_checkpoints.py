@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW, Row, members
-from job_evidence import DEFAULT, groups, history, kinds, shuffled, without_rows
+from job_evidence import DEFAULT, coded, groups, history, kinds, shuffled, without_rows
 from polars.testing import assert_frame_equal
 
 from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence
@@ -59,7 +59,7 @@ def job(
     start = WINDOW.start_ns - told.filter("current")["start_ns"][0]
     flows = kinds(dp=[*rows, (-sum(lengths[:before]) - 1, -sum(lengths[:before]), "a", "b", 8 * MB)])
     return Evidence(
-        flows=flows.with_columns(pl.col("flow_start_ns", "flow_end_ns") - start),
+        flows=coded(flows.with_columns(pl.col("flow_start_ns", "flow_end_ns") - start)),
         steps=pl.DataFrame(),
         history=told,
         groups=groups("abcd"),

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW
-from job_evidence import DEFAULT, groups, history, kinds, working
+from job_evidence import DEFAULT, groups, history, kinds, with_flows, working
 
 from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
@@ -58,8 +58,7 @@ def test_a_copy_of_files_between_two_members_neither_hides_nor_ends_the_silence(
     job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
     start_ms = (job.history["start_ns"][24] - WINDOW.start_ns) / MS
     copy = [(start_ms + 100 * at, start_ms + 100 * at + 90, src, dst, 2 * MB) for at in range(130)]
-    seen = pl.concat([job.flows, kinds(other=copy).select(job.flows.columns)], how="vertical_relaxed")
-    (row,) = told(dataclasses.replace(job, flows=seen))
+    (row,) = told(with_flows(job, kinds(other=copy)))
     assert "One step took 14.0 s instead of 4.0 s, while all its members were silent" in row["explanation"]
 
 
