@@ -1,15 +1,25 @@
-"""`make reference`: write the files of docs/ that are made from the contract and from sql/."""
+"""`make reference`: write what docs/ has from the contract and from sql/."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from accuracy.pages import diagnosis_page
 from reference import grafana, tables_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
-FILES: Mapping[str, Callable[[], str]] = {"dashboards/grafana.json": grafana.dashboard, "tables.md": tables_page.page}
+
+def _diagnosis() -> str:
+    return diagnosis_page.explained_anew((DOCS / "diagnosis.md").read_text(encoding="utf-8"))
+
+
+FILES: Mapping[str, Callable[[], str]] = {
+    "dashboards/grafana.json": grafana.dashboard,
+    "diagnosis.md": _diagnosis,
+    "tables.md": tables_page.page,
+}
 """Each file, and what makes it."""
 
 

@@ -22,7 +22,10 @@ HARDER = ("uneven_gpu", "exchanging_gpu", "exchanging_nic", "exchanging_stalls")
 """Troubles beside which all work differs: by samples' lengths, or by waiting for others in every layer."""
 
 EXPLAINED = Path(__file__).with_name("diagnosis_explained.md")
-"""What no measurement changes: the split of a step, the kinds, how a culprit is found and priced."""
+"""What no measurement changes: the split of a step, how a culprit is found and priced."""
+
+MEASURED = "## How right it is"
+"""Heading from which on the page holds what was measured."""
 
 
 def write_diagnosis(out: Path, seeds: Sequence[int] | None) -> Path:
@@ -33,8 +36,7 @@ def write_diagnosis(out: Path, seeds: Sequence[int] | None) -> Path:
     captures = {f"capture {name}": one for name, one in unseen_captures().items()}
     results = [*(result for _, result in families), *unseen.values(), *captures.values()]
     sections = [
-        EXPLAINED.read_text(encoding="utf-8").rstrip(),
-        *_kinds(),
+        explained(),
         *_how(results),
         *_unseen(unseen, captures),
         *_families(families),
@@ -44,11 +46,16 @@ def write_diagnosis(out: Path, seeds: Sequence[int] | None) -> Path:
     return out
 
 
-def _kinds() -> Iterator[str]:
-    yield "## What to do next"
-    yield table(
-        ("kind", "the subject", "what to do"), ((f"`{name}`", one.words, one.next) for name, one in KINDS.items())
-    )
+def explained() -> str:
+    """Return what no measurement changes: how a culprit is found, and what to do about each kind of fault."""
+    kinds = ((f"`{name}`", one.words, one.next) for name, one in KINDS.items())
+    next_ = table(("kind", "the subject", "what to do"), kinds)
+    return "\n\n".join([EXPLAINED.read_text(encoding="utf-8").rstrip(), "## What to do next", next_])
+
+
+def explained_anew(page: str) -> str:
+    """Return the page with the explained part as it is now; what was measured stays."""
+    return f"{explained()}\n\n{page[page.index(MEASURED) :]}"
 
 
 def _measured(sources: Iterator[Source] | Sequence[Source]) -> list[tuple[Source, Result]]:
@@ -59,7 +66,7 @@ def _measured(sources: Iterator[Source] | Sequence[Source]) -> list[tuple[Source
 def _how(results: Sequence[Result]) -> Iterator[str]:
     versions = sorted({str(result["version"]) for result in results})
     minutes = sum(result["cpu_s"] + result.get("simulate_cpu_s", 0.0) for result in results) / 60
-    yield "## How right it is"
+    yield MEASURED
     yield (
         "Written by `make diagnosis`; no figure below is typed by hand. Scenarios are drawn by seeds that nothing was "
         "built with (`tools/accuracy/families/fault_families.py`) and analysed with every setting at its default. "
