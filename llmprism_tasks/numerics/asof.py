@@ -12,8 +12,8 @@ import numpy as np
 from llmprism_tasks.numerics.jit import INT64, INT64S, kernel, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 
-NEVER = np.iinfo(np.int64).min
-"""Before all times."""
+BEFORE_ALL, AFTER_ALL = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""In the place of a time where there is none: before all times, and after them."""
 
 
 @subroutine
@@ -89,7 +89,7 @@ def _values_from(
 ) -> Integers:
     found = np.empty(times.size, np.int64)
     for series in range(offsets.size - 1):
-        place, high, before = lows[series], highs[series], NEVER
+        place, high, before = lows[series], highs[series], BEFORE_ALL
         for i in range(offsets[series], offsets[series + 1]):
             time = times[i]
             if time < before:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics.asof import NEVER, lower_bound
+from llmprism_tasks.numerics.asof import BEFORE_ALL, lower_bound
 from llmprism_tasks.numerics.jit import BOOLEANS, INT32S, INT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.numerics.sorting import sort, sort_by
@@ -108,7 +108,7 @@ def unions_and_gaps(rows: Rows, kinds: Integers, marked: Booleans, sizes: Intege
 
 
 def latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
-    """Return for each moment the latest end of a transfer of the same segment that is no later, or `NEVER`.
+    """Return for each moment the latest end of a transfer of the same segment that is no later, or `BEFORE_ALL`.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def _unions_and_gaps(
 
 @kernel(INT64S, INT64S, ROWS, BOOLEANS)
 def _latest_before(offsets: Integers, moments: Integers, rows: Rows, counted: Booleans) -> Integers:
-    latest = np.full(len(moments), NEVER, np.int64)
+    latest = np.full(len(moments), BEFORE_ALL, np.int64)
     for segment in range(len(offsets) - 1):
         begin, until = offsets[segment], offsets[segment + 1]
         if begin == until:

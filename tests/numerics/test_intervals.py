@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmprism_tasks.numerics import intervals
-from llmprism_tasks.numerics.asof import NEVER
+from llmprism_tasks.numerics.asof import BEFORE_ALL
 from llmprism_tasks.numerics.intervals import GAP, MARKED_GAP, Rows, Unions, lasting, latest_before, unions_and_gaps
 from llmprism_tasks.numerics.jit import subroutine
 from llmprism_tasks.numerics.robust import Integers
@@ -150,7 +150,7 @@ def test_the_latest_before_a_moment_is_the_largest_that_is_no_later(
     segments, times = segments[:number], [sorted(row[2] for row in rows) for rows in moments[:number]]
     rows = rows_of(segments, columns_of(segments)[0])
     expected = [
-        max((end for kind, start, end, *_ in some if kind == 0 and start < end <= moment), default=NEVER)
+        max((end for kind, start, end, *_ in some if kind == 0 and start < end <= moment), default=BEFORE_ALL)
         for mine, some in zip(times, segments, strict=True)
         for moment in mine
     ]

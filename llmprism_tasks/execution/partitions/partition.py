@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics import grouped_sort
+from llmprism_tasks.numerics.asof import BEFORE_ALL
 from llmprism_tasks.numerics.graphs import connected_components
 from llmprism_tasks.numerics.grouped_sort import Groups
 from llmprism_tasks.numerics.jit import INT32S, INT64, INT64S, kernel
@@ -29,9 +30,6 @@ whole training steps, which are a thousand times as long."""
 
 NO_GROUP = -1
 """In the place of a group's number, for pairs that are in no partition."""
-
-NEVER = np.iinfo(np.int64).min
-"""In the place of a start, where there is none."""
 
 Numbers = npt.NDArray[np.int32]
 
@@ -53,7 +51,7 @@ class Partition(NamedTuple):
 
 
 class LatestStarts(NamedTuple):
-    """The latest time in each slot of time, and the latest there of any other group; `NEVER` if there is none.
+    """The latest time in each slot of time, and the latest there of any other group; `BEFORE_ALL` if there is none.
 
     Attributes
     ----------
@@ -68,7 +66,7 @@ class LatestStarts(NamedTuple):
     def of_others(self, group: int) -> Integers:
         """Return the latest time of all other groups in each slot in which there is one, ascending."""
         times: Integers = np.where(self.group == group, self.second, self.times)
-        seen: Integers = times[times != NEVER]
+        seen: Integers = times[times != BEFORE_ALL]
         return seen
 
 
@@ -243,7 +241,7 @@ def latest_starts(times: Integers, groups: Groups, slot: int) -> LatestStarts:
 def _latest_starts(
     times: Integers, groups: Groups, begin: int, slot: int, slots: int
 ) -> tuple[Integers, Integers, Integers]:
-    latest, second, group = np.full(slots, NEVER), np.full(slots, NEVER), np.full(slots, -1)
+    latest, second, group = np.full(slots, BEFORE_ALL), np.full(slots, BEFORE_ALL), np.full(slots, -1)
     place, next_slot = 0, begin  # of the previous time, as most are in the same slot
     for i in range(times.size):
         if not next_slot - slot <= times[i] < next_slot:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from llmprism_tasks.settings.schema import number, text
-from llmprism_tasks.simulate.scenario.sections import NEVER
+from llmprism_tasks.simulate.scenario.sections import NO_END_S
 
 OF_A_RANK = ("slow_gpu", "slow_nic", "link_flap")
 OF_A_JOB = (*OF_A_RANK, "slow_stage", "checkpoint_stall", "data_loader_stalls")
@@ -39,14 +39,16 @@ class Fault:
     switch: str = text("", reason="the leaf or spine")
     neighbour: str = text("", reason="the link's other switch")
     start_s: float = number(
-        0.0, unit="s", low=0, high=NEVER, reason="start, after the run's (in a feed: the loop's) start"
+        0.0, unit="s", low=0, high=NO_END_S, reason="start, after the run's (in a feed: the loop's) start"
     )
-    end_s: float = number(NEVER, unit="s", low=0, high=NEVER, reason="end, exclusive")
+    end_s: float = number(NO_END_S, unit="s", low=0, high=NO_END_S, reason="end, exclusive")
     factor: float = number(1.3, unit="ratio", low=0.01, high=100, reason="on computing, >= 1, or on rates, <= 1")
-    every_s: float = number(0.0, unit="s", low=0, high=NEVER, reason="it comes and goes with this period; 0: it stays")
-    down_s: float = number(1.0, unit="s", low=0, high=NEVER, reason="how long it is there in each such period")
+    every_s: float = number(
+        0.0, unit="s", low=0, high=NO_END_S, reason="it comes and goes with this period; 0: it stays"
+    )
+    down_s: float = number(1.0, unit="s", low=0, high=NO_END_S, reason="how long it is there in each such period")
     steps: int = number(4, unit="steps", low=1, high=10**6, reason="one in so many steps stalls")
-    pause_s: float = number(1.0, unit="s", low=0, high=NEVER, reason="how much longer a stall waits")
+    pause_s: float = number(1.0, unit="s", low=0, high=NO_END_S, reason="how much longer a stall waits")
 
     def active_at(self, time_s: float) -> bool:
         """Tell whether it is there at a time, in seconds after the run's start."""

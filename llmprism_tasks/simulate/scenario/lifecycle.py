@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llmprism_tasks.settings.schema import number, text
-from llmprism_tasks.simulate.scenario.sections import NEVER, indices
+from llmprism_tasks.simulate.scenario.sections import NO_END_S, indices
 from llmprism_tasks.simulate.scenario.training_job import Job
 
 
@@ -17,9 +17,15 @@ class Life:
 
     job: str = text("", reason="the job")
     start_s: float = number(
-        0.0, unit="s", low=0, high=NEVER, reason="when its first process comes up, after the run's start; 0: before it"
+        0.0,
+        unit="s",
+        low=0,
+        high=NO_END_S,
+        reason="when its first process comes up, after the run's start; 0: before it",
     )
-    end_s: float = number(NEVER, unit="s", low=0, high=NEVER, reason="it stops with the step that is under way then")
+    end_s: float = number(
+        NO_END_S, unit="s", low=0, high=NO_END_S, reason="it stops with the step that is under way then"
+    )
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,8 @@ class Restart:
     """A job stops and comes back, on other hosts or with more replicas; several may follow each other."""
 
     job: str = text("", reason="the job")
-    at_s: float = number(60.0, unit="s", low=0, high=NEVER, reason="when it stops, after the run's start")
-    pause_s: float = number(10.0, unit="s", low=0, high=NEVER, reason="until its first process comes up again")
+    at_s: float = number(60.0, unit="s", low=0, high=NO_END_S, reason="when it stops, after the run's start")
+    pause_s: float = number(10.0, unit="s", low=0, high=NO_END_S, reason="until its first process comes up again")
     stop: str = text(
         "crash",
         choices=("crash", "hang", "in_order"),
@@ -60,7 +66,7 @@ class Allocation:
     index: int
     number: int
     start_s: float = 0.0
-    end_s: float = NEVER
+    end_s: float = NO_END_S
     crash: bool = False
     left_s: float = 0.0
     hanging: int = -1
@@ -68,7 +74,7 @@ class Allocation:
     @property
     def permanent(self) -> bool:
         """Whether it runs before, during and after any data."""
-        return self.start_s == 0 and self.end_s == NEVER
+        return self.start_s == 0 and self.end_s == NO_END_S
 
 
 def allocations(jobs: Sequence[Job], lives: Sequence[Life], restarts: Sequence[Restart]) -> list[Allocation]:

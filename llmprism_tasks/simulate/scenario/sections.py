@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from llmprism_tasks.contract.errors import SettingsError
 
-NEVER = 1e9  # seconds; later than any run's end
+NO_END_S = 1e9  # seconds; later than any run's end
 
 Section = TypeVar("Section")
 

@@ -78,8 +78,8 @@ class Evidence:
 
     Attributes
     ----------
-    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`. `job_id`, `src_addr` and `dst_addr` are
-        codes (`pl.Enum`): join with `nic_pairs.as_coded(known, flows)`, make text with `nic_pairs.named`
+    flows : bulk flows inside jobs, look-back included, with `job_id` and `kind`. `job_id`, `src_addr` and `dst_addr`
+        are codes (`pl.Enum`): join with `nic_pairs.as_coded(known, flows)`, make text with `nic_pairs.named`
     steps : steps of NICs, look-back included, without each NIC's first step, whose start was not seen: `job_id`,
         `addr`, `step_index`, `start_ns`, `end_ns`, `current` (ended in the window), sorted
     history : steps of jobs, look-back included: `job_id`, `start_ns`, `end_ns`, `current` (ended in the window), sorted

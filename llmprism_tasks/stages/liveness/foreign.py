@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -19,8 +20,6 @@ FEW = 0.25
 
 PART_NS = 1_000_000_000
 """Bins in which silences are searched, one second."""
-
-NEVER = np.iinfo(np.int64).max
 
 
 def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: float) -> pl.DataFrame:
@@ -64,7 +63,7 @@ def _of_job(
     first, last = _table(pairs, found)
     until = np.maximum.accumulate(last, axis=1)
     following = np.minimum.accumulate(first[:, ::-1], axis=1)[:, ::-1]
-    again = np.minimum(np.append(following[:, 1:], np.full((pairs.size, 1), NEVER), axis=1), window.end_ns)
+    again = np.minimum(np.append(following[:, 1:], np.full((pairs.size, 1), AFTER_ALL), axis=1), window.end_ns)
     # All but a few are silent from `since` on, and until `back`.
     since = np.partition(until, pairs.size - 1 - few, axis=0)[pairs.size - 1 - few]
     back = np.partition(again, few, axis=0)[few]
@@ -83,7 +82,7 @@ def _of_job(
 def _table(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple[Integers, Integers]:
     """Return first start and last end of each pair in each second, shape (pairs, seconds).
 
-    Seconds without any have `NEVER` and 0.
+    Seconds without any have `AFTER_ALL` and 0.
     """
     pair, first, last = found
     chosen = (pair >= pairs[0]) & (pair <= pairs[-1])
@@ -92,6 +91,6 @@ def _table(pairs: Integers, found: tuple[Integers, Integers, Integers]) -> tuple
     second = begins // PART_NS
     second -= second.min()
     shape = (pairs.size, int(second.max()) + 1)
-    firsts, lasts = np.full(shape, NEVER), np.zeros(shape, np.int64)
+    firsts, lasts = np.full(shape, AFTER_ALL), np.zeros(shape, np.int64)
     firsts[row, second], lasts[row, second] = begins, ends
     return firsts, lasts

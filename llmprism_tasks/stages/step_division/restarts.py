@@ -16,6 +16,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics import graphs
+from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import Settings, TrafficSettings
 from llmprism_tasks.stages.step_division.kernels import long_silences
@@ -27,7 +28,6 @@ RESOLUTION = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
 
-NEVER = np.iinfo(np.int64).max
 
 BOTH_WAYS = 100
 """Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
@@ -138,17 +138,18 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
         return begins_ns
     least_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
     source, target, count = ends_of_pairs(bulk)
-    latest, first = np.zeros(count, np.int64), np.full(count, NEVER)
+    latest, first = np.zeros(count, np.int64), np.full(count, AFTER_ALL)
     for ends in (source, target):
         np.maximum.at(latest, ends, begins_ns)
     for ends in (source, target):
-        np.minimum.at(first, ends, np.where(begins_ns > latest[ends] - least_ns, begins_ns, NEVER))
+        np.minimum.at(first, ends, np.where(begins_ns > latest[ends] - least_ns, begins_ns, AFTER_ALL))
     back_ns = np.minimum(first[source], first[target])
     pair = np.repeat(np.arange(begins_ns.size), np.diff(nic_pairs.starts_of_pairs(bulk)))
     starts = bulk["flow_start_ns"].to_numpy()
     soon = (starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)
     np.minimum.at(back_ns, pair[soon], starts[soon])
     silent = begins_ns == 0
+    # Asked again, for by now the start-up may begin earlier.
     silent[pair[(starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)]] = False
     return np.where(silent, back_ns, begins_ns)
 

@@ -155,6 +155,7 @@ def _numbers(connection: duckdb.DuckDBPyConnection, values: pl.Series, place: st
     known = statement("numbers_of_values").replace("/* place */", place)
     numbers = pl.Series(pl.from_arrow(connection.execute(known).to_arrow_table()["number"]))
     if numbers.has_nulls():
+        # Two transactions that number values at once write the same row: one of them conflicts, and begins again.
         connection.execute(f"UPDATE stored.{place} SET value = value WHERE number = 0")
         connection.execute(statement("number_values").replace("/* place */", place))
         numbers = pl.Series(pl.from_arrow(connection.execute(known).to_arrow_table()["number"]))

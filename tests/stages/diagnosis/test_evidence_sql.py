@@ -36,7 +36,12 @@ def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> lis
     """Write what the evidence was gathered from, and much that is none; return what each query finds."""
     diagnoses = assemble(found, evidence, settings()).with_columns(window_start_ns=pl.lit(WINDOW.start_ns))
     pair = ["job_id", "src_addr", "dst_addr"]
-    pairs = as_texts(evidence.flows).select(*pair, "kind").unique().with_columns(flows=1, bytes=1, distinct_sizes=1, confidence=1)
+    pairs = (
+        as_texts(evidence.flows)
+        .select(*pair, "kind")
+        .unique()
+        .with_columns(flows=1, bytes=1, distinct_sizes=1, confidence=1)
+    )
     numbered = evidence.groups.rename({"component": "dp_group"})
     tables = {
         "pairs": pairs,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.asof import NEVER
+from llmprism_tasks.numerics.asof import BEFORE_ALL
 from llmprism_tasks.numerics.grouped_sort import collected
 from llmprism_tasks.numerics.intervals import ROWS, Booleans, Rows, extend_union, most_rows
 from llmprism_tasks.numerics.jit import BOOLEANS, INT64S, kernel, named_tuple, subroutine
@@ -169,7 +169,7 @@ def _cut(
     seen : shape (members,): the collective that each was in last, -1 for none
     cuts : what is written
     """
-    number, come, over = 0, expected, NEVER
+    number, come, over = 0, expected, BEFORE_ALL
     for place in range(count):
         row = order[place]
         if keys[place] > over and come == expected:
@@ -267,7 +267,7 @@ def _summaries(met: Attendances, kinds: Booleans, apart: Booleans) -> tuple[tupl
                 key = n
                 n += 1
             if first[key] < 0:
-                first[key], leads[key], over[key] = row, NEVER, ends[row]
+                first[key], leads[key], over[key] = row, BEFORE_ALL, ends[row]
             if lead > leads[key]:
                 leads[key], of_most[key] = lead, collective
             last[key], of_last[key], over[key] = row, collective, max(over[key], ends[row])

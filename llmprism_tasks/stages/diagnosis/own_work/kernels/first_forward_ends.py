@@ -10,15 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llmprism_tasks.numerics.asof import advance
+from llmprism_tasks.numerics.asof import AFTER_ALL, advance
 from llmprism_tasks.numerics.jit import FLOAT64, INT64S, kernel, named_tuple, subroutine
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Steps, Transfers
 
 NONE = np.iinfo(np.int64).min
 """A time that is not known; it is before all others."""
-
-NEVER = np.iinfo(np.int64).max
 
 
 class Ways(NamedTuple):
@@ -47,7 +45,7 @@ class First(NamedTuple):
 
     Attributes
     ----------
-    starts, ends : ns; `NEVER` without one
+    starts, ends : ns; `AFTER_ALL` without one
     others : the other end; -1 without one
     """
 
@@ -125,7 +123,7 @@ def _inputs(
     """Return the end of each step's first input, and its sender; `NONE` for an endpoint that waits for no input."""
     came = _first(transfers, steps, inputs, 0.0, steps.starts)
     left = _first(transfers, steps, outputs, at_once, steps.starts)
-    exchanged_ns = _last_over(transfers, steps, exchanges, np.full(steps.starts.size, NEVER))
+    exchanged_ns = _last_over(transfers, steps, exchanges, np.full(steps.starts.size, AFTER_ALL))
     return _waited_for(steps, came, left, exchanged_ns), came.others
 
 
@@ -155,7 +153,11 @@ def _least(steps: Steps, step: int, at_once: float) -> float:
 def _first(transfers: Transfers, steps: Steps, ways: Ways, at_once: float, since: Integers) -> First:
     """Find the first transfer of each step that starts at a time or later, and not at once."""
     starts, ends, size = transfers.starts, transfers.ends, steps.starts.size
-    first, over, others = np.full(size, NEVER, np.int64), np.full(size, NEVER, np.int64), np.full(size, -1, np.int64)
+    first, over, others = (
+        np.full(size, AFTER_ALL, np.int64),
+        np.full(size, AFTER_ALL, np.int64),
+        np.full(size, -1, np.int64),
+    )
     for way in range(ways.owners.size):
         i, until, other = ways.begins[way], ways.untils[way], ways.others[way]
         for step in range(steps.bounds[ways.owners[way]], steps.bounds[ways.owners[way] + 1]):

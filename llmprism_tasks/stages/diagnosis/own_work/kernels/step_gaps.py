@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.intervals import extend_union
 from llmprism_tasks.numerics.jit import BOOLEANS, INT8S, INT64S, kernel
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.stages.diagnosis.own_work.kernels import transfers_by_nic
 from llmprism_tasks.stages.diagnosis.own_work.kernels.step_spans import STEPS, TRANSFERS, Small, Steps, Transfers
-
-NEVER = np.iinfo(np.int64).max
 
 
 class Bursts(NamedTuple):
@@ -71,14 +70,14 @@ def silences(
 def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: bool) -> Bursts:
     """Return the bursts of some endpoints from their first step on."""
     present = np.diff(steps.bounds) > 0
-    first = np.full(wanted.size, NEVER)
+    first = np.full(wanted.size, AFTER_ALL)
     first[present] = steps.starts[steps.bounds[:-1][present]]
     since = np.minimum(first[transfers.senders], first[transfers.receivers])
     seen, bounds = transfers_by_nic.in_order(*transfers[:2], *transfers[3:6], since=since, wanted=wanted & present)
     shows = (seen & 1) == 0 if sent_only else np.ones(seen.size, np.bool_)
     kinds = np.repeat(transfers.kinds, np.diff(transfers.offsets))
     bursts = _bursts(seen, shows, bounds, transfers, kinds, steps)
-    shown = bursts.begins < NEVER
+    shown = bursts.begins < AFTER_ALL
     return Bursts(*(column[shown] for column in bursts))
 
 
@@ -117,7 +116,8 @@ def _bursts(
     Parameters
     ----------
     seen, seen_bounds : as `transfers_by_nic.in_order` returns
-    shows : shape of `seen`, whether a transfer shows that the endpoint's GPU is there; bursts without any begin `NEVER`
+    shows : shape of `seen`, whether a transfer shows that the endpoint's GPU is there; bursts without any begin
+        `AFTER_ALL`
     kinds : shape (transfers,)
     """
     begun, begins, shown = np.empty(seen.size, np.int64), np.empty(seen.size, np.int64), np.empty(seen.size, np.int64)
@@ -133,7 +133,7 @@ def _bursts(
                     continue
                 bursts = extend_union(begins, over, first, n, starts[i], ends[i], 0)
                 if bursts > n:
-                    begun[n], shown[n], sizes[n], kinds_of[n] = step, NEVER, 0, 0
+                    begun[n], shown[n], sizes[n], kinds_of[n] = step, AFTER_ALL, 0, 0
                 n = bursts
                 if counts:
                     shown[n - 1] = min(shown[n - 1], starts[i])
