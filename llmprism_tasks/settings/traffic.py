@@ -38,8 +38,8 @@ class TrafficSettings:
         unit="s",
         low=0.1,
         high=3600,
-        reason="a framework takes longer to restart after a crash; data loaders and garbage collection pause for less. A "
-        "job that is silent for so much longer than ever before is overdue, too",
+        reason="a framework takes longer to restart after a crash; data loaders and garbage collection pause for less. "
+        "A job that is silent for so much longer than ever before is overdue, too",
     )
     restart_ratio: float = number(
         4.0,
