@@ -15,18 +15,18 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 
 FIELD = "window"
 MAGIC = "*?["
+"""Characters that make a path a glob."""
+
 DIRECTIVE = re.compile(r"%(.)")
-DIGITS = {
-    "Y": 4,
-    "m": 2,
-    "d": 2,
-    "j": 3,
-    "H": 2,
-    "M": 2,
-    "S": 2,
-}  # parts of a time that a name may contain, and their number of digits
-UNITS_S = {"S": 1, "M": 60, "H": 3600, "d": 86_400, "j": 86_400}  # finest first
-MARK = "\ue000"  # stands for a part of the time in a name while the name is converted from glob to regular expression
+
+DIGITS = {"Y": 4, "m": 2, "d": 2, "j": 3, "H": 2, "M": 2, "S": 2}
+"""Parts of a time that a name may contain, and their number of digits."""
+
+UNITS_S = {"S": 1, "M": 60, "H": 3600, "d": 86_400, "j": 86_400}
+"""Seconds of the parts that may be the last one, the finest first."""
+
+MARK = "\ue000"
+"""Stands for a part of the time in a name while the name is converted from glob to regular expression."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ class Pattern:
             if parts.setdefault(sign, int(digits)) != int(digits):
                 return None
         try:
-            moment = dt.datetime(parts["Y"], parts.get("m", 1), parts.get("d", 1), tzinfo=dt.UTC) + dt.timedelta(
-                days=parts["j"] - 1 if "m" not in parts and "j" in parts else 0,
-                hours=parts.get("H", 0),
-                minutes=parts.get("M", 0),
-                seconds=parts.get("S", 0),
-            )
+            day = dt.date(parts["Y"], parts.get("m", 1), parts.get("d", 1))
+            day += dt.timedelta(days=parts["j"] - 1 if "m" not in parts and "j" in parts else 0)
+            hour, minute, second = (parts.get(sign, 0) for sign in "HMS")
+            moment = dt.datetime.combine(day, dt.time(hour, minute, second, tzinfo=dt.UTC))
         except (ValueError, OverflowError):
+            return None
+        if day.year != parts["Y"]:  # a year has no such day
             return None
         return Window(Window.starting(moment, length_ns).start_ns, max(length_ns, self.unit_ns))
 
@@ -143,7 +143,7 @@ def matching(wildcard: str) -> list[str]:
 
 def fixed_folder(wildcard: str) -> str:
     """Return the folder before the first wildcard of a glob."""
-    return os.path.dirname(re.split(r"[*?\[]", wildcard, maxsplit=1)[0]) or "."  # noqa: PTH120 - keeps "./"
+    return os.path.dirname(re.split(f"[{re.escape(MAGIC)}]", wildcard, maxsplit=1)[0]) or "."  # noqa: PTH120 - keeps "./"
 
 
 def _moment(time_ns: int) -> dt.datetime:

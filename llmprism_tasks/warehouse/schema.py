@@ -16,7 +16,7 @@ import duckdb
 from llmprism_tasks.contract.errors import ContractError
 from llmprism_tasks.warehouse.sql_files import quoted, statement, texts
 from llmprism_tasks.warehouse.storage import incidents
-from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
+from llmprism_tasks.warehouse.storage.value_codes import NUMBERED
 
 
 def current() -> tuple[int, str]:

@@ -18,8 +18,8 @@ from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
-from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, incidents, nic_codes
-from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
+from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, incidents, value_codes
+from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
@@ -109,7 +109,7 @@ def _flows(
 ) -> pl.DataFrame:
     """Return flows in the order in which each window's are stored; usually nothing needs sorting."""
     names = ", ".join(map(identifier, dict.fromkeys((*columns, "flow_start_ns"))))
-    found = nic_codes.texts(connection, "flows", frame(connection.execute(f"SELECT {names} {query}", values)))
+    found = value_codes.texts(connection, "flows", frame(connection.execute(f"SELECT {names} {query}", values)))
     if not found["flow_start_ns"].is_sorted():  # a window was landed after a later one
         found = found.sort("flow_start_ns", maintain_order=True)
     return _typed(found.select(columns), table_named("flows"))
@@ -415,7 +415,7 @@ def _check_jobs(tables: Sequence[str]) -> None:
 
 
 def _where(table: str, jobs: Sequence[str] | None) -> str:
-    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {nic_codes.of_jobs(table, OF_JOBS)}")
+    return "window_start_ns = $start_ns" + ("" if jobs is None else f" AND {value_codes.of_jobs(table, OF_JOBS)}")
 
 
 def _values(window: Window, jobs: Sequence[str] | None) -> dict[str, object]:
@@ -441,7 +441,7 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None
     for part in [rows] if isinstance(rows, pl.DataFrame) else _parts(rows):
         if part.is_empty():
             continue
-        incoming = nic_codes.numbered(connection, table, part) if table in NUMBERED else part
+        incoming = value_codes.numbered(connection, table, part) if table in NUMBERED else part
         # Arrow's newest format has string views, which need no copy
         _insert_arrow(connection, table, incoming.to_arrow(compat_level=pl.CompatLevel.newest()))
 

@@ -12,7 +12,7 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.sql_files import texts
-from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
+from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 SQL = shipped_files.folder("sql")
 PROMISED = {"job_health_by_minute", "step_times_by_job", "pairs_by_kind", "slowest_subjects", "window_bookkeeping"}

@@ -20,7 +20,7 @@ from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
 from llmprism_tasks.warehouse.storage import incidents
-from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED, stored
+from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 HELD_TIMES = 4
 """How many times as long flows are kept for windows that wait to be run: a day, as long as outages are caught up."""

@@ -25,7 +25,7 @@ from llmprism_tasks.warehouse import schema, store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier
 from llmprism_tasks.warehouse.storage import incidents
-from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
+from llmprism_tasks.warehouse.storage.value_codes import NUMBERED
 
 COPIED = tuple(table.name for table in TABLES if table.name not in NUMBERED and "window_start_ns" in table.column_names)
 TELLING = ("windows", "minutes", "notifications", "mutes", "flow_files")

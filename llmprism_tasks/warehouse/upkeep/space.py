@@ -20,7 +20,7 @@ from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse.connect import STORAGE_VERSION, Warehouse
 from llmprism_tasks.warehouse.lake.attach import LAKE
 from llmprism_tasks.warehouse.sql_files import identifier, quoted
-from llmprism_tasks.warehouse.storage.nic_codes import NUMBERED
+from llmprism_tasks.warehouse.storage.value_codes import NUMBERED
 
 logger = logging.getLogger(__name__)
 

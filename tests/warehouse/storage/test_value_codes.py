@@ -13,7 +13,7 @@ from flowfiles import WINDOW, flow
 from llmprism_tasks.contract import frames
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
-from llmprism_tasks.warehouse.storage import nic_codes
+from llmprism_tasks.warehouse.storage import value_codes
 
 
 def flows(*records: dict[str, object]) -> pl.DataFrame:
@@ -147,4 +147,4 @@ def test_flows_of_an_older_warehouse_keep_their_rows_and_order(tmp_path: Path, k
 
 
 def test_only_flows_and_the_timeline_are_stored_elsewhere() -> None:
-    assert (nic_codes.stored("flows"), nic_codes.stored("pairs")) == ('stored."flows"', '"pairs"')
+    assert (value_codes.stored("flows"), value_codes.stored("pairs")) == ('stored."flows"', '"pairs"')
