@@ -12,7 +12,6 @@ from captured_minutes import MINUTE_NS, WINDOWS, rows, settings_in, warehouse_in
 
 from llmprism_tasks.contract.windows import ALL_TIME, Window
 from llmprism_tasks.execution.analyze import analyze
-from llmprism_tasks.execution.deadline import stock_not_taken
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 
@@ -73,11 +72,47 @@ def test_live_minutes_keep_their_runs_and_go_first(dags: Any) -> None:
     assert all(task.pool == "default_pool" for task in again.tasks)
 
 
-def test_a_missed_deadline_tells_what_is_known(dags: Any, capture: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (deadline,) = dags["llmprism_catch_up"].deadline
-    assert deadline.callback.path == f"{stock_not_taken.__module__}.{stock_not_taken.__qualname__}"
-    start_ns = WINDOWS[0].start_ns
-    warehouse_in(capture).write(lambda connection: minutes.expect(connection, [start_ns], start_ns))
-    told = asyncio.run(stock_not_taken(context={"dag_run": {"run_id": "scheduled__1"}}))
-    assert (told["expected"], told["due"]) == (1, {"skipped": 1})
-    assert "run scheduled__1 of llmprism_catch_up missed its deadline" in caplog.text
+def test_a_missed_deadline_is_told_and_the_triggerer_lives_on(
+    dags: Any, capture: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The way of a real miss, by Airflow's own steps: run, deadline, trigger, events, metadata database.
+
+    Before, the callback returned a dictionary. Airflow could not store it, its triggerer ended, and no window that
+    waited for its flows ever went on.
+    """
+    from airflow.models.dagrun import DagRun
+    from airflow.models.deadline import Deadline
+    from airflow.models.trigger import Trigger
+    from airflow.triggers.callback import CallbackTrigger
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    monkeypatch.setenv("LLMPRISM_CATCH_UP__BACKLOG", "1")
+    (alert,) = dags["llmprism_catch_up"].deadline
+    now, starts = dt.datetime.now(dt.UTC), [window.start_ns for window in WINDOWS[:2]]
+    warehouse_in(capture).write(lambda connection: minutes.expect(connection, starts, starts[0]))
+    with create_session() as session:
+        run = DagRun("llmprism_catch_up", "waits", run_after=now, run_type=DagRunType.MANUAL, state="queued")
+        run.triggered_by = DagRunTriggeredByType.TEST
+        session.add(run)
+        session.flush()
+        missed = Deadline(now, alert.callback, run.id, None, dag_id="llmprism_catch_up")
+        session.add(missed)
+        session.flush()
+        missed.handle_miss(session)
+        session.flush()
+        trigger_id, told = missed.callback.trigger_id, missed.callback.id
+        kept = session.get(Trigger, trigger_id)
+        assert kept is not None
+        trigger = CallbackTrigger(**kept.kwargs)
+
+    async def fire() -> None:
+        async for event in trigger.run():
+            Trigger.submit_event(trigger_id, event)
+
+    asyncio.run(fire())
+    with create_session() as session:
+        assert session.get(type(missed.callback), told).state == "success"
+        session.delete(session.get(DagRun, run.id))
+    assert "run waits of llmprism_catch_up missed its deadline" in caplog.text
+    assert "windows due: 2" in caplog.text
