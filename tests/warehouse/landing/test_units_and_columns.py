@@ -136,6 +136,8 @@ def test_a_path_with_another_separator_is_no_switch(
 ) -> None:
     path = write(tmp_path / f"flows{ending}", [flow(0, switch_path=text), flow(1, switch_path=None)])
     said = refusal(warehouse, path)
+    alone = [flow(number, switch_path="leaf0") for number in range(1, 4)]  # before, these hid the one that is joined
+    assert refusal(warehouse, write(path, [flow(0, switch_path=text), *alone])) == said
     sign = "->" if "->" in text else text[5]
     assert f"column switch_path: {text} has '{sign}' between its switches, as 1 of 1 paths have" in said
     write(path, [flow(0, switch_path=text), flow(1, switch_path="leaf0|spine0")])
