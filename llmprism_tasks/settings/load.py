@@ -12,7 +12,7 @@ from typing import Any
 
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.settings.secrets import read_secret, split_location
+from llmprism_tasks.settings.secrets import ALONE, read_secret, split_location
 
 ENVIRONMENT_PREFIX = "LLMPRISM_"
 SECTIONS = {section.name for section in fields(Settings)}
@@ -154,9 +154,20 @@ def _from_environment(environment: Mapping[str, str]) -> dict[tuple[str, str], t
 
 
 def _take_password_out(given: dict[tuple[str, str], tuple[object, str]]) -> None:
-    """Move a password in the location of the warehouse to the setting that is never shown."""
+    """Move a password in the location of the warehouse to the setting that is never shown.
+
+    Raises
+    ------
+    SettingsError : it is the location of a database; the message does not repeat it, for it may hold a password
+    """
     location, source = given.get(("places", "warehouse"), ("", ""))
     if isinstance(location, str):
+        if alone := ALONE.match(location):
+            raise SettingsError(
+                found=f"places.warehouse from {source}, which begins with {alone[0]}",
+                expected="a DuckDB file, or a DuckLake, as in ducklake:postgres:dbname=… host=…",
+                todo="Correct the location.",
+            )
         shown, password = split_location(location)
         if password:
             given["places", "warehouse"] = (shown, source)
@@ -180,6 +191,8 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
         if not isinstance(raw, str) or (choices and not set(words) <= set(choices)):
             expected = (" or ".join(choices) or "text") + (", with commas between several" if several else "")
             raise SettingsError(found=where, expected=expected, todo="Correct the value.")
+        if "\0" in raw:  # no path, name or address has one; the system's functions would raise a ValueError
+            raise SettingsError(found=where, expected="text without a NUL character", todo="Correct the value.")
         if raw and meta["begins"] and (not raw.startswith(meta["begins"]) or raw in meta["begins"]):
             begins = " or ".join(meta["begins"])
             raise SettingsError(found=where, expected=f"{begins} and what follows it", todo="Correct the value.")

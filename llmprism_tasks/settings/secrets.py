@@ -15,6 +15,8 @@ from llmprism_tasks.contract.errors import SettingsError
 
 WITH_SERVER = re.compile(r"ducklake:(postgres|mysql):", re.IGNORECASE)
 """How the location of a DuckLake begins whose catalog is in a database server; any other is a path."""
+ALONE = re.compile(r"(postgres|postgresql|mysql|md|motherduck):", re.IGNORECASE)
+"""How the location of a database begins in which no warehouse can be; as a path it would be a file of that name."""
 IN_WORDS = re.compile(
     r"(?<![^\s?&:])(?:password|passwd)\s*=\s*(?:'(?P<quoted>(?:[^'\\]|\\.)*)'|(?P<bare>[^\s&]*))[\s&]*"
 )

@@ -168,3 +168,11 @@ def test_without_kinds_all_but_the_quiet_ones_send_messages() -> None:
     every = load(overrides={"notify.quiet_kinds": ""}).notify.kind_names
     assert set(every) - set(load().notify.kind_names) == {"ended", "latent"}
     assert "hang" not in load(overrides={"notify.quiet_kinds": "hang,ended"}).notify.kind_names
+
+
+def test_a_text_with_a_nul_character_is_refused(tmp_path: Path) -> None:
+    """Before, a path with one was a traceback."""
+    file = tmp_path / "settings.toml"
+    file.write_text('[places]\nwarehouse = "a\\u0000b"\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"places\.warehouse = 'a\\x00b' .*without a NUL character"):
+        load(file=file)

@@ -44,6 +44,17 @@ def test_a_password_in_the_location_is_moved_to_where_it_is_not_shown() -> None:
     assert "x1" not in repr(settings) + repr(origins)
 
 
+@pytest.mark.parametrize(
+    "location",
+    ["postgres:dbname=l password=x1", "postgresql://u:x1@h/l", "MySQL:db=l passwd=x1", "md:l?motherduck_token=x1"],
+)
+def test_a_database_that_is_no_ducklake_is_refused_and_not_repeated(location: str) -> None:
+    """Before, it was taken for a path, and the password for a part of its name."""
+    with pytest.raises(SettingsError, match="ducklake:postgres:") as raised:
+        load(environment={"LLMPRISM_PLACES__WAREHOUSE": location})
+    assert "x1" not in str(raised.value)
+
+
 def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n", encoding="utf-8")
