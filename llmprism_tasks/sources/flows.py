@@ -102,11 +102,17 @@ def find(flows: str, *, length_ns: int, within: Window | None = None, lateness_n
     place = Path(flows)
     if place.is_dir():
         paths = _inside(_below(place), flows)
-    elif place.exists():
+    elif place.is_file():
         paths = [flows]
+    elif place.exists():  # a FIFO would keep its reader waiting, and a device has no end
+        raise InputError(
+            found=f"{flows}, which is neither a file nor a folder",
+            expected="a file or folder of flow records",
+            todo="Write the records to a file, and name it.",
+        )
     elif any(sign in flows for sign in MAGIC):
         _look_into(fixed_folder(flows))
-        paths = _inside((path for path in matching(flows) if Path(path).is_file()), fixed_folder(flows))
+        paths = _inside(matching(flows), fixed_folder(flows))
     else:
         raise InputError(
             found=f"no file or folder {flows}",

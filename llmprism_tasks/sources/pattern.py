@@ -9,6 +9,7 @@ import os
 import re
 import string
 from dataclasses import dataclass
+from pathlib import Path
 
 from llmprism_tasks.contract.errors import InputError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
@@ -137,8 +138,12 @@ class Pattern:
 
 
 def matching(wildcard: str) -> list[str]:
-    """Return the paths that match a glob, absolute or relative; `**` matches any depth, as in a shell."""
-    return glob.glob(wildcard, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    """Return the files that match a glob, absolute or relative; `**` matches any depth, as in a shell.
+
+    A FIFO is left out, for it would keep its reader waiting, and so is a device, which has no end.
+    """
+    found = glob.glob(wildcard, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    return [path for path in found if Path(path).is_file()]
 
 
 def fixed_folder(wildcard: str) -> str:

@@ -146,3 +146,18 @@ def test_a_missing_file_of_a_folder_is_waited_for_until_a_later_record_is_there(
     assert not landing.flows_arrived(WINDOW, str(tmp_path), INTAKE)
     aged(half(tmp_path / "b.parquet"), 1)
     assert landing.flows_arrived(WINDOW, str(tmp_path), INTAKE)  # landing says what is wrong with it
+
+
+@pytest.mark.parametrize("source", ["", "*.csv", PATTERN])
+def test_what_is_no_file_is_left_out(warehouse: Warehouse, tmp_path: Path, source: str) -> None:
+    """Before, a FIFO with a window's name kept its landing waiting for ever, and a folder was a traceback."""
+    os.mkfifo(tmp_path / f"{WINDOW.start:%Y%m%dT%H%M}.csv")
+    (tmp_path / f"{WINDOW.start:%Y%m%dT%H%M}-folder.csv").mkdir()
+    write(tmp_path / f"{WINDOW.start:%Y%m%dT%H%M}-b.csv", [flow(0)])
+    assert land(warehouse, tmp_path / source)["landed"] == 1
+
+
+def test_a_fifo_that_is_named_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "flows.csv")
+    with pytest.raises(InputError, match=r"flows\.csv, which is neither a file nor a folder"):
+        land(warehouse, tmp_path / "flows.csv")
