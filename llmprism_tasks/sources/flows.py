@@ -232,7 +232,14 @@ def _format(path: str) -> str:
 
 
 def _known(paths: Iterable[str], flows: str) -> list[str]:
-    """Return the paths that are finished files of a known format, sorted; warn of other formats."""
+    """Return the paths that are finished files of a known format, sorted; warn of other formats and of odd names."""
+    named = {path: path.encode(errors="replace").decode() for path in paths}
+    odd = sorted(text for path, text in named.items() if path != text)
+    if odd:  # the warehouse could not hold them
+        logger.warning(
+            "%s: left out %d files whose names are not UTF-8, such as %s: rename them", flows, len(odd), odd[0]
+        )
+    paths = [path for path, text in named.items() if path == text]
     finished = [path for path in paths if not Path(path).name.startswith(".") and not path.endswith(UNFINISHED)]
     known = sorted(path for path in finished if _format(path))
     others = set(finished) - set(known)

@@ -161,3 +161,15 @@ def test_a_fifo_that_is_named_is_refused(warehouse: Warehouse, tmp_path: Path) -
     os.mkfifo(tmp_path / "flows.csv")
     with pytest.raises(InputError, match=r"flows\.csv, which is neither a file nor a folder"):
         land(warehouse, tmp_path / "flows.csv")
+
+
+@pytest.mark.parametrize("source", ["", "*/*.csv", f"*/{PATTERN}"])
+def test_a_name_that_is_no_text_is_left_out_and_told(
+    warehouse: Warehouse, tmp_path: Path, source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, it was a traceback, as long as the file was there."""
+    for folder in ("sound", os.fsdecode(b"\xff\xfe")):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / f"{WINDOW.start:%Y%m%dT%H%M}.csv", [flow(0 if folder == "sound" else 1)])
+    assert land(warehouse, tmp_path / source)["landed"] == 1
+    assert "left out 1 files whose names are not UTF-8" in caplog.text
