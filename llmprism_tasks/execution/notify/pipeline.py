@@ -20,7 +20,8 @@ OVERLOAD, SILENCE, GIVEN_UP = "overload", "silence", "given_up"
 
 NEXT = {
     OVERLOAD: "Give the workers more cores; `llmprism due` lists what waits.",
-    SILENCE: "Look at the latest runs of llmprism_minute in the Airflow UI: their logs say what to do.",
+    SILENCE: "Look at the latest runs of llmprism_minute in the Airflow UI: where tasks wait, see that executor, "
+    "workers and triggerer run; where they failed, their logs say what to do.",
     GIVEN_UP: "`llmprism due` lists them; their runs' logs say why. Mend it, then `llmprism due --run`.",
 }
 
