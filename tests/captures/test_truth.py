@@ -100,6 +100,19 @@ def test_ranks_that_exchange_tokens_share_gradients_with_the_rank_before_them_on
     assert len([kind for *_, kind in found if kind == "ep"]) == 12
 
 
+@pytest.mark.parametrize(("tokens", "met"), [(BULK, 12), (SMALL, 4)])
+def test_few_tokens_beside_many_gradients_are_an_exchange_and_control_messages_are_none(
+    tmp_path: Path, tokens: int, met: int
+) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], ep_group=FOUR)
+    everybody = [(src, dst, tokens, 1050) for src in range(4) for dst in range(4) if src != dst]
+    control = [(0, 2, BULK, 1050)] if tokens == SMALL else []
+    gradients = [(src, (src - 1) % 4, 20 * BULK, 1060) for src in range(4)]
+    found = kinds(truth.tables(tmp_path, flows(*everybody, *control, *gradients)))
+    assert len([kind for *_, kind in found if kind == "ep"]) == met + len(control)
+    assert len([kind for *_, kind in found if kind == "dp"]) == 4
+
+
 def test_what_a_fault_did_is_measured_on_the_steps_that_it_overlaps() -> None:
     ends = [0, 100, 200, 300, 500, 600, 700]
     steps = pl.DataFrame({"job": "jobA", "step": range(7), "end_ns": ends})

@@ -9,7 +9,8 @@ import polars as pl
 from cluster import NODES
 
 BULK_RATIO = 0.1
-"""A pair belongs to a kind if it carried at least this share of the bytes of that kind's busiest pair."""
+"""A pair belongs to its kinds if it carried at least this share of the bytes of the busiest pair with the same kinds.
+Only with the same: what also carries gradients carries many times the tokens of those that exchange just these."""
 
 ENDS = ["src_addr", "dst_addr"]
 
@@ -129,8 +130,10 @@ def _pairs(
     )
     at_work = (pl.col("flow_start_ns") >= pl.col("since_ns")) * pl.col("bytes")
     carried = within.group_by("job", *ENDS).agg(pl.col("bytes").sum(), pl.col("packets").sum(), at_work=at_work.sum())
-    kinds = carried.join(_group_kinds(ranks), on=["job", *ENDS])
-    bulk = kinds.filter(pl.col("at_work") >= BULK_RATIO * pl.col("at_work").max().over("job", "kind"))
+    kinds = carried.join(_group_kinds(ranks), on=["job", *ENDS]).with_columns(
+        together=pl.col("kind").sort().str.join("+").over("job", *ENDS)
+    )
+    bulk = kinds.filter(pl.col("at_work") >= BULK_RATIO * pl.col("at_work").max().over("job", "together"))
     pairs = bulk.select("job", *ENDS, "kind").sort("job", *ENDS, "kind")
     minor = (
         carried.join(pairs, on=["job", *ENDS], how="anti")
