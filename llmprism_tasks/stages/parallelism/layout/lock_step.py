@@ -2,7 +2,7 @@
 
 Tensor-parallel peers meet in every layer, so what they send leaves together, step after step. Replicas meet once a
 step: until then each takes its own time, and what they send leaves at moments that vary against each other as they do
-against those of other hosts.
+against those of other hosts. What varies by less than that, or by more, tells neither.
 """
 
 from __future__ import annotations
@@ -17,12 +17,21 @@ TOGETHER_MS = 2.0
 """Milliseconds by which the time between the messages of peers may vary: clocks of switches differ by a millisecond,
 and jitter of a hundredth adds up to more over the passes of most steps."""
 
+AS_OTHERS = 2.0
+"""Factor by which moments of one host's replicas may vary more or less than those of two hosts: a deviation over ten
+steps is off by a third. Peers that meet in every layer still differ by a layer's jitter, a third of what replicas do.
+"""
+
+QUARTER = 0.25
+"""Quantile of the pairs of two hosts: those that wait for each other vary less than replicas that are free to go."""
+
 LEAST_STEPS = 4
 """Steps below which a deviation is chance."""
 
 
 def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:
-    """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent.
+    """Return `job_id`, `peers`: how many GPUs of a host send in lock-step. Jobs whose hosts disagree are absent, and so
+    are those whose GPUs are neither in lock-step nor as far apart as those of other hosts.
 
     There are at least as many as tensor-parallel peers: where nothing varies, replicas seem to be in step as well.
 
@@ -44,12 +53,8 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .agg(at_ns=moment.first())
         .join(job_members.select("job_id", "addr", "host"), on=["job_id", "addr"])
     )
-    together = (
-        moments.join(moments, on=["job_id", "piped", "step", "host"], suffix="_other")
-        .group_by("job_id", "piped", src_addr="addr", dst_addr="addr_other")
-        .agg(steps=pl.len(), varies_ns=sigma(pl.col("at_ns") - pl.col("at_ns_other")))
-        .filter(pl.col("steps") >= LEAST_STEPS, pl.col("varies_ns") <= TOGETHER_MS * 1e6)
-    )
+    within = _varying(moments, moments, "host")
+    together = within.filter(pl.col("varies_ns") <= TOGETHER_MS * 1e6)
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
         peers=pl.len().over("job_id", "component").cast(pl.Int64)
     )
@@ -58,5 +63,43 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .agg(nics=pl.len())
         .with_columns(of=pl.col("nics").sum().over("job_id"))
         .filter(pl.col("nics") >= AGREEMENT * pl.col("of"))
+        .join(_undecided(within, moments), on="job_id", how="anti")
         .select("job_id", "peers")
+    )
+
+
+def _varying(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.DataFrame:
+    """Return by how much the moments of two NICs of one place vary: `job_id`, `piped`, `src_addr`, `dst_addr`,
+    `varies_ns`."""
+    return (
+        moments.join(others, on=["job_id", "piped", "step", place], suffix="_other")
+        .group_by("job_id", "piped", src_addr="addr", dst_addr="addr_other")
+        .agg(steps=pl.len(), varies_ns=sigma(pl.col("at_ns") - pl.col("at_ns_other")))
+        .filter(pl.col("steps") >= LEAST_STEPS)
+    )
+
+
+def _undecided(within: pl.DataFrame, moments: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id` of the jobs whose GPUs are apart in a host, but not as those of a host and the next one are."""
+    apart = within.filter(pl.col("varies_ns") > TOGETHER_MS * 1e6)
+    nics = moments.select("job_id", "host", "addr").unique().sort("job_id", "host", "addr")
+    at_host = nics.select("job_id", "host").unique(maintain_order=True)
+    following = at_host.with_columns(
+        following=pl.coalesce(pl.col("host").shift(-1).over("job_id"), pl.col("host").first().over("job_id"))
+    ).filter(pl.col("host") != pl.col("following"))
+    compared = moments.join(apart.select("job_id").unique(), on="job_id", how="semi").join(
+        following, on=["job_id", "host"]
+    )
+    between = _varying(compared, moments.rename({"host": "following"}), "following")
+    usual = between.group_by("job_id").agg(
+        usual=pl.col("varies_ns").median(), least=pl.col("varies_ns").quantile(QUARTER, "lower")
+    )
+    return (
+        apart.group_by("job_id")
+        .agg(pl.col("varies_ns").median())
+        .join(usual, on="job_id")
+        .filter(
+            (pl.col("varies_ns") < pl.col("usual") / AS_OTHERS) | (pl.col("varies_ns") > AS_OTHERS * pl.col("least"))
+        )
+        .select("job_id")
     )

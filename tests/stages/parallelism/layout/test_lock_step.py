@@ -13,13 +13,17 @@ from llmprism_tasks.stages.parallelism.layout import lock_step
 HOSTS = "ab"
 
 
-def peers(apart_ms: float, *, width: int = 2, gpus: int = 4, steps: int = 10, seed: int = 1) -> int | None:
-    """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart."""
+def peers(
+    apart_ms: float, *, width: int = 2, gpus: int = 4, steps: int = 10, seed: int = 1, hosts_ms: float = 0.0
+) -> int | None:
+    """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart, and
+    hosts up to `hosts_ms` besides."""
     draw = random.Random(seed)
     rows = []
     for step in range(steps):
         for host, to in zip(HOSTS, reversed(HOSTS), strict=True):
-            own = [draw.uniform(0, apart_ms) for _ in range(gpus // width)]
+            late = draw.uniform(0, hosts_ms)
+            own = [late + draw.uniform(0, apart_ms) for _ in range(gpus // width)]
             rows += [
                 ("j", step, f"{host}{gpu}", f"{to}{gpu}", round((step * 1000 + offset + own[gpu // width]) * MS))
                 for gpu in range(gpus)
@@ -44,6 +48,11 @@ def test_peers_send_together_and_replicas_do_not(apart_ms: float, found: int) ->
 
 def test_every_gpu_may_be_a_replica() -> None:
     assert peers(20, width=1) == 1
+
+
+@pytest.mark.parametrize(("hosts_ms", "found"), [(10, 1), (90, None)])
+def test_gpus_that_are_nearer_to_each_other_than_to_other_hosts_are_neither(hosts_ms: float, found: int | None) -> None:
+    assert peers(20, width=1, steps=40, hosts_ms=hosts_ms) == found
 
 
 @pytest.mark.parametrize(("steps", "found"), [(3, None), (4, 4)])
