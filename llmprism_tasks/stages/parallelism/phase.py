@@ -185,7 +185,8 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         .then(pl.lit("dp"))
         .otherwise(pl.lit("other"))
     )
-    judged = judged.join(pair_graph.chains(judged), on=PAIR, how="left").with_columns(
+    lasting = judged.filter(pl.col("presence") >= settings.parallelism.least_presence)
+    judged = judged.join(pair_graph.chains(lasting), on=PAIR, how="left").with_columns(
         kind=pl.when("chain").then(pl.lit("pp")).otherwise("kind"),
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )

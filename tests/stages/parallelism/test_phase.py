@@ -62,9 +62,15 @@ def identified(
     return jobs.row(0, named=True), pairs
 
 
-def kind(*parts: Iterable[Row], pair: str = "ac", section: str = "parallelism", **values: float) -> str:
+def kind(
+    *parts: Iterable[Row],
+    pair: str = "ac",
+    section: str = "parallelism",
+    gradients: Iterable[Row] = GRADIENTS,
+    **values: float,
+) -> str:
     """Return the kind of one pair of a job with some further traffic."""
-    _, pairs = identified(GRADIENTS, *parts, values=settings(section, **values))
+    _, pairs = identified(gradients, *parts, values=settings(section, **values))
     return str(pairs.filter(src_addr=pair[0], dst_addr=pair[1])["kind"].item())
 
 
@@ -151,6 +157,18 @@ def test_micro_batches_fill_a_quarter_of_the_step(count: int, expected: str) -> 
 def test_how_much_of_the_step_they_fill_can_be_set() -> None:
     assert kind(micro_batches("ac", count=9), pipeline_spread=0.2) == "pp"
     assert kind(micro_batches("ac"), pipeline_spread=0.6) == "dp"
+
+
+@pytest.mark.parametrize(("times", "expected"), [(2, "dp"), (STEPS, "pp")])
+def test_what_came_once_joins_no_pairs_to_a_pipeline(times: int, expected: str) -> None:
+    """Gradients of one size between two replicas of two stages; a few messages between the stages would make a line."""
+    reduced = [
+        row
+        for link in ("ab", "ba", "cd", "dc")
+        for row in messages(*link, every(PERIOD, count=STEPS, start=700), 40 * MB)
+    ]
+    links = [row for link in ("bc", "cb") for row in messages(*link, every(PERIOD, count=times, start=710), 5 * MB)]
+    assert kind(links, micro_batches("ac"), micro_batches("bd"), pair="ab", gradients=reduced) == expected
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3])
