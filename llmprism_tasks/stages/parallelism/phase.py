@@ -15,7 +15,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import laid_out
-from llmprism_tasks.stages.parallelism.pair_kinds import classifier, step_filling
+from llmprism_tasks.stages.parallelism.pair_kinds import classifier, roles, step_filling
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division import periodicity
@@ -132,7 +132,9 @@ def pair_kinds(
     # are the same bytes in every step: what keeps the period with other bytes each time is nothing by that alone.
     stepping = pl.col("pair").is_in(division.periodic.implode()) & pl.col("alike")
     return _jointly(
-        judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"), settings
+        judged.with_columns(periodic=stepping | pl.col("steady")).join(pairs.drop("back"), on="pair"),
+        job_members,
+        settings,
     )
 
 
@@ -161,13 +163,14 @@ def _with_relayed(
     return judged.join(relayed, on="pair", how="left").with_columns(pipeline=pl.max_horizontal("pipeline", "relayed"))
 
 
-def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Settle what pairs cannot settle alone.
 
     Traffic of recurring sizes that fills the step is a context-parallel ring where the job's gradients go elsewhere,
     and the gradients of fully sharded data parallelism where they do not. Rings of the gradients move most, and what
     joins two of them is something else. Pairs of experts are gradients' as well where about all NICs that exchange
-    tokens reduce something: what a few seem to reduce repeats by chance.
+    tokens reduce something: what a few seem to reduce repeats by chance. What each pair is in the end, and how sure
+    that is, the likeliest layout of the whole job says.
     """
     expert, reduces = pl.col("expert") >= classifier.MAJORITY, pl.col("reduces") & pl.col("periodic")
     nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
@@ -191,7 +194,8 @@ def _jointly(judged: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         pipeline=pl.when("chain").then(1.0).otherwise("pipeline"),
     )
     told = step_filling.told(judged, settings.rhythm.same_size, settings.rhythm.byte_tolerance)
-    return _judged(pair_graph.gradients_apart(told, settings.parallelism.ring_share))
+    told = pair_graph.gradients_apart(told, settings.parallelism.ring_share)
+    return _judged(roles.likeliest(told, job_members, settings.parallelism.least_presence))
 
 
 def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -212,4 +216,6 @@ def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
         .then("filling")
         .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
     )
-    return pairs.select("pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=agreement).sort(PAIR)
+    return pairs.select(
+        "pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=pl.coalesce("posterior", agreement)
+    ).sort(PAIR)

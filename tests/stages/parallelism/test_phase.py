@@ -34,6 +34,9 @@ NICS = members({"j": {addr: host for host, some in HOSTS.items() for addr in som
 DEFAULT = settings()
 PERIOD, STEPS = 1000, 12
 BEGINS = every(PERIOD, count=STEPS)
+AROUND = ring("abcd", every(PERIOD, count=STEPS, start=700))
+"""One stage with four replicas: what exchanges tokens or blocks of context shares all gradients."""
+
 GRADIENTS = [*ring("ab", every(PERIOD, count=STEPS, start=700)), *ring("cd", every(PERIOD, count=STEPS, start=700))]
 """Two stages, a host each, with two replicas: what every job here does, beside what is in question."""
 
@@ -138,7 +141,7 @@ def test_jobs_without_a_rhythm_are_not_judged_beside_others() -> None:
         settings=DEFAULT,
     )
     assert pairs.filter(job_id="k").select("kind", "confidence").rows() == [("other", 0.0)]
-    assert pairs.filter(job_id="j")["confidence"].min() == 1.0
+    assert pairs.filter(job_id="j")["confidence"].min() > 0.9
 
 
 def test_a_pair_is_what_it_is_in_either_run() -> None:
@@ -181,15 +184,16 @@ def test_a_pipeline_may_carry_a_second_size_beside_the_one_it_repeats(share: flo
 
 @pytest.mark.parametrize("fill", [0.6, 0.45])
 def test_messages_that_nothing_answers_are_no_pipeline(fill: float) -> None:
-    """What fills the step beside gradients that go elsewhere goes round within a group of context parallelism."""
-    rows = messages("a", "c", [begin + PERIOD * fill * i / 11 for begin in BEGINS for i in range(12)], 8 * MB)
-    assert kind(rows) == ("cp" if fill > 0.5 else "dp")
+    """What fills the step beside gradients that go the other way round is blocks of context."""
+    begins = [begin + PERIOD * fill * i / 11 for begin in BEGINS for i in range(12)]
+    rows = [row for link in ("dc", "cb", "ba", "ad") for row in messages(*link, begins, 8 * MB)]
+    assert kind(rows, pair="dc", gradients=AROUND) == ("cp" if fill > 0.5 else "dp")
 
 
 def test_exchanges_at_once_are_no_pipeline_however_long_they_go_on() -> None:
     at = [begin + 50 * i for begin in BEGINS for i in range(12)]
-    rows = [*messages("a", "c", at, 8 * MB), *messages("c", "a", at, 8 * MB)]
-    assert kind(rows) == kind(rows, pair="ca") == "cp"
+    rows = [row for link in ("ac", "ca", "bd", "db") for row in messages(*link, at, 8 * MB)]
+    assert kind(rows, gradients=AROUND) == kind(rows, pair="ca", gradients=AROUND) == "cp"
 
 
 def test_where_nothing_else_synchronises_what_fills_the_step_are_sharded_gradients() -> None:
@@ -228,7 +232,11 @@ def test_how_often_it_must_come_can_be_set() -> None:
     assert kind(micro_batches("ac", BEGINS[:5]), least_presence=0.4) == "pp"
 
 
-def experts(count: int, spread: float, *, fresh: float = 1.0) -> list[Row]:
+BETWEEN = ("ac", "ca", "ad", "da", "bc", "cb", "bd", "db")
+"""All pairs of two hosts."""
+
+
+def experts(count: int, spread: float, *, fresh: float = 1.0, links: Iterable[str] = BETWEEN) -> list[Row]:
     """Return calls over this share of each step, of which a share has sizes that never come again."""
     draw = random.Random(5)
     repeated = [draw.randint(1, 9) * MB for _ in range(count)]
@@ -236,9 +244,9 @@ def experts(count: int, spread: float, *, fresh: float = 1.0) -> list[Row]:
         row
         for begin in BEGINS
         for i in range(count)
+        for link in links
         for row in messages(
-            "a",
-            "c",
+            *link,
             [begin + PERIOD * spread * i / (count - 1)],
             draw.randint(MB, 9 * MB) if i < round(fresh * count) else repeated[i],
         )
@@ -260,20 +268,20 @@ def experts(count: int, spread: float, *, fresh: float = 1.0) -> list[Row]:
 def test_experts_are_called_throughout_with_sizes_that_never_repeat(
     count: int, spread: float, fresh: float, expected: str
 ) -> None:
-    assert kind(experts(count, spread, fresh=fresh)) == expected
+    assert kind(experts(count, spread, fresh=fresh), gradients=AROUND) == expected
 
 
 def test_a_schedule_that_repeats_its_sizes_is_no_expert() -> None:
     """Five of twelve sizes are new in each step, with the default of a half; with two fifths they are experts."""
     rows = experts(12, 0.6, fresh=5 / 12)
-    assert kind(rows) != "ep"
-    assert kind(rows, expert_sizes=0.4) == "ep"
+    assert kind(rows, gradients=AROUND) != "ep"
+    assert kind(rows, gradients=AROUND, expert_sizes=0.4) == "ep"
 
 
 @pytest.mark.parametrize(("name", "value"), [("expert_records", 13), ("filling_spread", 0.7)])
 def test_what_an_expert_is_can_be_set(name: str, value: float) -> None:
-    assert kind(experts(12, 0.6)) == "ep"
-    assert kind(experts(12, 0.6), **{name: value}) == "other"
+    assert kind(experts(12, 0.6), gradients=AROUND) == "ep"
+    assert kind(experts(12, 0.6), gradients=AROUND, **{name: value}) == "other"
 
 
 @pytest.mark.parametrize(("reducing", "expected"), [(("ac", "ca", "bd", "db"), "dp"), (("ac", "ca", "bd"), "ep")])
@@ -282,7 +290,9 @@ def test_experts_pairs_are_gradients_as_well_where_about_all_nics_reduce_some(
 ) -> None:
     """All of four NICs, or three; their layers' calls carry as much in each step."""
     calls = [
-        (start, end, *link, size) for start, end, _, _, size in experts(12, 0.6) for link in ("ac", "ca", "bd", "db")
+        (start, end, *link, size)
+        for start, end, _, _, size in experts(12, 0.6, links=["ac"])
+        for link in ("ac", "ca", "bd", "db")
     ]
     sums = [row for src, dst in reducing for row in messages(src, dst, every(PERIOD, count=STEPS, start=700), 60 * MB)]
     _, pairs = identified(calls, sums)

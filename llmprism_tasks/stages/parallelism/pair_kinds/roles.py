@@ -1,0 +1,301 @@
+"""Roles: what the pairs of a job are together, by the likelihood of the layout that they make.
+
+A layout gives each pair a role, and pairs of one role carry equal bytes in a step: the hops of a ring, the links of two
+stages, an exchange of tokens. What a pair does in its steps says what it is, now and then wrongly. So each way to call
+a job's roles is tried. It is as likely as its pairs' steps say, times the odds of each misfit: a pair or a NIC that is
+not as any layout would have it. The likeliest way is told, and how likely each pair's kind is over all ways.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from llmprism_tasks.numerics.graphs import RING_PEERS, connected_components
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.stages.parallelism.pair_graph import ENDS
+
+KINDS = ("other", "dp", "pp", "ep", "cp")
+OTHER, DP, PP, EP, CP = range(len(KINDS))
+
+MISREAD = 0.05
+"""Odds that the steps of a pair look like those of another kind, for each kind."""
+
+TOLD = 0.25
+"""Likelihood that what goes on through the step is blocks of a ring, over that of what the job as a whole makes it."""
+
+MISFIT = 4.0
+"""Nats that a pair or a NIC costs which does not fit the layout: one in fifty is lost, relayed or disturbed."""
+
+UNLIKE = 1.5
+"""Nats that a pair costs which is called otherwise than most of its role: roles may carry equal bytes by chance, so it
+is half of what strong evidence weighs."""
+
+SAME_ROLE = math.log(1.1)
+"""How far apart, as a logarithm, bytes of pairs that are next to each other in size may be within one role."""
+
+TREE_PEERS = 4
+"""Receivers of a member of two binary trees: parent and two children in one, in which it is no leaf, and a parent in
+the other. Rings have fewer."""
+
+NEGLIGIBLE = 7.0
+"""Nats by which a way that is a thousand times less likely than another lies behind it."""
+
+WAYS = 512
+"""Ways that are tried of a job at most."""
+
+Labels = npt.NDArray[np.int64]
+
+
+class Job(NamedTuple):
+    """A job's pairs as arrays of shape (pairs,), its NICs as arrays of shape (nics,).
+
+    Attributes
+    ----------
+    src, dst : NICs
+    link, back : numbers of the two hosts of a pair, in its order and in the other
+    evidence : shape (pairs, kinds), logarithms of likelihoods
+    voted : what each pair is by itself
+    role : which role each plays
+    host, rail : of NICs; a rail is a NIC's place in its host
+    """
+
+    src: Integers
+    dst: Integers
+    link: Integers
+    back: Integers
+    evidence: Floats
+    voted: Labels
+    role: Integers
+    host: Integers
+    rail: Integers
+
+
+def likeliest(pairs: pl.DataFrame, job_members: pl.DataFrame, least_presence: float) -> pl.DataFrame:
+    """Return pairs with the `kind` that they have in the likeliest layout of their job, and its `posterior`.
+
+    Parameters
+    ----------
+    pairs : `pair`, `job_id`, `src_addr`, `dst_addr`, what they seem to be by themselves (`kind`), and what their steps
+        say, as `classifier.votes` returns it; those present in fewer steps stay what they are, with `posterior` NULL
+    job_members : `job_id`, `addr`, `host`
+    """
+    placed, nics = _placed(pairs.filter(pl.col("presence") >= least_presence), job_members)
+    told = [
+        _of_job(rows, nics.filter(job_id=job_id))
+        for (job_id,), rows in placed.partition_by("job_id", as_dict=True).items()
+    ]
+    columns = {"likeliest": pl.String, "posterior": pl.Float64}
+    nothing = pairs.select("pair", *(pl.lit(None, kind).alias(name) for name, kind in columns.items())).clear()
+    found = pl.concat([nothing, *told], how="vertical_relaxed")
+    joined = pairs.join(found, on="pair", how="left", maintain_order="left")
+    return joined.with_columns(kind=pl.coalesce("likeliest", "kind")).drop("likeliest")
+
+
+def _placed(pairs: pl.DataFrame, job_members: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return pairs with the numbers of their NICs (`src`, `dst`) and their kind's (`voted`), and the NICs in the order
+    of their numbers: `job_id`, `host`, `rail`."""
+    ends = pl.concat([pairs.select("job_id", addr=end) for end in ENDS]).unique()
+    nics = (
+        ends.join(job_members.select("job_id", "addr", "host").unique(["job_id", "addr"]), on=["job_id", "addr"])
+        .sort("job_id", "host", "addr")
+        .with_columns(
+            nic=pl.int_range(pl.len()).over("job_id"),
+            rail=pl.int_range(pl.len()).over("job_id", "host"),
+            host=pl.col("host").rank("dense").over("job_id").cast(pl.Int64) - 1,
+        )
+    )
+    numbered = pairs
+    for end, name in zip(ENDS, ("src", "dst"), strict=True):
+        numbered = numbered.join(
+            nics.select("job_id", pl.col("addr").alias(end), pl.col("nic").alias(name)), on=["job_id", end]
+        )
+    voted = pl.col("kind").replace_strict(list(KINDS), range(len(KINDS)), return_dtype=pl.Int64)
+    return numbered.with_columns(voted=voted), nics
+
+
+def _of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
+    src, dst, voted, bytes_ = (rows[name].to_numpy() for name in ("src", "dst", "voted", "bytes_per_step"))
+    host, rail = nics["host"].to_numpy(), nics["rail"].to_numpy()
+    hosts = int(host.max(initial=0)) + 1
+    link, back = host[src] * hosts + host[dst], host[dst] * hosts + host[src]
+    label, sure = _likeliest(Job(src, dst, link, back, _evidence(rows, voted), voted, _roles(bytes_), host, rail))
+    return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
+
+
+def _evidence(rows: pl.DataFrame, told: Labels) -> Floats:
+    """Return the likelihood of each kind by what a pair does in its steps, as logarithms.
+
+    Parameters
+    ----------
+    told : what each pair is by itself, and by what the job as a whole makes of what goes on through the step
+    """
+    pipeline, expert, filling = (rows[name].to_numpy() for name in ("pipeline", "expert", "filling"))
+    periodic = rows["periodic"].to_numpy()
+    weight = np.zeros((rows.height, len(KINDS)))
+    weight[:, PP] = pipeline
+    left = (1 - pipeline) * (1 - expert)
+    weight[:, EP] = expert * (1 - pipeline)
+    weight[:, CP] = left * TOLD * filling
+    burst = left * (1 - filling)
+    weight[:, DP] = np.where(periodic, burst, 0.0)
+    weight[:, OTHER] = np.where(periodic, 0.0, burst)
+    # What has nothing to do with a job keeps its period by chance alone.
+    weight[:, OTHER] += MISREAD * np.where(periodic, MISREAD, 1.0)
+    weight[:, DP:] += MISREAD
+    # What the job as a whole makes of a pair is as likely as what its steps say.
+    each = np.arange(rows.height)
+    weight[each, told] = weight.max(axis=1)
+    found: Floats = np.log(weight / weight.sum(axis=1, keepdims=True))
+    return found
+
+
+def _roles(bytes_: Floats) -> Integers:
+    order = np.argsort(bytes_, kind="stable")
+    steps = np.diff(np.log(bytes_[order])) > SAME_ROLE
+    role = np.empty(bytes_.size, np.int64)
+    role[order] = np.r_[0, np.cumsum(steps)]
+    return role
+
+
+def _likeliest(job: Job) -> tuple[Labels, Floats]:
+    """Return what each pair is in the likeliest way, and how likely that is over all ways.
+
+    Ways are looked at in the order of what the steps say. Misfits only lower that, so those that come after a much
+    better one need no look.
+    """
+    choices = _choices(job)
+    found: list[tuple[float, Labels]] = []
+    best = -math.inf
+    for said, labels in _ways(choices):
+        if said < best - NEGLIGIBLE:
+            break
+        label = np.empty_like(job.voted)
+        for (of_role, _), one in zip(choices, labels, strict=True):
+            label[of_role] = one
+        score = said - MISFIT * sum(misfits(job, label).values())
+        found.append((score, label))
+        best = max(best, score)
+    odds = np.exp([score - best for score, _ in found])
+    odds /= odds.sum()
+    likeliest = found[int(odds.argmax())][1]
+    sure = sum((odd * (label == likeliest) for odd, (_, label) in zip(odds, found, strict=True)), np.zeros(1))
+    return likeliest, sure
+
+
+def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels | int]]]]:
+    """Return each role's pairs, and what they can be, each with what the steps say of that: as its pairs are by
+    themselves, or all alike what any of them seems to be."""
+    choices = []
+    for role in np.unique(job.role):
+        of_role = np.flatnonzero(job.role == role)
+        evidence, voted = job.evidence[of_role], job.voted[of_role]
+        counts = np.bincount(voted)
+        own = evidence[np.arange(of_role.size), voted].sum() - UNLIKE * _odd(job, of_role)
+        options: list[tuple[float, Labels | int]] = [(float(own), voted)]
+        # Stages answer each other, whether their micro-batches were seen to take turns or not.
+        answered = [PP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
+        for kind in np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered].astype(np.int64)):
+            if counts.size <= kind or counts[kind] < of_role.size:
+                options.append((float(evidence[:, kind].sum()), int(kind)))
+        choices.append((of_role, sorted(options, key=lambda one: -one[0])))
+    return choices
+
+
+def _odd(job: Job, of_role: Integers) -> int:
+    """Count the pairs of a role that are by themselves unlike most of it, but for those that are a ring through all of
+    its NICs: two rings, one each way, may carry equal bytes."""
+    voted = job.voted[of_role]
+    counts = np.bincount(voted, minlength=len(KINDS))
+    nics = np.unique(np.r_[job.src[of_role], job.dst[of_role]])
+    odd = 0
+    for kind in np.flatnonzero(counts):
+        ends = (np.sort(end[of_role[voted == kind]]) for end in (job.src, job.dst))
+        ring = all(np.array_equal(some, nics) for some in ends)
+        odd += 0 if kind == counts.argmax() or ring else int(counts[kind])
+    return odd
+
+
+def _ways(
+    choices: list[tuple[Integers, list[tuple[float, Labels | int]]]],
+) -> Iterator[tuple[float, tuple[Labels | int, ...]]]:
+    """Yield the ways to call all roles, the likeliest by what the steps say first: best-first search, WAYS at most."""
+    options = [some for _, some in choices]
+    first = (0,) * len(options)
+    waiting = [(-sum(some[0][0] for some in options), first)]
+    met = {first}
+    for _ in range(WAYS):
+        if not waiting:
+            return
+        cost, way = heapq.heappop(waiting)
+        yield -cost, tuple(some[at][1] for some, at in zip(options, way, strict=True))
+        for role, at in enumerate(way):
+            following = (*way[:role], at + 1, *way[role + 1 :])
+            if at + 1 < len(options[role]) and following not in met:
+                met.add(following)
+                heapq.heappush(waiting, (cost + options[role][at][0] - options[role][at + 1][0], following))
+
+
+def misfits(job: Job, label: Labels) -> dict[str, int]:
+    """Count what does not fit any layout."""
+    n = job.host.size
+    is_ = {kind: label == kind for kind in (DP, PP, EP, CP)}
+    reducing = is_[DP] | is_[EP] | is_[CP]
+    group = connected_components(job.src[reducing], job.dst[reducing], n)
+    same = group[job.src] == group[job.dst]
+    found = {"within": int((is_[PP] & same).sum())}
+    found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
+    found["apart"] = _missing(job, is_[EP], is_[EP] | is_[DP])
+    found["crowded"] = _crowded(job, is_[CP], RING_PEERS) + _crowded(job, is_[DP], TREE_PEERS)
+    # Gradients may share their pairs with tokens and blocks.
+    found["open"] = _open(job, is_[CP]) + (_open(job, reducing) if is_[DP].any() else 0)
+    ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
+    closed = np.isin(np.arange(n), job.src[is_[DP]]) & np.isin(np.arange(n), job.dst[is_[DP]])
+    bridges = (is_[CP] | is_[EP]) & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
+    found["bridges"] = int(bridges.sum())
+    used = np.zeros(n, bool)
+    for kind in is_.values():
+        used[job.src[kind]] = used[job.dst[kind]] = True
+    found["idle"] = int((~used).sum())
+    sizes = np.bincount(group, minlength=n)[group]
+    found["uneven"] = int(n - np.bincount(sizes).max())
+    return found
+
+
+def _crowded(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:
+    """Count by how many a NIC's peers of a kind are more than a collective needs."""
+    ends = (np.bincount(end[some], minlength=job.host.size) for end in (job.src, job.dst))
+    return int(sum(np.maximum(peers - most, 0).sum() for peers in ends))
+
+
+def _open(job: Job, ring: npt.NDArray[np.bool_]) -> int:
+    """Count NICs where a ring comes in and does not go on, or the other way round, but for those where it may go on
+    through another NIC of the host."""
+    n = int(job.host.max(initial=0)) + 1
+    ends = [np.bincount(job.host[np.unique(end[ring])], minlength=n) for end in (job.src, job.dst)]
+    return int(np.abs(ends[0] - ends[1]).sum())
+
+
+def _missing(job: Job, exchange: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]) -> int:
+    """Count the pairs between hosts that an exchange of all with all would have, and which are not there."""
+    if not exchange.any():
+        return 0
+    group = connected_components(job.src[exchange], job.dst[exchange], job.host.size)
+    crossing = (job.rail[job.src] != job.rail[job.dst])[exchange].any()
+    members = np.unique(np.r_[job.src[exchange], job.dst[exchange]])
+    place = group[members] if crossing else group[members] * (job.rail.max() + 1) + job.rail[members]
+    _, place = np.unique(place, return_inverse=True)
+    size = np.bincount(place)
+    at_host = np.bincount(place * (job.host.max() + 1) + job.host[members])
+    expected = int((size * size).sum() - (at_host * at_host).sum())
+    within = np.full(job.host.size, -1)
+    within[members] = place
+    met = present & (within[job.src] >= 0) & (within[job.src] == within[job.dst])
+    met &= job.host[job.src] != job.host[job.dst]
+    return max(0, expected - int(met.sum()))

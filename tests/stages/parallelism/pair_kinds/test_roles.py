@@ -1,0 +1,135 @@
+"""What pairs are follows from what they are together: the layout that most of them make says what the rest are."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import polars as pl
+import pytest
+from handmade import members
+
+from llmprism_tasks.stages.parallelism.pair_kinds import roles
+
+HOSTS = {nic: f"host-{nic}" for nic in "abcdefgh"}
+SIGNS = ("pipeline", "expert", "filling")
+SIGN_OF = {"pp": "pipeline", "ep": "expert", "cp": "filling"}
+
+Pairs = list[dict[str, object]]
+
+
+def seeming(
+    links: list[str], kind: str, mb: float, *, sure: float = 1.0, presence: float = 1.0, **others: float
+) -> Pairs:
+    """Return pairs that seem to be of a kind in this ratio of their steps."""
+    signs = dict.fromkeys(SIGNS, 0.0) | others
+    if kind in SIGN_OF:
+        signs[SIGN_OF[kind]] = sure
+    return [
+        {"job_id": "j", "src_addr": link[0], "dst_addr": link[1], "kind": kind, "bytes_per_step": mb * 1e6}
+        | {"presence": presence, "periodic": kind != "other"}
+        | signs
+        for link in links
+    ]
+
+
+def around(nics: str) -> list[str]:
+    return [src + dst for src, dst in [*pairwise(nics), (nics[-1], nics[0])]]
+
+
+def both_ways(*links: str) -> list[str]:
+    return [way for link in links for way in (link, link[::-1])]
+
+
+def all_with_all(nics: str) -> list[str]:
+    return [src + dst for src, dst in permutations(nics, 2)]
+
+
+def found(*parts: Pairs) -> dict[str, tuple[str, float | None]]:
+    pairs = pl.DataFrame([row for part in parts for row in part]).with_row_index("pair")
+    told = roles.likeliest(pairs, members({"j": HOSTS}), 0.5)
+    return {
+        f"{src}{dst}": (kind, sure)
+        for src, dst, kind, sure in told.select("src_addr", "dst_addr", "kind", "posterior").iter_rows()
+    }
+
+
+def kinds(*parts: Pairs) -> dict[str, str]:
+    return {link: kind for link, (kind, _) in found(*parts).items()}
+
+
+RINGS = [*seeming(around("abc"), "dp", 9), *seeming(around("def"), "dp", 7)]
+"""Two stages with three replicas each."""
+
+LINKS = both_ways("ad", "be", "cf")
+
+
+def test_what_agrees_is_told_with_certainty() -> None:
+    told = found(RINGS, seeming(LINKS, "pp", 4))
+    assert {link: kind for link, (kind, _) in told.items() if kind != "dp"} == dict.fromkeys(LINKS, "pp")
+    assert min(sure for _, sure in told.values() if sure is not None) > 0.99
+
+
+@pytest.mark.parametrize(("misread", "told"), [(3, "ep"), (10, "other")])
+def test_an_exchange_is_one_though_some_of_its_pairs_seem_to_be_answered(misread: int, told: str) -> None:
+    """Of twelve pairs among four NICs; where nearly all are misread, it is no exchange."""
+    every = all_with_all("abcd")
+    ring = seeming(around("abcd"), "dp", 40)
+    links = [link for link in every if link not in around("abcd")]
+    seem = [*seeming(links[misread:], "ep", 4, sure=0.9), *seeming(links[:misread], "pp", 4, sure=0.6)]
+    exchanged = {link: kind for link, kind in kinds(ring, seem).items() if link in links}
+    assert (set(exchanged.values()) == {"ep"}) == (told == "ep")
+
+
+@pytest.mark.parametrize(("links", "told"), [(LINKS, "pp"), (LINKS[::2], "other")])
+def test_what_links_the_rings_of_gradients_both_ways_is_a_pipeline(links: list[str], told: str) -> None:
+    """Context is shared within a gradient group: there are two, so this is no ring of context."""
+    assert {kinds(RINGS, seeming(links, "cp", 4, sure=0.8))[link] for link in links} == {told}
+
+
+@pytest.mark.parametrize(("mb", "told"), [(9.9, "dp"), (15.0, "other")])
+def test_a_hop_that_was_not_seen_to_keep_the_period_is_known_by_its_bytes(mb: float, told: str) -> None:
+    """All hops of a ring carry as much; what carries half as much again closes no ring for certain."""
+    ring = [*seeming(around("abcd")[:3], "dp", 9.5), *seeming(["da"], "other", mb)]
+    own = kinds(ring, seeming(both_ways("ab"), "other", 0.1, presence=0.1))
+    assert own["da"] == told
+
+
+def test_a_copy_between_stages_is_nothing_and_leaves_the_layout_as_it_is() -> None:
+    told = kinds(RINGS, seeming(LINKS, "pp", 4), seeming(["ae"], "cp", 60))
+    assert told.pop("ae") == "other"
+    assert {link for link, kind in told.items() if kind == "pp"} == set(LINKS)
+
+
+@pytest.mark.parametrize(("blocks", "told"), [(around("dcba"), "cp"), (["dc"], "dp")], ids=["all around", "one hop"])
+def test_blocks_that_go_around_the_other_way_may_be_as_many_bytes_as_gradients(blocks: list[str], told: str) -> None:
+    """What one hop of a ring seems to be beside hops that carry as much is chance."""
+    rest = [link for link in around("dcba") if link not in blocks]
+    both = kinds(seeming([*around("abcd"), *rest], "dp", 20.5), seeming(blocks, "cp", 21, sure=0.6))
+    assert {both[link] for link in blocks} == {told}
+    assert {both[link] for link in around("abcd")} == {"dp"}
+
+
+@pytest.mark.parametrize(("expert", "told"), [(0.45, {"ep"}), (0.0, {"ep", "dp"})])
+def test_what_all_exchange_with_all_is_no_ring_of_gradients(expert: float, told: set[str]) -> None:
+    """Members of trees have four peers, each of six NICs has five others. Half of the pairs were taken for gradients,
+    narrowly or for certain."""
+    every = all_with_all("abcdef")
+    taken = [*seeming(every[1::2], "ep", 5, sure=0.55), *seeming(every[::2], "dp", 5, expert=expert)]
+    assert set(kinds(taken).values()) == told
+
+
+@pytest.mark.parametrize(("presence", "judged"), [(0.49, False), (0.5, True)])
+def test_what_comes_seldom_is_not_asked(presence: float, *, judged: bool) -> None:
+    _, sure = found(RINGS, seeming(["ae"], "other", 3, presence=presence))["ae"]
+    assert (sure is not None) == judged
+
+
+def test_where_two_ways_are_close_neither_is_sure() -> None:
+    """Two NICs that answer each other in half of the steps."""
+    told = found(seeming(both_ways("ab"), "pp", 4, sure=0.5))
+    assert max(sure for _, sure in told.values() if sure is not None) < 0.9
+
+
+def test_nothing_is_nothing() -> None:
+    pairs = pl.DataFrame(RINGS).with_row_index("pair").clear()
+    assert roles.likeliest(pairs, members({"j": HOSTS}), 0.5).is_empty()
