@@ -57,7 +57,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     steps = in_trouble(evidence.history, settings)
     every = placed(evidence, steps)
     records = timed(every, settings)
-    by_step = paces(records, settings)
+    by_step = paces(every, settings)
     elsewhere = evidence.once(best_pace.verdicts, settings).filter(
         ~pl.col("job_id").is_in(steps["job_id"].implode()), ~pl.col("slow") | best_pace.became_slow(settings)
     )
@@ -91,7 +91,7 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     steps = in_trouble(evidence.history, settings)
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
-    return compared(paces(timed(placed(evidence, steps), settings), settings), settings)
+    return compared(paces(placed(evidence, steps), settings), settings)
 
 
 def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:

@@ -7,6 +7,8 @@ itself.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 
@@ -18,13 +20,23 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.traffic import nic_pairs
 
 KINDS = ("dp", "pp", "ep", "cp")
-HOP = ["job_id", "kind", "unit", "src_addr", "dst_addr"]
+RING = ["job_id", "kind", "unit"]
+HOP = [*RING, "src_addr", "dst_addr"]
 """A hop is one pair within its unit. The unit is a ring, named by its lowest address, or the pair itself."""
 
 INNOCENT = 0.25
 """Quantile of the steps in which a hop's early sending was at its usual pace, so that it is not the slow hop of its
 ring. Not all steps can count: the member that arrives last sends nothing early, and a flapping link may go down after
 the early sending."""
+
+LESSER = 0.5
+"""Share of the logarithm of the ratio by which a ring is slower that records must show. Where they show less, its slow
+hop sends in bursts: a ring of a quarter of its pace whose records are at more than half of it has pauses within."""
+
+NEAR, FAINT = 0.75, 0.25
+"""Shares of the longest time for which bytes wait before a hop of a ring. Hops before which they wait about as long are
+slow; as buffers fill, bytes also wait before the hops that lead there, each time less. Hops that send before they have
+received, by more than a faint share of that time, are quick."""
 
 PLACE = [*HOP, "path"]
 """Queue pairs of a hop are hashed to different spines; each path has its own pace."""
@@ -92,13 +104,110 @@ def timed(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     return records.filter(pl.col("bytes") >= settings.least_bytes, pl.col("flow_end_ns") > pl.col("flow_start_ns"))
 
 
+def transfers(records: pl.DataFrame) -> pl.DataFrame:
+    """Return how long each path of a ring takes for its bytes in each step, with the pauses within transfers.
+
+    A slow uplink that many hops share cuts their traffic into short records with pauses, and each record shows the pace
+    between two pauses. A pause is within a transfer if it is no longer than a transfer of that path usually takes. The
+    longest pause of each transfer does not count: then a ring waits for a member that comes late.
+
+    Parameters
+    ----------
+    records : as `placed` returns
+
+    Returns
+    -------
+    `PLACE`, `switch_path`, `place`, `pair`, `step_ns`, `slow`, `lasted_ns`, `bytes`
+    """
+    of_step = ["place", "step_ns"]
+    duration, size = pl.col("duration"), pl.col("bytes").filter(~pl.col("slow"))
+    ordered = duration.filter(~pl.col("slow"))
+    most = size.sort_by(ordered).cum_sum() >= size.sum() / 2
+    before = end_of_earlier("flow_end_ns").over(of_step)
+    length = pl.col("flow_end_ns") - pl.col("flow_start_ns")
+    rings = records.filter(pl.col("kind") == "dp").with_columns(duration=length)
+    span = pl.col("flow_end_ns").max() - pl.col("flow_start_ns").min()
+    usual = rings.group_by("place").agg(usual_ns=ordered.sort().filter(most).first())
+    return (
+        rings.join(usual, on="place")
+        .sort(*of_step, "flow_start_ns", "flow_end_ns")
+        .with_columns(pause_ns=(pl.col("flow_start_ns") - before).clip(0))
+        .with_columns(transfer=(pl.col("pause_ns") > pl.col("usual_ns")).fill_null(value=True).cum_sum())
+        .group_by("transfer")
+        .agg(
+            pl.col(*of_step, *PLACE, "switch_path", "pair", "slow").first(),
+            pl.col("bytes").sum(),
+            lasted_ns=span - pl.col("pause_ns").slice(1).max().fill_null(0),
+        )
+        .group_by(of_step)
+        .agg(pl.col(*PLACE, "switch_path", "pair", "slow").first(), pl.col("lasted_ns", "bytes").sum())
+    )
+
+
+def waits(records: pl.DataFrame) -> pl.DataFrame:
+    """Return how long bytes wait before each hop of a ring in each step: `HOP`, `step_ns`, `wait_ns`.
+
+    A member of a ring sends on what it has received. So the mean time of what it sends, less that of what it receives,
+    is how long its bytes wait. They wait before the hop that is slow; what the others receive they send at once, and
+    their own part before. The waits of a ring add up to 0. Hops whose sender receives over several others are absent.
+
+    Parameters
+    ----------
+    records : as `placed` returns
+    """
+    middle = pl.col("flow_start_ns") / 2 + pl.col("flow_end_ns") / 2 - pl.col("step_ns")
+    sent = (
+        records.filter(pl.col("kind") == "dp")
+        .group_by(*HOP, "step_ns")
+        .agg(mean_ns=(middle * pl.col("bytes")).sum() / pl.col("bytes").sum())
+    )
+    received = sent.select(*RING, "step_ns", before="src_addr", src_addr="dst_addr", got_ns="mean_ns")
+    return (
+        sent.join(received, on=[*RING, "step_ns", "src_addr"])
+        .filter(pl.col("before") != pl.col("dst_addr"))
+        .filter((pl.len() == 1).over(*HOP, "step_ns"))
+        .select(*HOP, "step_ns", wait_ns=pl.col("mean_ns") - pl.col("got_ns"))
+    )
+
+
 def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of each path of each hop in each step.
 
-    Columns: `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large
-    record, NULL without one) and `pushed` (whether that record was over before another hop of the ring began). A record
-    that is sent before all members of the ring have arrived waits for no other member.
+    Parameters
+    ----------
+    records : as `placed` returns
+
+    Returns
+    -------
+    `PLACE`, `switch_path`, `step_ns`, `slow`, `place`, `pace` (ns per byte), `own` (pace of the first large record,
+    NULL without one), `pushed` (whether that record was over before another hop of the ring began) and, of rings whose
+    records do not show how slow they are, `wait_ns` (as `waits` returns). A record that is sent before all members of
+    the ring have arrived waits for no other member.
     """
+    shown = _paces(timed(records, settings), settings)
+    lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes)
+    whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
+    ratios = (_ratios(some).rename({"ratio": name}) for name, some in (("of_records", shown), ("of_whole", whole)))
+    # Pauses vary more than paces, so it takes as much as a device that costs no time.
+    far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
+    unseen = (pl.col("of_records").log() < LESSER * pl.col("of_whole").log()).fill_null(value=True)
+    by_ring = (some.group_by(RING).agg(pl.exclude("place").max()) for some in ratios)
+    in_bursts = next(by_ring).join(next(by_ring), on=RING, how="right").filter(far, unseen).select(RING)
+    of_bursts = whole.join(in_bursts, on=RING, how="semi").with_columns(
+        own=pl.lit(None, pl.Float64), pushed=pl.lit(value=False)
+    )
+    every = pl.concat([shown.join(in_bursts, on=RING, how="anti"), of_bursts.select(shown.columns)])
+    waiting = waits(records.join(in_bursts, on=RING, how="semi"))
+    return every.join(waiting, on=[*HOP, "step_ns"], how="left", maintain_order="left")
+
+
+def _ratios(by_step: pl.DataFrame) -> pl.DataFrame:
+    """Return by which ratio each place is slower in slow steps: `RING`, `place`, `ratio`."""
+    now, usual = (pl.col("pace").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
+    return by_step.group_by(*RING, "place").agg(ratio=now / usual)
+
+
+def _paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     duration, large = pl.col("flow_end_ns") - pl.col("flow_start_ns"), pl.col("bytes") >= settings.own_bytes
     first = pl.col(*PLACE, "switch_path", "slow").first()
     pace = duration.sum() / pl.col("bytes").sum()
@@ -143,7 +252,12 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     slow = (pl.col("ratio") >= settings.slow_rate) & (pl.col("ratio") * settings.slow_rate >= worst)
     measured = pl.col("pushes") >= settings.least_steps
     own_ratio = pl.when(measured).then("pushed").otherwise("own_ratio")
-    held_up = ring & slow & (own_ratio < settings.slow_rate).fill_null(value=False)
+    longest, clocks_ns = pl.col("wait_ns").max().over(unit), settings.least_work_ms * 1e6
+    waited_for = (pl.col("wait_ns") >= pl.max_horizontal(NEAR * longest, clocks_ns)).fill_null(value=False)
+    waits_itself = pl.col("wait_ns") <= -pl.max_horizontal(FAINT * longest, clocks_ns)
+    # Where bytes wait before no hop, a ring with pauses waits for its members.
+    slow &= pl.col("wait_ns").is_null().all().over(unit) | waited_for.any().over(unit)
+    held_up = ring & ((slow & (own_ratio < settings.slow_rate)) | waits_itself).fill_null(value=False) & ~waited_for
     by_itself = (slow & ~held_up).any().over(unit)
     return (
         _with_own_ratio(by_step, settings)
@@ -155,6 +269,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             own_ratio=pl.col("own_ratio").quantile(INNOCENT, "lower"),
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
+            wait_ns=pl.col("wait_ns").filter("slow").median() - pl.col("wait_ns").filter(~pl.col("slow")).median(),
             enough=pl.all_horizontal(seen),
         )
         .filter("enough")
@@ -162,7 +277,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
         .with_columns(
             alike=ring & slow.all().over(unit), slow=slow & ~(held_up & by_itself), innocent=held_up & by_itself
         )
-        .with_columns(proven=pl.col("slow") & ring & measured)
+        .with_columns(proven=pl.col("slow") & ring & (measured | waited_for))
         .select(*PLACE, "switch_path", "now", "usual", "ratio", "slow", "alike", "innocent", "proven")
         .sort(PLACE)
     )
@@ -190,7 +305,8 @@ def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
 
     A hop is busy while any of its queue pairs has a record, even one too short to measure a pace; the median over the
     steps counts. A collector that cuts slow traffic into short records leaves out the pauses between them; then the
-    healthy time, scaled by the hop's pace, is longer and counts instead.
+    healthy time, scaled by the hop's pace, is longer and counts instead. A ring is held up in the pauses of its
+    transfers, too.
 
     Parameters
     ----------
@@ -208,11 +324,18 @@ def extra(records: pl.DataFrame, hops: pl.DataFrame) -> pl.DataFrame:
     )
     slow, healthy = (pl.col("busy_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
     figures = by_step.group_by("pair").agg(slow_ns=slow, healthy_ns=healthy).drop_nulls()
-    longer = [pl.col("slow_ns") - pl.col("healthy_ns"), pl.col("healthy_ns") * (pl.col("ratio") - 1)]
+    longer = [
+        pl.col("slow_ns") - pl.col("healthy_ns"),
+        pl.col("healthy_ns") * (pl.col("ratio") - 1),
+        pl.col("whole_ns"),
+    ]
+    lasted = [pl.col("lasted_ns").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow"))]
+    whole = transfers(records).group_by("place").agg(pl.col("pair").first(), whole_ns=lasted[0] - lasted[1])
     return (
         records.select("pair", *HOP)
         .unique("pair")
         .join(figures, on="pair")
+        .join(whole.group_by("pair").agg(pl.col("whole_ns").max()), on="pair", how="left")
         .join(hops.group_by(HOP).agg(pl.col("ratio").median()), on=HOP, how="left", nulls_equal=True)
         .select(*HOP, extra_ns=pl.max_horizontal(*longer, 0.0))
         .sort(HOP)

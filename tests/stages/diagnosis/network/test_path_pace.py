@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import polars as pl
 import pytest
@@ -15,14 +16,18 @@ from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 STEPS = in_trouble(history([1000] * 6 + [2000] * 3), DEFAULT)
 
 
-def placed(*rows: tuple[float, float, str, str, int], kind: str = "pp") -> pl.DataFrame:
-    evidence = dataclasses.replace(working([{"a": [0.0]}]), flows=kinds("j", **{kind: rows}), groups=groups("ab", "cd"))
+Row = tuple[float, float, str, str, int]
+RING = ("ab", "bc", "cd", "da")
+
+
+def placed(*rows: Row, kind: str = "pp", rings: Sequence[str] = ("ab", "cd")) -> pl.DataFrame:
+    evidence = dataclasses.replace(working([{"a": [0.0]}]), flows=kinds("j", **{kind: rows}), groups=groups(*rings))
     return path_pace.placed(evidence, STEPS)
 
 
-def busy_longer(*rows: tuple[float, float, str, str, int]) -> list[float]:
+def busy_longer(*rows: Row) -> list[float]:
     records = placed(*rows)
-    compared = path_pace.compared(path_pace.paces(path_pace.timed(records, DEFAULT), DEFAULT), DEFAULT)
+    compared = path_pace.compared(path_pace.paces(records, DEFAULT), DEFAULT)
     return path_pace.extra(records, compared)["extra_ns"].to_list()
 
 
@@ -135,9 +140,55 @@ def test_a_step_that_is_slow_for_another_reason_tells_nothing_of_who_pushed() ->
     by_step = pl.DataFrame(
         [
             {**columns, "src_addr": src, "dst_addr": dst, "place": place, "step_ns": step, "slow": slow}
-            | {"pace": pace, "own": own[place], "pushed": False}
+            | {"pace": pace, "own": own[place], "pushed": False, "wait_ns": None}
             for step, (pace, *own, slow) in enumerate(paces)
             for place, (src, dst) in enumerate(("ab", "ba"))
         ]
     )
     assert path_pace.compared(by_step, DEFAULT)["slow"].to_list() == [True, True]
+
+
+def passed_on(at: float, slow: str, pause: float, come: float = 0.0) -> list[Row]:
+    """Return one round of the ring `abcd`, ms: each member sends its own part of 1 MB in 10 ms, then five it received.
+
+    Before `slow` a part goes in two halves of 5 ms with a pause between; `d` comes late by `come`.
+    """
+    rows: list[Row] = []
+    has, free = (dict.fromkeys("abcd", at) | {"d": at + come} for _ in range(2))
+    for _ in range(6):
+        for src, dst in RING:
+            begin = max(has[src], free[src])
+            halves = [begin, begin + 5 + pause * (src == slow)]
+            rows += [(half, half + 5, src, dst, MB // 2) for half in halves]
+            free[src] = halves[1] + 5
+        has = {dst: max(free[src], has[dst]) for src, dst in RING}
+    return rows
+
+
+def in_bursts(pause: float, *, slow: str = "b", come: float = 0.0) -> pl.DataFrame:
+    healthy = [(step * 1000, step * 1000 + 60, src, dst, 6 * MB) for step in range(6) for src, dst in RING]
+    later = [row for step in range(3) for row in passed_on(6000 + step * 2000, slow, pause, come)]
+    return path_pace.compared(path_pace.paces(placed(*healthy, *later, kind="dp", rings=["abcd"]), DEFAULT), DEFAULT)
+
+
+@pytest.mark.parametrize(("pause", "slow"), [(5, []), (8, ["b"]), (30, ["b"]), (59, ["b"]), (61, [])])
+def test_a_hop_that_sends_in_bursts_is_slow_if_bytes_wait_before_it(pause: float, slow: list[str]) -> None:
+    """All hops have pauses, for each waits for the one before it. In healthy steps a round is one record of 60 ms, so
+    longer pauses are between two rounds. Five pauses of 6 ms make a round half longer."""
+    found = in_bursts(pause)
+    assert found.filter("slow")["src_addr"].to_list() == slow
+    assert found.filter("proven")["src_addr"].to_list() == slow
+    assert found.filter("innocent")["src_addr"].to_list() == [name for name in "acd" if slow]
+
+
+@pytest.mark.parametrize("come", [0.0, 50.0])
+def test_a_ring_waits_once_for_who_comes_late(come: float) -> None:
+    assert not in_bursts(0, slow="", come=come)["slow"].any()
+
+
+def test_bytes_wait_before_the_slow_hop_and_all_waits_add_up_to_nothing() -> None:
+    rows = [row for step in range(3) for row in passed_on(6000 + step * 2000, "b", 30)]
+    found = path_pace.waits(placed(*rows, kind="dp", rings=["abcd"])).sort("step_ns", "src_addr")
+    by_hop = found.group_by("src_addr").agg(pl.col("wait_ns").last()).sort("src_addr")
+    assert by_hop.filter(pl.col("wait_ns") > 0)["src_addr"].to_list() == ["b"]
+    assert found.group_by("step_ns").agg(pl.col("wait_ns").sum())["wait_ns"].abs().max() == pytest.approx(0, abs=1e3)
