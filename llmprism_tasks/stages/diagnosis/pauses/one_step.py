@@ -289,6 +289,7 @@ def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: Diagnosis
 def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
     """Return the NIC or link that was slow in the slow steps alone, found as network faults are found in several steps.
 
+    It has flapped if a quick step followed; until then it may go on being slow.
     If the data show a slow ring, but not which of its NICs is slow, it is the row of a job whose `candidates` are the
     NICs that may be; None if nothing was slow, or too many may be.
     """
@@ -307,7 +308,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
         row = rows.row(0, named=True)
         how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"
         return {name: row[name] for name in ("subject_type", "subject", "confidence", "peers")} | {
-            "kind": "link_flap",
+            "kind": row["kind"] if slow[-1] else "link_flap",
             "how": how,
         }
     suspects = _suspects(alone.once(devices.hops_in_trouble, once))

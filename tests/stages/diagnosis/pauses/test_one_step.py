@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from handmade import MB, MS, WINDOW
 from job_evidence import DEFAULT, groups, history, kinds, with_flows, working
+from network_evidence import both, job, ring
 
 from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence, shares
 from llmprism_tasks.stages.diagnosis.pauses import one_step
@@ -165,3 +166,11 @@ def test_what_another_finding_tells_is_not_told_again(kind: str, severity: float
 
 def test_readings_add_up() -> None:
     assert sum(shares(dict.fromkeys("abc", 1.0)).values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("after", "kind"), [(0, "slow_nic"), (1, "link_flap")])
+def test_a_nic_that_was_slow_in_one_step_has_flapped_once_a_quick_step_follows(after: int, kind: str) -> None:
+    hops = (ring("abc", 20), ring("def"), both("a", "d", 20), both("b", "e"), both("c", "f"))
+    slow = [*[False] * 20, True, *[False] * after]
+    (row,) = told(job(*hops, lost=1900, slow=slow))
+    assert (row["kind"], row["subject"], row["steps"]) == (kind, "a", 1)
