@@ -34,7 +34,7 @@ AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY = 0.5
-"""Confidence in a layout below which it is more likely wrong than right."""
+"""Confidence below which a layout is more likely wrong than right; that of a training job whose layout is not known."""
 
 ONCE = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
@@ -46,14 +46,20 @@ def deduplicate(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Drop findings that compare members of jobs whose layout is more likely wrong than right.
+    """Drop findings that compare members of jobs whose layout is more likely wrong than right, or is not known.
+
+    What was compared with its own past stands where the layout is not known.
 
     Parameters
     ----------
     jobs : the window's jobs: `job_id`, `confidence` (of the layout; NULL without one)
     """
-    unlikely = jobs.filter(pl.col("confidence") < LIKELY)["job_id"]
-    return found.filter(~(pl.col("kind").is_in(AMONG_ALIKE) & pl.col("job_id").is_in(unlikely.implode())))
+    wrong, unknown = (
+        pl.col("job_id").is_in(jobs.filter(which)["job_id"].implode())
+        for which in (pl.col("confidence") < LIKELY, pl.col("confidence") == LIKELY)
+    )
+    compared = pl.col("kind").is_in(AMONG_ALIKE)
+    return found.filter(~(compared & (wrong | (unknown & pl.col("peers").is_not_null()))))
 
 
 def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.DataFrame:

@@ -178,10 +178,16 @@ def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> Non
         assert (f"flows.flow_start_ns >= {before.lookback(5).start_ns}" in sql) == (job_id == "silent")
 
 
-@pytest.mark.parametrize(("confidence", "kinds"), [(0.51, 3), (0.49, 1), (None, 3)])
-def test_who_is_compared_with_whom_must_be_likely(confidence: float | None, kinds: int) -> None:
-    """Of another job's layout nothing follows."""
-    found = [row(kind, "addr", "a") for kind in ("slow_compute", "pipeline_imbalance", "slow_nic")]
+@pytest.mark.parametrize(
+    ("confidence", "peers", "kinds"),
+    [(0.51, ["b"], 3), (0.5, ["b"], 1), (0.5, None, 3), (0.49, None, 1), (None, ["b"], 3)],
+)
+def test_who_is_compared_with_whom_must_be_likely(
+    confidence: float | None, peers: list[str] | None, kinds: int
+) -> None:
+    """A job of unknown layout has a confidence of one half. Of another job's layout nothing follows."""
+    compared = [row(kind, "addr", "a", peers=peers) for kind in ("slow_compute", "pipeline_imbalance")]
+    found = [*compared, row("slow_nic", "addr", "a")]
     jobs = pl.DataFrame({"job_id": ["j", "other"], "confidence": [confidence, 0.0]})
     kept = drop_unlikely_layouts(pl.DataFrame(found, schema=ROW), jobs)
     assert kept.height == kinds
