@@ -232,8 +232,7 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
-    # A hop that is slow, though less than the slowest of its ring, does not show that its devices are well.
-    quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace)) & (pl.col("ratio") < slow_rate)
+    quicker = pace.is_null() | (pl.col("now") * slow_rate <= pace)
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     ring = ["job_id", "kind", "unit"]
     first = pl.col("hop").min().over(ring)
