@@ -66,7 +66,7 @@ test-distributed: setup $(DISTRIBUTED)
 	$(BIN)/pytest -m distributed tests/distributed $(if $(WINDOWS),--windows $(WINDOWS)) $(if $(KILLS),--kills $(KILLS))
 
 test-hta: setup .hta/installed
-	@HTA_PYTHON=$(CURDIR)/.hta/bin/python $(BIN)/pytest tests/reports/timeline/hta_agreement.py
+	@HTA_PYTHON=$(CURDIR)/.hta/bin/python $(BIN)/pytest tests/llmprism_tasks/reports/timeline/hta_agreement.py
 
 # HTA asks for libraries that our constraints leave out.
 .hta/installed:

@@ -92,7 +92,9 @@ def between_children(folder: str, graph: dict[str, set[str]]) -> dict[str, set[s
 
 
 @pytest.mark.parametrize(
-    "folder", [*folders(PROJECT / PACKAGE), *folders(STATEMENTS)], ids=lambda path: str(path.relative_to(PROJECT))
+    "folder",
+    [*folders(PROJECT / PACKAGE), *folders(STATEMENTS), PROJECT / "tests"],
+    ids=lambda path: str(path.relative_to(PROJECT)),
 )
 def test_a_folder_has_few_entries(folder: Path) -> None:
     entries = {path.name for path in folder.iterdir()} - GENERATED

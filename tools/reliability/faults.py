@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-FILES, LANDING, CLI, UPKEEP = "warehouse/landing/test_file_register.py", "warehouse/landing", "cli", "warehouse/upkeep"
+PLACES = ("cli", "reports/doctor", "execution", "warehouse")
+CLI, DOCTOR, EXECUTION, WAREHOUSE = (f"llmprism_tasks/{place}" for place in PLACES)
+LANDING, STORAGE, UPKEEP = (f"{WAREHOUSE}/{place}" for place in ("landing", "storage", "upkeep"))
+FILES = f"{LANDING}/test_file_register.py"
 HOSTS = "distributed/test_hosts.py"
 
 FAULTS: tuple[tuple[str, str], ...] = (
@@ -13,11 +16,11 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ("the name of a folder changes flows", f"{LANDING}/test_folder_names.py::test_a_folder_s_name_gives_no_column"),
     (
         "drafts of flows that were landed anew are written as results",
-        "execution/test_window.py::test_flows_are_handed_over_while_nothing_that_stages_depend_on_changes",
+        f"{EXECUTION}/test_window.py::test_flows_are_handed_over_while_nothing_that_stages_depend_on_changes",
     ),
     (
         "a late file's window, and those that look back at it, are not run again",
-        "execution/test_catch_up.py::test_a_late_half_makes_its_window_due_and_then_the_one_that_looks_back_at_it",
+        f"{EXECUTION}/test_catch_up.py::test_a_late_half_makes_its_window_due_and_then_the_one_that_looks_back_at_it",
     ),
     (
         "minutes that no run landed stay out in silence",
@@ -46,7 +49,7 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "a warehouse that was removed is made anew, empty",
-        "warehouse/test_connect.py::test_a_warehouse_that_was_removed_is_not_made_anew",
+        f"{WAREHOUSE}/test_connect.py::test_a_warehouse_that_was_removed_is_not_made_anew",
     ),
     (
         "a path where nothing can be written is a traceback",
@@ -58,7 +61,7 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "an unknown table is looked for in the program",
-        "warehouse/test_connect.py::test_an_unknown_table_is_not_looked_for_in_the_program",
+        f"{WAREHOUSE}/test_connect.py::test_an_unknown_table_is_not_looked_for_in_the_program",
     ),
     (
         "a DuckLake with its catalog in PostgreSQL does not open, or two writers lose rows",
@@ -75,12 +78,11 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "`llmprism sql` reads or writes other files",
-        "warehouse/storage/test_allowed_queries.py::test_all_else_is_refused_and_leaves_no_trace",
+        f"{STORAGE}/test_allowed_queries.py::test_all_else_is_refused_and_leaves_no_trace",
     ),
     (
         "`llmprism sql` fills the memory",
-        "warehouse/storage/test_allowed_queries.py::"
-        "test_a_query_with_more_rows_than_fit_is_refused_before_they_are_there",
+        f"{STORAGE}/test_allowed_queries.py::test_a_query_with_more_rows_than_fit_is_refused_before_they_are_there",
     ),
     (
         "names steer the terminal or a picture",
@@ -113,7 +115,7 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "the name of a column that is no text is a traceback",
-        "reliability/test_fuzz.py::test_a_name_of_a_column_that_is_no_text_is_refused_in_a_sentence",
+        "tools/reliability/test_fuzz.py::test_a_name_of_a_column_that_is_no_text_is_refused_in_a_sentence",
     ),
     (
         "a link leads out of the folder of flows",
@@ -133,7 +135,7 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "a task is killed, and its window is left half written",
-        "execution/test_window.py::test_killed_anywhere_a_rerun_ends_like_an_undisturbed_run",
+        f"{EXECUTION}/test_window.py::test_killed_anywhere_a_rerun_ends_like_an_undisturbed_run",
     ),
     (
         "a worker computes on for a process that was killed",
@@ -141,15 +143,15 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "two runs of a window at once mix their rows",
-        "execution/test_window.py::test_two_runs_of_a_window_at_once_leave_the_rows_of_one",
+        f"{EXECUTION}/test_window.py::test_two_runs_of_a_window_at_once_leave_the_rows_of_one",
     ),
     (
         "the task of another run clears what later stages wrote, and the window is done without it",
-        "execution/test_window.py::test_what_the_task_of_another_run_cleared_is_made_again",
+        f"{EXECUTION}/test_window.py::test_what_the_task_of_another_run_cleared_is_made_again",
     ),
     (
         "two runs of a window take each other's results of checks away",
-        "warehouse/test_store.py::test_results_of_some_tables_leave_those_of_others_and_of_other_windows",
+        f"{WAREHOUSE}/test_store.py::test_results_of_some_tables_leave_those_of_others_and_of_other_windows",
     ),
     (
         "a dead worker is noticed after five minutes",
@@ -158,12 +160,12 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ("two backfills over one hour", f"{HOSTS}::test_two_backfills_over_one_hour_end_like_one"),
     (
         "ports and containers are open to others",
-        "demo/test_compose.py::test_every_container_has_least_privileges_and_a_limit",
+        "tools/demo/test_compose.py::test_every_container_has_least_privileges_and_a_limit",
     ),
-    ("a port that others can reach", "reports/doctor/test_checks.py::test_a_port_that_others_can_reach_is_named"),
+    ("a port that others can reach", f"{DOCTOR}/test_checks.py::test_a_port_that_others_can_reach_is_named"),
     (
         "clocks of hosts disagree",
-        "reports/doctor/test_checks.py::test_records_are_not_from_the_future",
+        f"{DOCTOR}/test_checks.py::test_records_are_not_from_the_future",
     ),
 )
 """What went wrong, and the test in `tests`, as pytest names it."""
