@@ -167,5 +167,26 @@ FAULTS: tuple[tuple[str, str], ...] = (
         "clocks of hosts disagree",
         f"{DOCTOR}/test_checks.py::test_records_are_not_from_the_future",
     ),
+    (
+        "a missed deadline ends Airflow's triggerer, and waiting windows wait for ever",
+        "dags/test_catch_up.py::test_a_missed_deadline_is_told_and_the_triggerer_lives_on",
+    ),
+    ("metrics are promised and none is sent", "dags/test_metrics.py::test_metrics_reach_statsd"),
+    (
+        "a FIFO keeps a window waiting for ever",
+        f"{LANDING}/test_unfinished_files.py::test_a_fifo_that_is_named_is_refused",
+    ),
+    (
+        "a file's name that is not UTF-8 is a traceback",
+        f"{LANDING}/test_unfinished_files.py::test_a_name_that_is_no_text_is_left_out_and_told",
+    ),
+    (
+        "the location of a database that is no DuckLake is repeated with its password",
+        "llmprism_tasks/settings/test_secrets.py::test_a_database_that_is_no_ducklake_is_refused_and_not_repeated",
+    ),
+    (
+        "a file's name with hour 24 or minute 60 is read as another window's",
+        "llmprism_tasks/sources/test_pattern.py::test_a_name_that_is_no_time_or_has_something_else_is_no_match",
+    ),
 )
 """What went wrong, and the test in `tests`, as pytest names it."""
