@@ -32,10 +32,6 @@ MOSTLY = 0.9
 UNUSUAL = 5.0
 """Typical deviations beyond which a distance counts as just so far: one step that a pause made long says nothing."""
 
-KEPT = 0.2
-"""Distance of phases from their middle, as a ratio of the shorter period, in which most steps lie that end with one of
-their parts: chance has two of five there, and nine in ten of some steps one time in a hundred."""
-
 
 LEAST_TRANSFERS = 10
 """Transfers of each side from which chance rarely lets most begin together."""
@@ -176,15 +172,11 @@ def _of_one_job(rail: _Rail, other: _Rail, settings: RecognitionSettings) -> boo
     """Whether clusters on the same hosts may be rails of one job.
 
     They are if they begin together what they send. If not (they may be of different stages of a pipeline), their steps
-    must keep their distance, or what one shows must be parts of the other's; where steps don't say, rails move equal
-    bytes.
+    must keep their distance; where steps don't say, rails move equal bytes.
     """
     if in_step(rail.sent, other.sent, settings):
         return True
     if min(rail.ends.size, other.ends.size) >= LEAST_STEPS:
-        slow, quick = sorted((rail, other), key=lambda one: -one.period_ns)
-        if round(slow.period_ns / quick.period_ns) > 1:
-            return are_parts(quick.ends, quick.period_ns, slow.ends)
         return not drift_apart(rail.ends, rail.period_ns, other.ends, settings)
     return min(rail.bytes, other.bytes) >= settings.rail_likeness * max(rail.bytes, other.bytes)
 
@@ -229,21 +221,6 @@ def in_step(rail: _Sent, other: _Sent, settings: RecognitionSettings) -> bool:
     return met >= settings.least_together
 
 
-def are_parts(ends: Integers, period_ns: float, steps: Integers) -> bool:
-    """Whether what ends more often than steps may be their parts, as micro-batches are: then steps end with them.
-
-    Parameters
-    ----------
-    ends, period_ns : of what ends more often, ns, sorted, at least `LEAST_STEPS`
-    steps : ends of steps, ns
-    """
-    meanwhile = steps[(steps >= ends[0] - period_ns) & (steps <= ends[-1] + period_ns)]
-    if meanwhile.size < LEAST_STEPS:
-        return False
-    off = _from_middle(2 * np.pi * (_nearest(meanwhile, ends) - meanwhile).astype(np.float64) / period_ns)
-    return float(np.quantile(np.abs(off), MOSTLY)) / (2 * np.pi) <= KEPT
-
-
 def drift_apart(ends: Integers, period_ns: float, others: Integers, settings: RecognitionSettings) -> bool:
     """Whether two series of steps are of two jobs: their distance is neither kept nor small beside their jitter.
 
@@ -284,13 +261,8 @@ def _returns(distances: Floats) -> bool:
 
 def _spread(angles: Floats) -> float:
     """Return the median distance of angles from their middle."""
-    return _deviation(_from_middle(angles))
-
-
-def _from_middle(angles: Floats) -> Floats:
-    middle = np.angle(np.exp(1j * angles).mean())
-    off: Floats = np.angle(np.exp(1j * (angles - middle)))
-    return off
+    off = np.angle(np.exp(1j * (angles - np.angle(np.exp(1j * angles).mean()))))
+    return _deviation(off)
 
 
 def _deviation(values: Floats) -> float:

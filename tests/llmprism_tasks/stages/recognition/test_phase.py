@@ -338,27 +338,6 @@ def test_how_much_jitter_of_its_own_makes_a_tenant_can_be_set(own_jitter: float,
     assert len(recognised(hosts, *rows, values=settings("recognition", own_jitter=own_jitter))[1]) == jobs
 
 
-@pytest.mark.parametrize(("wander", "jobs"), [(0, 1), (100, 1), (220, 2), (1000, 2)])
-def test_rails_of_one_job_may_show_parts_of_its_steps(wander: float, jobs: int) -> None:
-    """Every sixth of what one rail shows, the other ends a step, up to `wander` ms away: 120 of 600 ms are near."""
-    hosts, draw = cluster(4, 2), random.Random(6)
-    steps = [begin + draw.uniform(-wander, wander) for begin in every(3600, count=16, start=1200)]
-    rows = [ring(rail(hosts, 0), every(600, count=99)), ring(rail(hosts, 1), steps)]
-    assert len(recognised(hosts, *rows)[1]) == jobs
-
-
-@pytest.mark.parametrize("hosts_of_quick", ["ab", "abcd"])
-def test_a_quick_tenant_beside_slow_steps_is_a_job_of_its_own(hosts_of_quick: str) -> None:
-    """Some step of a quick job always ends near one of a slow job: near for the slow one's period."""
-    hosts, draw = cluster(4, 2), random.Random(6)
-    slow = list(accumulate((draw.uniform(9_000, 11_000) for _ in range(5)), initial=2_000))
-    rows = [
-        ring(rail(hosts, 0), slow, size=400 * MB),
-        ring(rail(hosts, 1, only=hosts_of_quick), every(640, count=90)),
-    ]
-    assert len(recognised(hosts, *rows)[1]) == 2
-
-
 def beside_a_wider_job(after: Sequence[float], *, count: int = 40, period: float = 1000, ends: str = "ab") -> int:
     """Return how many jobs there are where a ring over six hosts ends its steps after 100 ms, and other NICs of two of
     these hosts exchange something, from so many ms after that on in each step."""
