@@ -1,8 +1,7 @@
 """Foreign traffic: what goes on between members of a job while the job stands still, such as a copy of files.
 
 In lock step all pairs of a job fall silent soon after one of its members. A few pairs that go on sending while all
-others are silent for longer than ever do not train, and neither does a job that moves next to nothing. They would hide
-the silence.
+others are silent for longer than ever do not train. They would hide the silence.
 """
 
 from __future__ import annotations
@@ -21,40 +20,6 @@ FEW = 0.25
 
 PART_NS = 1_000_000_000
 """Bins in which silences are searched, one second."""
-
-TRICKLE = 0.01
-"""Share of what a job, or its busiest pair, moves in a usual second in which it moves anything, below which its members
-chat, as with heartbeats: the messages of a step are more."""
-
-LINGERS_S = 2
-"""Seconds after others in which a pair may be the last that sends: so a ring does before it waits for who hangs."""
-
-
-def chatter(bulk: pl.DataFrame) -> pl.Series:
-    """Say which flows are chatter: they begin in a second in which their job moves but a trickle.
-
-    What one pair sends soon after others is none, unless it is a trickle for a single pair.
-
-    Parameters
-    ----------
-    bulk : bulk flows inside jobs, look-back included, with `job_id`
-    """
-    second, usual = pl.col("flow_start_ns") // PART_NS, pl.col("bytes").median()
-    by_pair = bulk.group_by("job_id", "pair", second=second).agg(pl.col("bytes").sum())
-    of_pair = by_pair.with_columns(sends=pl.col("bytes") >= TRICKLE * usual.over("job_id", "pair").max().over("job_id"))
-    moved = by_pair.group_by("job_id", "second").agg(pl.col("bytes").sum()).sort("job_id", "second")
-    trains = pl.col("bytes") >= TRICKLE * usual.over("job_id")
-    since = pl.when(trains).then("second").forward_fill().over("job_id")
-    later = moved.select("job_id", "second", later_s=pl.col("second") - since)
-    quiet = of_pair.join(later, on=["job_id", "second"]).select(
-        "pair",
-        "second",
-        chatter=~((pl.col("later_s") == 0) | (pl.col("sends") & (pl.col("later_s") <= LINGERS_S))).fill_null(
-            value=False
-        ),
-    )
-    begun = bulk.select("pair", second=second)
-    return begun.join(quiet, on=["pair", "second"], how="left", maintain_order="left")["chatter"]
 
 
 def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: float) -> pl.DataFrame:

@@ -17,7 +17,7 @@ import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import chatter, foreign_pairs
+from llmprism_tasks.stages.liveness.foreign import foreign_pairs
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -169,24 +169,22 @@ def overdue(
 
 
 def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
-    """Return the flows of jobs without chatter, and without those of foreign pairs while their job stands still.
+    """Return the flows of jobs without those of foreign pairs while their job stands still.
 
     Returns
     -------
     the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the other flows was last seen in the silence, ns
     """
-    idle = chatter(bulk)
-    talk = bulk.filter(idle)["flow_end_ns"].rename("flow_start_ns")
-    bulk = nic_pairs.in_order(bulk.filter(~idle))
+    bulk = nic_pairs.in_order(bulk)
     found = foreign_pairs(bulk, window, least_ns=int(AS_RESTART * _least_ns(settings)), more=STEP_MORE)
     if found.is_empty():
-        return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), talk
+        return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
     flows = bulk.join(found, on="pair", how="left", maintain_order="left")
     under_way = (pl.col("flow_start_ns") < pl.col("back_ns")) & (pl.col("flow_end_ns") > pl.col("since_ns"))
     amid = under_way.fill_null(value=False)
     pairs = nic_pairs.pairs_of(bulk, list(PAIR)).join(found, on="pair", how="semi").select(PAIR)
     seen = flows.filter(amid).select(flow_start_ns=pl.min_horizontal("flow_end_ns", pl.col("back_ns") - 1)).to_series()
-    return flows.filter(~amid).select(bulk.columns), pairs, pl.concat([seen, talk])
+    return flows.filter(~amid).select(bulk.columns), pairs, seen
 
 
 def _is_surprising(silence: Silence) -> bool:

@@ -90,21 +90,6 @@ def test_a_copy_of_files_between_two_members_hides_no_silence(over: tuple[str, s
     assert not silence.alone
 
 
-@pytest.mark.parametrize(("size", "overdue_"), [(20_000, True), (1_590_000, True), (1_610_000, False)])
-def test_members_that_chat_do_not_train(size: int, overdue_: bool) -> None:
-    """Two of them, every three seconds; in a usual second four members move 80 MB each, of which 1 % are 3.2 MB."""
-    talk = [(at, at + 5, src, dst, size) for at in every(3000, count=7, start=LAST + 3500) for src, dst in ("ab", "cd")]
-    silences = found(whole(), begun(0.4), talk, others(60_000))
-    assert [ms(silence.gap.since_ns) for silence in silences] == pytest.approx([LAST + 40] * overdue_)
-
-
-@pytest.mark.parametrize(("later", "size", "since"), [(2900, 810_000, 2905), (2900, 790_000, 40), (3100, 810_000, 40)])
-def test_what_a_ring_sends_before_it_waits_is_no_chatter(later: float, size: int, since: float) -> None:
-    """`a` sends 1 % of its usual 80 MB up to two seconds after the second of all others, and then all are silent."""
-    (silence,) = found(whole(), begun(0.4), [(LAST + later, LAST + later + 5, "a", "b", size)], others(60_000))
-    assert ms(silence.gap.since_ns) == pytest.approx(LAST + since)
-
-
 def test_a_ring_of_which_two_pairs_go_on_is_not_silent() -> None:
     """One of four may be foreign."""
     copy = [(at, at + 90, src, dst, 2 * MB) for src, dst in ("ab", "bc") for at in every(100, count=250, start=LAST)]
