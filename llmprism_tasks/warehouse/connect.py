@@ -31,10 +31,6 @@ from llmprism_tasks.warehouse.storage.failures import file_of, gone, identity, n
 
 Result = TypeVar("Result")
 
-# Of what Polars hands to DuckDB through Arrow, empty buffers have no aligned address. By default Arrow writes a warning
-# of crashes to standard error for each.
-os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
-
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25  # a short read takes milliseconds, writing a window some tenths of 1 s
 STORAGE_VERSION = "v1.3.0"  # the first that packs texts in two thirds of the time; older DuckDBs cannot open the file
 WRITING_THREADS = 1  # two threads took half as much CPU time again for a minute of flows, and longer on the clock
