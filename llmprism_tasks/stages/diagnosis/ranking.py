@@ -34,7 +34,7 @@ AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
 
 LIKELY = 0.5
-"""Confidence below which a layout is more likely wrong than right; that of a training job whose layout is not known."""
+"""Confidence below which a layout is more likely wrong than right."""
 
 ONCE = ["job_id", "kind", "subject_type", "subject"]
 """Key of a diagnosis within a window."""
@@ -52,11 +52,12 @@ def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFra
 
     Parameters
     ----------
-    jobs : the window's jobs: `job_id`, `confidence` (of the layout; NULL without one)
+    jobs : the window's jobs: `job_id`, `dp` (NULL if the layout is not known), `confidence` (NULL if nobody judged it)
     """
+    judged = jobs.filter(pl.col("confidence").is_not_null())
     wrong, unknown = (
-        pl.col("job_id").is_in(jobs.filter(which)["job_id"].implode())
-        for which in (pl.col("confidence") < LIKELY, pl.col("confidence") == LIKELY)
+        pl.col("job_id").is_in(judged.filter(which)["job_id"].implode())
+        for which in (pl.col("confidence") < LIKELY, pl.col("dp").is_null())
     )
     compared = pl.col("kind").is_in(AMONG_ALIKE)
     return found.filter(~(compared & (wrong | (unknown & pl.col("peers").is_not_null()))))

@@ -179,16 +179,19 @@ def test_a_silent_job_is_proved_by_the_pairs_it_had_when_it_fell_silent() -> Non
 
 
 @pytest.mark.parametrize(
-    ("confidence", "peers", "kinds"),
-    [(0.51, ["b"], 3), (0.5, ["b"], 1), (0.5, None, 3), (0.49, None, 1), (None, ["b"], 3)],
+    ("confidence", "dp", "peers", "kinds"),
+    [
+        *((0.51, 2, ["b"], 3), (0.5, 2, ["b"], 3), (0.49, 2, None, 1)),
+        *((0.5, None, ["b"], 1), (0.9, None, ["b"], 1), (0.5, None, None, 3), (None, None, ["b"], 3)),
+    ],
 )
 def test_who_is_compared_with_whom_must_be_likely(
-    confidence: float | None, peers: list[str] | None, kinds: int
+    confidence: float | None, dp: int | None, peers: list[str] | None, kinds: int
 ) -> None:
-    """A job of unknown layout has a confidence of one half. Of another job's layout nothing follows."""
+    """A layout that is not known compares with the own past alone. Of another job's layout nothing follows."""
     compared = [row(kind, "addr", "a", peers=peers) for kind in ("slow_compute", "pipeline_imbalance")]
     found = [*compared, row("slow_nic", "addr", "a")]
-    jobs = pl.DataFrame({"job_id": ["j", "other"], "confidence": [confidence, 0.0]})
+    jobs = pl.DataFrame({"job_id": ["j", "other"], "dp": [dp, None], "confidence": [confidence, 0.0]})
     kept = drop_unlikely_layouts(pl.DataFrame(found, schema=ROW), jobs)
     assert kept.height == kinds
     assert "slow_nic" in kept["kind"]
