@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 Figures: TypeAlias = dict[str, Any]
 CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # what Linux's proc(5) has for "make the peak of resident memory what it is now"
+COUNTED_LATE_BYTES = 2**24
+"""Linux counts pages on each processor and adds them up later: a new peak may begin so far from the resident memory."""
 
 
 @dataclass
@@ -22,7 +24,8 @@ class Spans:
 
     Attributes
     ----------
-    ended : of each span its `name`, `wall_s`, `cpu_s` and, if it is in no other, `peak_bytes`
+    ended : of each span its `name`, `wall_s`, `cpu_s` and, if it is in no other, `peak_bytes`: the greatest resident
+        memory of its own time, or None where Linux does not let a peak begin anew
     peak_bytes : the greatest resident memory seen so far
     """
 
@@ -35,15 +38,15 @@ class Spans:
         """Measure a block. Processor time is the whole process's, whatever threads the block uses."""
         outermost = not self._open
         self._open.append(name)
-        if outermost:
-            self._begin_peak()
+        own_peak = outermost and self._begin_peak()
         wall, cpu = time.monotonic(), time.process_time()
         try:
             yield
         finally:
-            taken = {"wall_s": time.monotonic() - wall, "cpu_s": time.process_time() - cpu}
+            taken: Figures = {"wall_s": time.monotonic() - wall, "cpu_s": time.process_time() - cpu}
             if outermost:
-                taken["peak_bytes"] = self._peak()
+                peak = self._peak()
+                taken["peak_bytes"] = peak if own_peak else None
             self.ended.append({"name": "/".join(self._open), **taken})
             self._open.pop()
 
@@ -69,13 +72,20 @@ class Spans:
         self._peak()
         return {"spans": self.ended, "peak_bytes": self.peak_bytes}
 
-    def _begin_peak(self) -> None:
+    def _begin_peak(self) -> bool:
+        """Let the peak of memory begin anew; returns whether it did."""
         self._peak()  # what was before is not lost
-        with suppress(OSError):  # where Linux does not let it: then a span's peak is the process's until then
+        with suppress(OSError):
             CLEAR_REFS.write_text(RESET_PEAK)
+        return _memory("VmHWM") - _memory("VmRSS") <= COUNTED_LATE_BYTES
 
     def _peak(self) -> int:
-        lines = STATUS.read_text().splitlines()
-        kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-        self.peak_bytes = max(self.peak_bytes, kilobytes * 1024)
-        return kilobytes * 1024
+        peak = _memory("VmHWM")
+        self.peak_bytes = max(self.peak_bytes, peak)
+        return peak
+
+
+def _memory(name: str) -> int:
+    """Return one of the sizes in /proc/self/status, in bytes."""
+    lines = STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))

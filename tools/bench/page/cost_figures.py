@@ -46,7 +46,7 @@ def _parts(run: Mapping[str, Any]) -> Iterator[tuple[str, Figures]]:
             into[f"{inner}_s"] += span["wall_s"]
         if inner:
             continue
-        into["peak_bytes"] = max(into["peak_bytes"], span["peak_bytes"])
+        into["peak_bytes"] = max(into["peak_bytes"], span["peak_bytes"] or 0)
         for figure in ("wall_s", "cpu_s"):
             into[figure] += span[figure]
             rest[figure] -= span[figure]
