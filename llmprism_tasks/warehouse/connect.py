@@ -280,13 +280,13 @@ def _catalog_copy(catalog: Path) -> Iterator[str]:
     """Copy a DuckLake's catalog between two commits: who has the catalog open keeps writers out, and a copy does not.
 
     By DuckDB's documentation, one process may write a catalog that is a DuckDB file, or several may read it, and never
-    both. The data that the copy names stay where they are. DuckDB keeps the copy open, so its name is removed as soon
-    as the block ends.
+    both. The data that the copy names stay where they are. The copy has no name in any folder, so that a killed process
+    leaves nothing behind; DuckDB opens it by its descriptor, and keeps it open when the block has ended.
     """
     lock = Path(f"{catalog}.lock")
     with (
         lock.open(encoding="utf-8") if lock.exists() else nullcontext() as held,
-        tempfile.NamedTemporaryFile(prefix="llmprism-", suffix=".ducklake") as copy,
+        tempfile.TemporaryFile() as copy,
     ):
         if held is not None:
             _lock(held.fileno(), lock, fcntl.LOCK_SH)
@@ -296,7 +296,7 @@ def _catalog_copy(catalog: Path) -> Iterator[str]:
         with catalog.open("rb") as file:
             shutil.copyfileobj(file, copy)
         copy.flush()
-        yield copy.name
+        yield f"/proc/self/fd/{copy.fileno()}"
 
 
 def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

@@ -77,6 +77,10 @@ FAULTS: tuple[tuple[str, str], ...] = (
         f"{UPKEEP}/test_read_copy.py::test_who_reads_a_lake_in_a_transaction_hinders_no_writer",
     ),
     (
+        "a killed reader of a DuckLake leaves a copy of its catalog behind",
+        f"{UPKEEP}/test_read_copy.py::test_a_killed_reader_of_a_lake_leaves_no_file",
+    ),
+    (
         "`llmprism sql` reads or writes other files",
         f"{STORAGE}/test_allowed_queries.py::test_all_else_is_refused_and_leaves_no_trace",
     ),
@@ -100,6 +104,18 @@ FAULTS: tuple[tuple[str, str], ...] = (
     (
         "a backfill of old windows is refused half-way",
         f"{UPKEEP}/test_expiry.py::test_a_backfill_of_old_windows_keeps_what_its_next_windows_look_back_on",
+    ),
+    (
+        "an IPv4 address that is written as an IPv6 one is another NIC",
+        f"{LANDING}/test_units_and_columns.py::test_an_ipv4_address_has_one_spelling",
+    ),
+    (
+        "a late file makes a window due whose flows have expired",
+        "llmprism_tasks/reports/test_expired_minutes.py::test_a_marked_window_is_due_unless_its_flows_or_past_have_expired",
+    ),
+    (
+        "a window is run again although its flows have expired",
+        f"{UPKEEP}/test_expiry.py::test_a_window_whose_flows_or_past_expired_is_refused",
     ),
     (
         "a small file makes a million windows",

@@ -38,6 +38,17 @@ with Warehouse(sys.argv[1], 5).reading() as connection:
     sys.stdin.readline()
     print(count(), flush=True)
 """
+NAMED = """
+import os, sys, tempfile
+from llmprism_tasks.warehouse.connect import Warehouse
+tempfile.gettempdir()  # finds out by a file of its own which folder can be written
+made = []
+sys.addaudithook(lambda event, of: made.append(of[0]) if event == "open" and of[2] and of[2] & os.O_CREAT else None)
+with Warehouse(sys.argv[1], 5).reading() as connection:
+    print(connection.execute("SELECT count(*) FROM flows").fetchall()[0][0])
+print([name for name in made if not os.path.isdir(name)])
+"""
+"""Reads a lake, and prints the names of all files that Python made meanwhile."""
 Hold = Callable[[str, str], subprocess.Popen[str]]
 
 
@@ -113,6 +124,14 @@ def test_who_holds_the_copy_hinders_nobody_and_keeps_what_is_open(file: Warehous
     holder.stdin.write("again\n")
     holder.stdin.flush()
     assert read(holder) == "12"
+
+
+def test_a_killed_reader_of_a_lake_leaves_no_file(lake: Warehouse) -> None:
+    """What it copies has no name: a process that was killed at the right moment left `llmprism-….ducklake` before."""
+    said = subprocess.run([sys.executable, "-c", NAMED, lake.location], capture_output=True, text=True, check=True)
+    rows, made = said.stdout.splitlines()
+    assert int(rows) > 0
+    assert made == "[]"
 
 
 def test_who_reads_a_lake_in_a_transaction_hinders_no_writer(lake: Warehouse, hold: Hold) -> None:
