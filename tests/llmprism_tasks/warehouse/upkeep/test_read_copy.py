@@ -91,6 +91,12 @@ def test_it_has_the_results_of_finished_windows_and_no_flows(lake: Warehouse, tm
     assert "incidents" in store.query(Warehouse(str(copy), 5), "SHOW TABLES")["name"].to_list()
 
 
+def test_nothing_is_written_to_the_terminal(file: Warehouse, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Before, Arrow warned of poor alignment and crashes, in the log of each `finish` and by `llmprism due --run`."""
+    read_copy.publish(file, tmp_path / "results.duckdb")
+    assert capfd.readouterr() == ("", "")
+
+
 def test_only_what_changed_is_written_and_what_is_gone_goes(file: Warehouse, tmp_path: Path) -> None:
     copy = tmp_path / "results.duckdb"
     read_copy.publish(file, copy)
