@@ -1,11 +1,14 @@
-"""Scheduler: those of Airflow's settings that matter here, read as Airflow reads them, without Airflow."""
+"""Scheduler: those of Airflow's settings that matter here, without Airflow, and whether its parts are alive."""
 
 from __future__ import annotations
 
 import configparser
+import json
 import os
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from llmprism_tasks.reports.doctor.finding import Finding, judged
 
@@ -17,6 +20,9 @@ PARALLELISM, TASKS_PER_CORE = 32, 4
 
 HEARTBEAT_S, NOTICED_S = 300, 60
 """Airflow's default, and how soon a dead worker should be noticed: its window is late by as much."""
+
+PORT, ANSWER_S = 8080, 5.0
+"""Where Airflow's API server listens by default, and how long its answer may take."""
 
 
 def home(environment: Mapping[str, str]) -> Path | None:
@@ -57,6 +63,32 @@ def settings(
         yield judged("airflow's DAGs", f"{folder}", problem="" if there else todo)
 
 
+def components(address: str, health: Mapping[str, Mapping[str, str | None]] | None) -> Finding:
+    """Judge whether Airflow's parts are alive.
+
+    Parameters
+    ----------
+    health : Airflow's answer to `/api/v2/monitor/health`; None if there was none
+    """
+    if health is None:
+        todo = "Start Airflow's API server, or set AIRFLOW__API__BASE_URL to its address if it is elsewhere."
+        return judged("airflow", f"nobody answers at {address}", warning=todo)
+    dead = [name for name, state in health.items() if state.get("status") != "healthy"]
+    todo = "Start it again, and see its log: without it windows wait, and nobody is told."
+    found = f"{', '.join(dead)} not healthy, says {address}" if dead else f"{', '.join(health)} healthy"
+    return judged("airflow", found, problem=todo if dead else "")
+
+
+def ask(address: str) -> Any:
+    """Return what Airflow says of its parts, or None."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"{address.rstrip('/')}/api/v2/monitor/health", timeout=ANSWER_S) as answer:
+            return json.load(answer)
+    except (OSError, ValueError):
+        return None
+
+
 def look(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Check the Airflow of this machine, if there is one."""
     folder = home(environment)
@@ -70,3 +102,5 @@ def look(environment: Mapping[str, str]) -> Iterator[Finding]:
         return variable if variable is not None else file.get(section, name, fallback=None)
 
     yield from settings(value, cores=os.cpu_count() or 1)
+    address = value("api", "base_url") or f"http://127.0.0.1:{value('api', 'port') or PORT}"
+    yield components(address, ask(address))

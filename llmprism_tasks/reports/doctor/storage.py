@@ -1,10 +1,11 @@
-"""Storage: the warehouse's version, its growth against the room on its disk, and the read copy."""
+"""Storage: the warehouse's version, who can write it, its growth against the room on its disk, and the read copy."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,14 @@ def room(growth: Growth, free: int, settings: Settings) -> Finding:
     return judged("warehouse's disk", found, problem=more if free < soon else "", warning=more if free < coming else "")
 
 
+def writable(places: Sequence[Path]) -> Finding:
+    """Judge whether this user can write the warehouse, as runs do."""
+    refused = [str(place) for place in places if not os.access(place, os.W_OK)]
+    todo = "Runs of this user will fail: see who owns it, and whether its disk is mounted read-only."
+    found = f"{', '.join(refused)} cannot be written by this user" if refused else "can be written by this user"
+    return judged("warehouse's files", found, warning=todo if refused else "")
+
+
 def exchange(flows: float, free: int, settings: Settings) -> Finding:
     """Judge the room in TMPDIR by what the tasks of the windows at work leave for each other."""
     needed = EXCHANGED_BYTES * flows * (settings.window.lookback_windows + 1) * RUNS
@@ -112,7 +121,8 @@ def look_at_schema(warehouse: Warehouse) -> Finding:
 
 
 def look(warehouse: Warehouse, settings: Settings) -> Iterator[Finding]:
-    """Check the room on the disks, and the read copy, of an up-to-date warehouse."""
+    """Check who can write an up-to-date warehouse, the room on its disks, and its read copy."""
+    yield writable(space.places_of(warehouse))
     growth = measured(warehouse, settings)
     yield room(growth, shutil.disk_usage(space.folder_of(warehouse)).free, settings)
     yield exchange(growth.flows, shutil.disk_usage(tempfile.gettempdir()).free, settings)

@@ -18,7 +18,7 @@ import duckdb
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.tables import TABLES
 from llmprism_tasks.warehouse.connect import STORAGE_VERSION, Warehouse
-from llmprism_tasks.warehouse.lake.attach import LAKE
+from llmprism_tasks.warehouse.lake.attach import LAKE, in_postgres
 from llmprism_tasks.warehouse.sql_files import identifier, quoted
 from llmprism_tasks.warehouse.storage.value_codes import NUMBERED
 
@@ -41,6 +41,13 @@ def folder_of(warehouse: Warehouse) -> Path:
     with warehouse.reading() as connection:
         ((folder,),) = connection.execute("SELECT data_path FROM ducklake_settings('lake')").fetchall()
     return Path(folder)
+
+
+def places_of(warehouse: Warehouse) -> list[Path]:
+    """Return the folders of this machine, and the files, that whoever writes to a warehouse writes to."""
+    file = Path(warehouse.location.removeprefix(LAKE)).resolve()
+    places = [folder_of(warehouse)] if in_postgres(warehouse.location) else [file, file.parent, folder_of(warehouse)]
+    return [place for place in dict.fromkeys(places) if place.exists()]
 
 
 def warehouse_bytes(warehouse: Warehouse) -> int:

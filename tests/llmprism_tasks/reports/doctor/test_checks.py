@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
+import json
 import stat
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,8 +19,8 @@ from llmprism_tasks.reports.doctor.finding import OK, PROBLEM, WARNING, Finding
 from llmprism_tasks.reports.doctor.storage import Growth
 from llmprism_tasks.reports.minute_states import Coverage
 from llmprism_tasks.settings import PlaceSettings, RetentionSettings, Settings
-from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.upkeep import read_copy
+from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.upkeep import read_copy, space
 
 MINUTE_H = 1 / 60
 
@@ -107,10 +110,18 @@ def test_a_warehouse_and_its_copy_are_looked_at(warehouse: Warehouse, tmp_path: 
     copy = tmp_path / "copy.duckdb"
     settings = Settings(places=PlaceSettings(warehouse=warehouse.location, read_copy=str(copy)))
     assert states([storage.look_at_schema(warehouse)]) == [("warehouse", OK)]
-    assert states(storage.look(warehouse, settings))[2] == ("read copy", WARNING)
+    assert states(storage.look(warehouse, settings))[3] == ("read copy", WARNING)
     read_copy.publish(warehouse, copy)
     put(warehouse, [8, 9])
-    assert list(storage.look(warehouse, settings))[2].found == "2 windows behind the warehouse"
+    assert list(storage.look(warehouse, settings))[3].found == "2 windows behind the warehouse"
+
+
+@pytest.mark.parametrize("location", ["{}/w.duckdb", "ducklake:{}/w.ducklake"])
+def test_a_warehouse_that_cannot_be_written_is_named(tmp_path: Path, location: str) -> None:
+    """A file of /proc/sys stands for a disk that is mounted read-only: not even root may write it."""
+    assert storage.writable(space.places_of(open_warehouse(Warehouse(location.format(tmp_path), 5)))).state == OK
+    found = storage.writable([tmp_path, Path("/proc/sys/kernel/osrelease")])
+    assert (found.state, found.found) == (WARNING, "/proc/sys/kernel/osrelease cannot be written by this user")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +250,50 @@ def test_airflows_settings_are_judged(values: dict[str, str], check: str, state:
     by_check = {one.check: one for one in found}
     assert by_check[check].state == state
     assert not any("secret" in one.found for one in by_check.values())
+
+
+def answering(body: str) -> str:
+    """Answer one request for Airflow's health; returns the address."""
+
+    class Health(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/of/airflow/api/v2/monitor/health" else 404)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Health)
+    server.timeout = 10
+
+    def answer() -> None:
+        with server:
+            server.handle_request()
+
+    threading.Thread(target=answer).start()
+    return f"http://127.0.0.1:{server.server_port}/of/airflow"
+
+
+@pytest.mark.parametrize(
+    ("triggerer", "state", "said"),
+    [
+        ("healthy", OK, "scheduler, triggerer healthy"),
+        ("unhealthy", PROBLEM, "triggerer not healthy"),
+        (None, PROBLEM, "triggerer not healthy"),
+    ],
+)
+def test_a_part_of_airflow_that_is_dead_is_a_problem(triggerer: str | None, state: str, said: str) -> None:
+    address = answering(json.dumps({"scheduler": {"status": "healthy"}, "triggerer": {"status": triggerer}}))
+    found = scheduler.components(address, scheduler.ask(address))
+    assert (found.state, said in found.found) == (state, True)
+
+
+def test_an_airflow_that_does_not_answer_is_a_warning() -> None:
+    address = answering("no JSON")
+    assert scheduler.components(address, scheduler.ask(address)).state == WARNING
+    found = scheduler.components("http://127.0.0.1:1", scheduler.ask("http://127.0.0.1:1"))
+    assert (found.state, found.found) == (WARNING, "nobody answers at http://127.0.0.1:1")
 
 
 def test_airflow_is_looked_at_where_it_is_used_and_variables_come_first(tmp_path: Path, project: Path) -> None:
