@@ -2,7 +2,8 @@
 
 Each minute drops the minute that just ended, as a simulated platform would have sent it, where `places.flows` looks
 for it: `<folder>/flows/20260501T0412.parquet`, and `<folder>/topology.csv` beside them. The same minute always gives
-the same file. The folder is `LLMPRISM_DEMO_FOLDER`; the scenario and its seed are parameters of the DAG.
+the same file. The folder is `LLMPRISM_DEMO_FOLDER`; the scenario and its seed are parameters of the DAG. A scenario is
+one of those that come with llmprism, by its name: a path would let whoever may trigger a run open files of the worker.
 
 Never switch it on where real flows land. When a task fails, its log says why; clear it, or leave it: `llmprism_minute`
 then runs that window with what there is and says so. To drop past minutes, use `airflow backfill create --dag-id
@@ -37,7 +38,7 @@ with DAG(
     catchup=False,
     max_active_runs=2,
     default_args=TRYING_AGAIN,
-    params={"scenario": Param("demo", type="string"), "seed": Param(0, type="integer")},
+    params={"scenario": Param("demo", type="string", pattern="^[a-z0-9_]+$"), "seed": Param(0, type="integer")},
     tags=["llmprism", "demo"],
     doc_md=__doc__,
 ) as dag:

@@ -97,6 +97,14 @@ def test_runs_are_true_minutes_and_the_past_waits_for_a_backfill(minute: Any) ->
     assert all(task.pool == "default_pool" for task in minute.tasks)  # a pool that is not there would stop every run
 
 
+def test_a_scenario_of_the_demo_feed_is_no_path(bag: Any) -> None:
+    scenario = bag.dags["llmprism_demo_feed"].params.get_param("scenario")
+    assert scenario.resolve("two_tenants") == "two_tenants"
+    for path in ("/etc/secret.toml", "secret.toml", "../secret"):
+        with pytest.raises(ValueError, match="does not match"):
+            scenario.resolve(path)
+
+
 def test_upkeep_runs_by_itself_one_at_a_time(bag: Any) -> None:
     dag = bag.dags["llmprism_maintenance"]
     assert dag.max_active_runs == 1
