@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from llmprism_tasks.contract.errors import SettingsError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.execution.partitions.arrow_exchange import delete_old_folders, handover_folder
 from llmprism_tasks.execution.window import open_configured, publish_copy
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.validation import data_docs
+from llmprism_tasks.warehouse.storage.temporary_folder import delete_old_folders, handover_folder
 from llmprism_tasks.warehouse.upkeep import expiry, space
 
 logger = logging.getLogger(__name__)

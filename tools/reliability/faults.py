@@ -81,6 +81,10 @@ FAULTS: tuple[tuple[str, str], ...] = (
         f"{UPKEEP}/test_read_copy.py::test_a_killed_reader_of_a_lake_leaves_no_file",
     ),
     (
+        "a killed landing leaves a folder in TMPDIR for ever",
+        f"{STORAGE}/test_temporary_folder.py::test_landing_deletes_what_a_killed_one_left",
+    ),
+    (
         "`llmprism sql` reads or writes other files",
         f"{STORAGE}/test_allowed_queries.py::test_all_else_is_refused_and_leaves_no_trace",
     ),

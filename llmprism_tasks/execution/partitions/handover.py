@@ -29,17 +29,16 @@ from llmprism_tasks import __version__
 from llmprism_tasks.contract.errors import TransientError
 from llmprism_tasks.contract.plan import STAGES, Stage, stage_named
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.partitions.arrow_exchange import (
-    delete_old_folders,
-    handover_folder,
-    read_frame,
-    unfinished,
-    write_frame,
-    writing_to,
-)
+from llmprism_tasks.execution.partitions.arrow_exchange import read_frame, write_frame
 from llmprism_tasks.execution.partitions.partition import Partition
 from llmprism_tasks.execution.partitions.stage_runner import StageResults, run_stages
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.warehouse.storage.temporary_folder import (
+    delete_old_folders,
+    handover_folder,
+    unfinished,
+    writing_to,
+)
 
 COUNT = "partitions.json"
 """Holds how many partitions there are."""

@@ -26,7 +26,7 @@ from llmprism_tasks.contract.plan import Stage
 from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partitions import stage_runner
-from llmprism_tasks.execution.partitions.arrow_exchange import temporary_folder, write_frame
+from llmprism_tasks.execution.partitions.arrow_exchange import write_frame
 from llmprism_tasks.execution.partitions.handover import read_results, run_stages_on_files, write_partition
 from llmprism_tasks.execution.partitions.partition import Partition, Partitions, divide_platform, job_batches
 from llmprism_tasks.execution.partitions.pool import Pool
@@ -34,6 +34,7 @@ from llmprism_tasks.execution.partitions.stage_runner import StageResults
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.recognition.unlisted_nics import with_unlisted
 from llmprism_tasks.stages.traffic.index import TrafficIndex
+from llmprism_tasks.warehouse.storage.temporary_folder import temporary_folder
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.readers import execute, reader
 from llmprism_tasks.warehouse.sql_files import statement
 from llmprism_tasks.warehouse.storage import flow_order
+from llmprism_tasks.warehouse.storage.temporary_folder import temporary_folder
 
 logger = logging.getLogger(__name__)
 
@@ -133,8 +133,8 @@ def staging(
     TransientError : a file cannot be read, but was changed a moment ago
     """
     intake = intake or Intake()
-    with tempfile.TemporaryDirectory(prefix="llmprism-") as spill:
-        connection = duckdb.connect(":memory:", config={"temp_directory": spill, "memory_limit": MEMORY_LIMIT})
+    with temporary_folder() as spill:
+        connection = duckdb.connect(":memory:", config={"temp_directory": str(spill), "memory_limit": MEMORY_LIMIT})
         try:
             connection.execute("SET enable_progress_bar = false")
             connection.execute(statement("staging"))
