@@ -23,7 +23,8 @@ def likeliest(
 
     Members of a gradient group in one host are those that hops between rails link, or those that are apart by their
     peers though each rail has hops of its own. Where peers, which work in lock-step, are fewer than both say, `tp` and
-    `dp` are NULL. There may be more of them: replicas that wait for each other in every layer are in lock-step, too.
+    `dp` are NULL, and so they are where nobody knows how many peers there are. There may be more of them: replicas that
+    wait for each other in every layer are in lock-step, too.
 
     Parameters
     ----------
@@ -44,9 +45,9 @@ def likeliest(
         better = other.filter(pl.col("tp") == pl.col("peers")).select("job_id")
         laid = _replaced(laid, other.drop("peers"), better)
         seen = Rings(*(_replaced(*both, better) for both in zip(_frames(seen), _frames(apart), strict=True)))
-    told = laid.join(peers, on="job_id", how="left")
-    contrary = (pl.col("tp") > pl.col("peers")).fill_null(value=False)
-    return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp"))), seen
+    told = laid.join(peers.with_columns(asked=pl.lit(value=True)), on="job_id", how="left")
+    contrary = pl.when("asked").then(pl.col("tp") > pl.col("peers").fill_null(1)).fill_null(value=False)
+    return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp", "ep"))).drop("asked"), seen
 
 
 def _frames(seen: Rings) -> tuple[pl.DataFrame, ...]:

@@ -2,7 +2,8 @@
 
 Tensor-parallel peers meet in every layer, so what they send leaves together, step after step. Replicas meet once a
 step: until then each takes its own time, and what they send leaves at moments that vary against each other as they do
-against those of other hosts. What varies by less than that, or by more, tells neither.
+against those of other hosts. What varies by less than that, or by more, tells neither. An exchange of tokens is a
+meeting of all who take part, in every layer of experts: there, peers are those who are closer than it makes them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     are those whose GPUs are neither in lock-step nor as far apart as those of other hosts.
 
     There are at least as many as tensor-parallel peers: where nothing varies, replicas seem to be in step as well.
+    `peers` is NULL where an exchange of tokens keeps GPUs of two hosts as close in step as those of one.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
     sizes = pair_graph.components(together.select("job_id", *ENDS)).with_columns(
         peers=pl.len().over("job_id", "component").cast(pl.Int64)
     )
-    return (
+    agreed = (
         sizes.group_by("job_id", "peers")
         .agg(nics=pl.len())
         .with_columns(of=pl.col("nics").sum().over("job_id"))
@@ -66,6 +68,8 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
         .join(_undecided(within, moments), on="job_id", how="anti")
         .select("job_id", "peers")
     )
+    met = _met_in_exchanges(within, moments, pairs)
+    return pl.concat([agreed.join(met, on="job_id", how="anti"), met])
 
 
 def _varying(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.DataFrame:
@@ -76,6 +80,23 @@ def _varying(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.Data
         .group_by("job_id", "piped", src_addr="addr", dst_addr="addr_other")
         .agg(steps=pl.len(), varies_ns=sigma(pl.col("at_ns") - pl.col("at_ns_other")))
         .filter(pl.col("steps") >= LEAST_STEPS)
+    )
+
+
+def _met_in_exchanges(within: pl.DataFrame, moments: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `peers` of the jobs whose GPUs are no closer in a host than those that exchange tokens are.
+
+    These are no peers if they are apart; if they are in lock-step, it is that of the exchange, and `peers` is NULL.
+    """
+    exchanged = pairs.filter(pl.col("kind") == "ep").select("job_id", addr="src_addr", place="dst_addr")
+    exchanging = _varying(moments.join(exchanged, on=["job_id", "addr"]), moments.with_columns(place="addr"), "place")
+    return (
+        within.filter(pl.col("src_addr") != pl.col("dst_addr"))
+        .group_by("job_id")
+        .agg(pl.col("varies_ns").median())
+        .join(exchanging.group_by("job_id").agg(exchanging_ns=pl.col("varies_ns").median()), on="job_id")
+        .filter(pl.col("exchanging_ns") <= AS_OTHERS * pl.col("varies_ns"))
+        .select("job_id", peers=pl.when(pl.col("varies_ns") > TOGETHER_MS * 1e6).then(pl.lit(1, pl.Int64)))
     )
 
 

@@ -222,6 +222,18 @@ def test_rings_on_every_rail_join_the_members_of_a_host_that_are_no_peers(
     assert by_peers([pair for g in range(4) for pair in ring([of[g] for of in nics])], hosts, peers) == expected
 
 
+def test_where_nobody_knows_who_are_peers_neither_tp_nor_dp_nor_ep_is_known() -> None:
+    """A row without peers is an exchange of tokens that keeps all in step; no row is nobody who was asked."""
+    hosts, nics = cluster(3, 4)
+    pairs = table(pair for g in range(4) for pair in ring([of[g] for of in nics]))
+    everyone = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+    unknown = pl.DataFrame({"job_id": ["j"], "peers": [None]}, schema_overrides={"peers": pl.Int64})
+    laid, _ = likeliest(pairs, everyone, topology(hosts), unknown)
+    assert laid.select("tp", "pp", "dp", "ep").row(0) == (None, 1, None, None)
+    laid, _ = likeliest(pairs, everyone, topology(hosts), unknown.clear())
+    assert laid.select("tp", "pp", "dp", "ep").row(0) == (4, 1, 3, 1)
+
+
 def test_rails_that_are_stages_are_not_joined() -> None:
     """Each GPU is its own peer, and so says the layout without joining."""
     hosts, nics = cluster(2, 2)

@@ -14,10 +14,17 @@ HOSTS = "ab"
 
 
 def peers(
-    apart_ms: float, *, width: int = 2, gpus: int = 4, steps: int = 10, seed: int = 1, hosts_ms: float = 0.0
-) -> int | None:
+    apart_ms: float,
+    *,
+    width: int = 2,
+    gpus: int = 4,
+    steps: int = 10,
+    seed: int = 1,
+    hosts_ms: float = 0.0,
+    kind: str = "pp",
+) -> int | str | None:
     """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart, and
-    hosts up to `hosts_ms` besides."""
+    hosts up to `hosts_ms` besides: their peers, or `absent`."""
     draw = random.Random(seed)
     rows = []
     for step in range(steps):
@@ -30,7 +37,7 @@ def peers(
                 for offset in (0, 100)
             ]
     flows = pl.DataFrame(rows, schema=["job_id", "step", "src_addr", "dst_addr", "flow_start_ns"], orient="row")
-    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit("pp")).unique().with_row_index("pair")
+    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit(kind)).unique().with_row_index("pair")
     sent = (
         flows.join(pairs, on=["src_addr", "dst_addr"])
         .group_by("pair", "step")
@@ -38,7 +45,7 @@ def peers(
     )
     nics = members({"j": {f"{host}{gpu}": host for host in HOSTS for gpu in range(gpus)}})
     found = lock_step.peers(sent, pairs, nics)
-    return found["peers"].item() if found.height else None
+    return found["peers"].item() if found.height else "absent"
 
 
 @pytest.mark.parametrize(("apart_ms", "found"), [(0, 4), (2, 4), (20, 2)])
@@ -50,11 +57,24 @@ def test_every_gpu_may_be_a_replica() -> None:
     assert peers(20, width=1) == 1
 
 
-@pytest.mark.parametrize(("hosts_ms", "found"), [(10, 1), (90, None)])
-def test_gpus_that_are_nearer_to_each_other_than_to_other_hosts_are_neither(hosts_ms: float, found: int | None) -> None:
+@pytest.mark.parametrize(("hosts_ms", "found"), [(10, 1), (90, "absent")])
+def test_gpus_that_are_nearer_to_each_other_than_to_other_hosts_are_neither(hosts_ms: float, found: int | str) -> None:
     assert peers(20, width=1, steps=40, hosts_ms=hosts_ms) == found
 
 
-@pytest.mark.parametrize(("steps", "found"), [(3, None), (4, 4)])
-def test_a_few_steps_say_nothing(steps: int, found: int | None) -> None:
+@pytest.mark.parametrize(("steps", "found"), [(3, "absent"), (4, 4)])
+def test_a_few_steps_say_nothing(steps: int, found: int | str) -> None:
     assert peers(0, steps=steps) == found
+
+
+@pytest.mark.parametrize(
+    ("apart_ms", "width", "hosts_ms", "found"),
+    [(1.0, 1, 30.0, 4), (1.0, 1, 1.0, None), (0.0, 4, 0.0, None), (20.0, 1, 0.0, 1)],
+)
+def test_who_exchanges_tokens_is_in_step_with_those_of_other_hosts(
+    apart_ms: float, width: int, hosts_ms: float, found: int | None
+) -> None:
+    """Peers are closer than an exchange makes them; where they are not, it may be the exchange that keeps them in step,
+    and where they are apart, they are none."""
+    assert peers(apart_ms, width=width, hosts_ms=hosts_ms, steps=40, kind="ep") == found
+    assert peers(apart_ms, width=width, hosts_ms=hosts_ms, steps=40, kind="dp") is not None
