@@ -257,15 +257,25 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     found["open"] = _open(job, is_[CP]) + (_open(job, reducing) if is_[DP].any() else 0)
     ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
     closed = np.isin(np.arange(n), job.src[is_[DP]]) & np.isin(np.arange(n), job.dst[is_[DP]])
-    bridges = (is_[CP] | is_[EP]) & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
+    # Who exchanges tokens with several NICs of a host shares gradients with them, by hops inside the host.
+    along = is_[CP] | (is_[EP] if not _crossing(job, is_[EP]) else np.zeros_like(is_[EP]))
+    bridges = along & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
     found["bridges"] = int(bridges.sum())
     used = np.zeros(n, bool)
     for kind in is_.values():
         used[job.src[kind]] = used[job.dst[kind]] = True
     found["idle"] = int((~used).sum())
-    sizes = np.bincount(group, minlength=n)[group]
-    found["uneven"] = int(n - np.bincount(sizes).max())
+    found["uneven"] = _uneven(job, group, reducing)
     return found
+
+
+def _uneven(job: Job, group: Integers, reducing: npt.NDArray[np.bool_]) -> int:
+    """Count NICs whose group is not as large as most; a group may pass by a NIC inside its host, and not be seen."""
+    seen = np.zeros(job.host.size, bool)
+    seen[job.src[reducing]] = seen[job.dst[reducing]] = True
+    counted = seen | ~np.isin(job.host, job.host[seen])
+    sizes = np.bincount(group, minlength=job.host.size)[group[counted]]
+    return int(sizes.size - np.bincount(sizes).max())
 
 
 def _crowded(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:
@@ -282,12 +292,17 @@ def _open(job: Job, ring: npt.NDArray[np.bool_]) -> int:
     return int(np.abs(ends[0] - ends[1]).sum())
 
 
+def _crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:
+    """Return whether an exchange goes from rail to rail."""
+    return bool((job.rail[job.src] != job.rail[job.dst])[exchange].any())
+
+
 def _missing(job: Job, exchange: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]) -> int:
     """Count the pairs between hosts that an exchange of all with all would have, and which are not there."""
     if not exchange.any():
         return 0
     group = connected_components(job.src[exchange], job.dst[exchange], job.host.size)
-    crossing = (job.rail[job.src] != job.rail[job.dst])[exchange].any()
+    crossing = _crossing(job, exchange)
     members = np.unique(np.r_[job.src[exchange], job.dst[exchange]])
     place = group[members] if crossing else group[members] * (job.rail.max() + 1) + job.rail[members]
     _, place = np.unique(place, return_inverse=True)

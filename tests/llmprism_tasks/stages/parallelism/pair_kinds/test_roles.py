@@ -44,17 +44,21 @@ def all_with_all(nics: str) -> list[str]:
     return [src + dst for src, dst in permutations(nics, 2)]
 
 
-def found(*parts: Pairs) -> dict[str, tuple[str, float | None]]:
+def found(*parts: Pairs, hosts: dict[str, str] = HOSTS) -> dict[str, tuple[str, float | None]]:
     pairs = pl.DataFrame([row for part in parts for row in part]).with_row_index("pair")
-    told = roles.likeliest(pairs, members({"j": HOSTS}), 0.5)
+    told = roles.likeliest(pairs, members({"j": hosts}), 0.5)
     return {
         f"{src}{dst}": (kind, sure)
         for src, dst, kind, sure in told.select("src_addr", "dst_addr", "kind", "posterior").iter_rows()
     }
 
 
-def kinds(*parts: Pairs) -> dict[str, str]:
-    return {link: kind for link, (kind, _) in found(*parts).items()}
+def kinds(*parts: Pairs, hosts: dict[str, str] = HOSTS) -> dict[str, str]:
+    return {link: kind for link, (kind, _) in found(*parts, hosts=hosts).items()}
+
+
+def on_hosts(*of_hosts: str) -> dict[str, str]:
+    return {nic: f"host-{nics}" for nics in of_hosts for nic in nics}
 
 
 RINGS = [*seeming(around("abc"), "dp", 9), *seeming(around("def"), "dp", 7)]
@@ -133,3 +137,23 @@ def test_where_two_ways_are_close_neither_is_sure() -> None:
 def test_nothing_is_nothing() -> None:
     pairs = pl.DataFrame(RINGS).with_row_index("pair").clear()
     assert roles.likeliest(pairs, members({"j": HOSTS}), 0.5).is_empty()
+
+
+@pytest.mark.parametrize(("inside", "told"), [(True, "dp"), (False, "other")])
+def test_a_ring_may_pass_by_nics_inside_a_host(told: str, *, inside: bool) -> None:
+    """Replicas of two stages: the ring comes to a host at one NIC and leaves at another, past a third. If each NIC is a
+    host of its own, it is no ring."""
+    hosts = on_hosts(*(("abx", "cdy", "efu", "ghv") if inside else "abxcdyefughv"))
+    ring = seeming(["ac", "db", "eg", "hf"], "dp", 9)
+    own = kinds(ring, seeming(both_ways("ae", "bf", "cg", "dh", "xu", "yv"), "pp", 4), hosts=hosts)
+    assert {own[link] for link in ("ac", "db", "eg", "hf")} == {told}
+
+
+def test_who_exchanges_tokens_with_a_whole_host_shares_gradients_inside_it() -> None:
+    """Each channel leaves a host of four at a NIC of its own, so gradients go around four times, and tokens go from
+    each NIC to all."""
+    rings = both_ways("ae", "bf", "cg", "dh")
+    tokens = [link for src in "abcd" for dst in "efgh" for link in both_ways(src + dst) if link not in rings]
+    own = kinds(seeming(rings, "dp", 60), seeming(tokens, "ep", 9), hosts=on_hosts("abcd", "efgh"))
+    assert {own[link] for link in rings} == {"dp"}
+    assert {own[link] for link in tokens} == {"ep"}
