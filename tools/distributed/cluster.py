@@ -108,6 +108,7 @@ class Cluster:
             "AIRFLOW__CELERY__BROKER_URL": f"redis://:{self.password}@{LOOPBACK}:{self.redis_port}/0",
             "AIRFLOW__CELERY__WORKER_CONCURRENCY": str(CONCURRENCY),
             "AIRFLOW__CELERY__WORKER_PREFETCH_MULTIPLIER": "1",
+            "AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT": "120",  # longer than any task here takes
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
             "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",

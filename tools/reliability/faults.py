@@ -177,6 +177,10 @@ FAULTS: tuple[tuple[str, str], ...] = (
         "a dead worker is noticed after five minutes",
         f"{HOSTS}::test_a_killed_worker_is_noticed_and_its_tasks_are_done_by_others",
     ),
+    (
+        "each worker that dies at the end of a task keeps a slot for a day, until no task runs any more",
+        "tools/demo/test_compose.py::test_a_slot_that_a_dead_worker_kept_is_free_again_within_an_hour",
+    ),
     ("two backfills over one hour", f"{HOSTS}::test_two_backfills_over_one_hour_end_like_one"),
     (
         "ports and containers are open to others",

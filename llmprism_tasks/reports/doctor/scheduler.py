@@ -21,6 +21,9 @@ PARALLELISM, TASKS_PER_CORE = 32, 4
 HEARTBEAT_S, NOTICED_S = 300, 60
 """Airflow's default, and how soon a dead worker should be noticed: its window is late by as much."""
 
+VISIBILITY_S, SLOT_S = 86_400, 3_600
+"""Airflow's default, and how soon a slot should be free again that a worker kept when it died at the end of a task."""
+
 PORT, ANSWER_S = 8080, 5.0
 """Where Airflow's API server listens by default, and how long its answer may take."""
 
@@ -55,6 +58,12 @@ def settings(
     long = f"Set AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT to {NOTICED_S}: its window waits as long."
     found = f"a dead worker is noticed after {timeout:g} s"
     yield judged("airflow's heartbeat", found, warning=long if timeout > NOTICED_S else "")
+
+    if "Celery" in (value("core", "executor") or ""):
+        visible = float(value("celery_broker_transport_options", "visibility_timeout") or VISIBILITY_S)
+        kept = f"Set AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT to {SLOT_S}, or all are gone one day."
+        found = f"a slot that a dead worker kept is free again after {visible:g} s"
+        yield judged("airflow's slots", found, warning=kept if visible > SLOT_S else "")
 
     folder = value("core", "dags_folder")
     if folder is not None:

@@ -98,6 +98,12 @@ def test_a_dead_worker_is_noticed_within_a_minute(project: Path) -> None:
     assert int(variables[timeout]) + int(variables[f"{timeout}_DETECTION_INTERVAL"]) < 60
 
 
+def test_a_slot_that_a_dead_worker_kept_is_free_again_within_an_hour(project: Path) -> None:
+    """A task that ended when its worker died is STARTED for Celery until then, and the executor counts it."""
+    variables = _services(project)["scheduler"]["environment"]
+    assert int(variables["AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT"]) <= 3600
+
+
 def test_every_container_has_least_privileges_and_a_limit(project: Path) -> None:
     services = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     for name, service in services.items():

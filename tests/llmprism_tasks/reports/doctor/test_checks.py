@@ -23,6 +23,7 @@ from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
 from llmprism_tasks.warehouse.upkeep import read_copy, space
 
 MINUTE_H = 1 / 60
+CELERY = {"core.executor": "CeleryExecutor"}
 
 
 def states(findings: Iterable[Finding]) -> list[tuple[str, str]]:
@@ -239,6 +240,9 @@ def test_a_file_with_passwords_is_its_owners_alone(tmp_path: Path, mode: int, st
         ({"core.parallelism": "9"}, "airflow's parallelism", WARNING),
         ({}, "airflow's heartbeat", WARNING),
         ({"scheduler.task_instance_heartbeat_timeout": "60"}, "airflow's heartbeat", OK),
+        (CELERY, "airflow's slots", WARNING),
+        (CELERY | {"celery_broker_transport_options.visibility_timeout": "3601"}, "airflow's slots", WARNING),
+        (CELERY | {"celery_broker_transport_options.visibility_timeout": "3600"}, "airflow's slots", OK),
         ({"core.dags_folder": "/here"}, "airflow's DAGs", OK),
         ({"core.dags_folder": "/elsewhere"}, "airflow's DAGs", PROBLEM),
     ],
