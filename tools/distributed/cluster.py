@@ -209,6 +209,10 @@ class Cluster:
         }
         self._wait("the end of the backfill before", lambda: bool(self.ask("backfills", asked)))
 
+    def trigger(self, window_start: str) -> None:
+        """Ask for one window by hand."""
+        self.ask(f"dags/{DAG}/dagRuns", {"logical_date": None, "conf": {"window_start": window_start}})
+
     def runs(self) -> list[dict[str, Any]]:
         """Return all runs of the minute's DAG."""
         found: list[dict[str, Any]] = self.ask(f"dags/{DAG}/dagRuns?limit=100")["dag_runs"]
