@@ -239,8 +239,11 @@ def _truth(runs: Sequence[Run], host_of: dict[str, str]) -> dict[str, pl.DataFra
     for run in runs:
         job = run.job
         last = run.steps[-1][2] if run.steps else job.start_s
-        # Where rings stay inside hosts as long as they can, some NICs carry nothing.
-        seen = {addr for _, _, src, dst, _, _ in run.fabric.records for addr in (src, dst)}
+        # Where rings stay inside hosts as long as they can, some NICs exchange nothing with others of their job. What
+        # these write to storage now and then says of no window whose they are.
+        members = set(job.nics)
+        ends = [(src, dst) for _, _, src, dst, _, _ in run.fabric.records if src in members and dst in members]
+        seen = {addr for pair in ends for addr in pair}
         jobs += [(job.name, addr, host_of[addr], job.start_s, last, addr in seen) for addr in job.nics]
         pairs |= {(job.name, *ends, kind) for ends, kinds in run.kinds.items() for kind in kinds}
         steps += [(job.name, *step) for step in run.steps]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ import pytest
 from accuracy.second_source.execution import Run
 from accuracy.second_source.fabric import Fabric, double_tree
 from accuracy.second_source.fault_cases import STRIKES, draw
-from accuracy.second_source.folder import SECOND, START_NS, Platform, cut_off, measured
+from accuracy.second_source.folder import SECOND, START_NS, Platform, cut_off, measured, nic, write
 from accuracy.second_source.network import Network, Slow, end_of
 from accuracy.second_source.schedules import operations
 from accuracy.second_source.training import Training
@@ -139,6 +140,19 @@ def test_a_checkpoint_stops_all_and_is_written_to_the_storage() -> None:
     done.run()
     assert [round(end - start, 3) for start, end in done.saves] == [4.0]
     assert {dst for *_, dst, _, _ in done.fabric.records if dst.startswith("10.200")} == {"10.200.0.1"}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_members_are_seen_that_exchange_something_not_that_write_checkpoints(channels: int, tmp_path: Path) -> None:
+    """Each channel leaves a host at another of its four NICs; all of these write to the storage."""
+    nics = tuple(nic(host, gpu) for host in range(2) for gpu in range(4))
+    job = replace(EXACT, nics=nics, channels=channels, save_every=3, save_s=0.5, save_bytes=1e6,
+                  storage=("10.200.0.1",))  # fmt: skip
+    write(Platform([job], hosts=2, gpus=4, inner=True, end_s=20.0), tmp_path, 1)
+    written = pl.read_parquet(tmp_path / "flows.parquet").filter(pl.col("dst_addr") == "10.200.0.1")
+    assert written["src_addr"].n_unique() == len(nics)
+    members = pl.read_parquet(tmp_path / "truth" / "truth_jobs.parquet")
+    assert members["visible"].sum() == 2 * channels
 
 
 @pytest.mark.parametrize("turn", range(len(STRIKES)))
