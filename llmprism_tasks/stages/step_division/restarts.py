@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.numerics import graphs
+from llmprism_tasks.numerics import graphs, ragged
 from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.settings import Settings, TrafficSettings
@@ -28,6 +28,9 @@ RESOLUTION = 10
 """Parts into which the shortest silence is divided: silences are measured in these, not from flow to flow, for a table
 of pairs and parts is a hundred times smaller than that of flows."""
 
+MAIN = 0.1
+"""Ratio of the bytes of the largest pair of either of its NICs that a pair must move to say when these begin anew:
+messages of chatter are seconds apart, and nobody restarts between two of them."""
 
 BOTH_WAYS = 100
 """Part of what NICs move that may go one way whatever they do: control messages, or records that were lost."""
@@ -130,7 +133,7 @@ def _parted(bulk: pl.DataFrame, begins_ns: Integers) -> tuple[pl.DataFrame, pl.D
 
 
 def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSettings) -> Integers:
-    """Let pairs that send while jobs start, and no more, begin when the others of both their NICs last did.
+    """Let pairs that send while jobs start, and no more, begin when the main ones of both their NICs last did.
 
     Weights go along trees, over pairs that no step uses: of these alone nobody can tell a silence.
     """
@@ -139,10 +142,11 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     least_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
     source, target, count = ends_of_pairs(bulk)
     latest, first = np.zeros(count, np.int64), np.full(count, AFTER_ALL)
+    told_ns = np.where(_main(bulk, source, target, count), begins_ns, 0)
     for ends in (source, target):
-        np.maximum.at(latest, ends, begins_ns)
+        np.maximum.at(latest, ends, told_ns)
     for ends in (source, target):
-        np.minimum.at(first, ends, np.where(begins_ns > latest[ends] - least_ns, begins_ns, AFTER_ALL))
+        np.minimum.at(first, ends, np.where(told_ns > latest[ends] - least_ns, told_ns, AFTER_ALL))
     back_ns = np.minimum(first[source], first[target])
     pair = np.repeat(np.arange(begins_ns.size), np.diff(nic_pairs.starts_of_pairs(bulk)))
     starts = bulk["flow_start_ns"].to_numpy()
@@ -152,6 +156,15 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     # Asked again, for by now the start-up may begin earlier.
     silent[pair[(starts < back_ns[pair]) & (starts >= back_ns[pair] - least_ns)]] = False
     return np.where(silent, back_ns, begins_ns)
+
+
+def _main(bulk: pl.DataFrame, source: Integers, target: Integers, count: int) -> Flags:
+    """Say which pairs move much of what the largest pair of either of their NICs does; `count` is that of NICs."""
+    moved, largest = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk)), np.zeros(count, np.int64)
+    for ends in (source, target):
+        np.maximum.at(largest, ends, moved)
+    much: Flags = moved >= MAIN * np.maximum(largest[source], largest[target])
+    return much
 
 
 def _began_anew(

@@ -164,6 +164,15 @@ def test_with_who_does_not_begin_nothing_does() -> None:
     assert min(seconds(kept.filter(pl.col("dst_addr") == "x"))) == 58
 
 
+@pytest.mark.parametrize(("size", "goes_on"), [(400_000, True), (500_000, False)])
+def test_what_moves_little_says_nothing_of_when_its_nics_begin(size: int, *, goes_on: bool) -> None:
+    """A ring of 65 MB each way ends in the window; pairs of 6 or 7.5 MB beside it fell silent before that."""
+    ended = [sent(every(2, 0, 130), *pair) for pair in ("ab", "ba")]
+    beside = [sent(every(2, 20, 50), *pair).with_columns(bytes=pl.lit(size)) for pair in ("ac", "bc")]
+    kept = since_restart(pl.concat([*ended, *beside], how="vertical_relaxed"), WINDOW, DEFAULT)
+    assert kept.height == (130 if goes_on else 0)
+
+
 def test_what_goes_to_others_than_members_are_no_weights() -> None:
     """Checkpoints go one way, too, to storage."""
     saved = sent([41, 101, 161, 181], "a", "storage").with_columns(bytes=pl.lit(10**9, dtype=pl.Int64))
