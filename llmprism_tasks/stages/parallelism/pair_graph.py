@@ -68,17 +68,22 @@ def gradients_apart(pairs: pl.DataFrame, ring_share: float) -> pl.DataFrame:
     )
 
 
+ENDING = {"dp": 0, "pp": 1, "ep": 2, "cp": 2}
+"""Kinds of pairs whose traffic ends the steps of their job, if no kind of a lower number is there."""
+
+
 def ending(pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs whose traffic ends the steps: `src_addr`, `dst_addr`.
 
-    Those that synchronise gradients; in a job whose gradients leave no host, those of the pipeline.
+    Those that synchronise gradients; in a job whose gradients leave no host, those of the pipeline; where there is none
+    either, those of experts or of a context ring.
 
     Parameters
     ----------
     pairs : `job_id`, `src_addr`, `dst_addr`, `kind`
     """
-    silent = ~(pl.col("kind") == "dp").any().over("job_id")
-    return pairs.filter((pl.col("kind") == "dp") | (silent & (pl.col("kind") == "pp"))).select(ENDS)
+    place = pl.col("kind").replace_strict(ENDING, default=None, return_dtype=pl.Int8)
+    return pairs.filter(place == place.min().over("job_id")).select(ENDS)
 
 
 def chains(pairs: pl.DataFrame) -> pl.DataFrame:

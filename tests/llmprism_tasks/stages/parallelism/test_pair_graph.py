@@ -102,6 +102,22 @@ def sized(pairs: Iterable[Pair], sizes: int = 1) -> pl.DataFrame:
     return table(pairs).with_columns(distinct_sizes=pl.lit(sizes, dtype=pl.Int64))
 
 
+@pytest.mark.parametrize(
+    ("kinds", "ends"),
+    [
+        (["dp", "pp", "ep", "other"], "a"),
+        (["other", "pp", "ep", "cp"], "b"),
+        (["other", "other", "ep", "cp"], "cd"),
+        (["other", "other", "other", "other"], ""),
+    ],
+)
+def test_steps_end_with_gradients_or_a_pipeline_or_tokens_and_blocks(kinds: list[str], ends: str) -> None:
+    """Each job is asked for itself."""
+    pairs = pl.DataFrame({"job_id": "job", "src_addr": list("abcd"), "dst_addr": "x", "kind": kinds})
+    another = pl.DataFrame({"job_id": ["another"], "src_addr": ["e"], "dst_addr": ["x"], "kind": ["dp"]})
+    assert pair_graph.ending(pl.concat([pairs, another]))["src_addr"].to_list() == [*ends, "e"]
+
+
 def chained(pairs: Iterable[Pair], sizes: int = 1) -> set[tuple[str, str]]:
     return set(pair_graph.chains(sized(pairs, sizes)).select("src_addr", "dst_addr").rows())
 
