@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics import asof, grouped_sort
+from llmprism_tasks.numerics import asof, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
@@ -156,23 +156,25 @@ def steps_of_groups(
     before_ns : what is sent in steps is also summed up for what was sent before this time
     """
     bounds = {"until_ns": until_ns, "before_ns": before_ns}
-    joint = _steps_of_groups(flows, found, found.select("group").clear(), settings, **bounds)
-    parts = _parts(joint)
-    return joint if parts.is_empty() else _steps_of_groups(flows, found, parts, settings, **bounds)
+    none = found.select("group", parts=pl.lit(value=True)).clear()
+    joint = _steps_of_groups(flows, found, none, settings, **bounds)
+    refused = _refused(joint)
+    return joint if refused.is_empty() else _steps_of_groups(flows, found, refused, settings, **bounds)
 
 
 def _steps_of_groups(
     flows: pl.DataFrame,
     found: pl.DataFrame,
-    parts: pl.DataFrame,
+    refused: pl.DataFrame,
     settings: RhythmSettings,
     *,
     until_ns: int,
     before_ns: int,
 ) -> JointSteps:
-    """Do what `steps_of_groups` does; what single pairs of some groups show are parts of steps: `group`.
+    """Do what `steps_of_groups` does, but for what single pairs of some groups show, as `_refused` returns.
 
-    Where nobody tells the steps of these, or of a pipeline that is a line, they end where nothing is under way.
+    Where nobody tells the steps of a pipeline of which they are parts, or which is a line, they end where nothing is
+    under way.
     """
     whole = found.filter(pl.col("size_class") == WHOLE)
     together = steps_together(flows, whole, settings)
@@ -182,10 +184,11 @@ def _steps_of_groups(
     alone, periods = _with_periods(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
-    periods = periods.join(parts, on="group", how="anti")
+    periods = periods.join(refused, on="group", how="anti")
     in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
+    parts = refused.filter("parts").select("group")
     in_lines = _lines(nic_pairs.as_coded(silent, flows), settings).cast(parts.schema)
     piped = pl.concat([parts, in_lines])["group"]
     rest = steps_together(flows, silent, settings, by_bytes=True, parts=piped)
@@ -199,33 +202,53 @@ def _steps_of_groups(
     return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
 
 
-def _parts(joint: JointSteps) -> pl.DataFrame:
-    """Return the groups whose bursts are parts of steps: over links that show them bytes come back later than in the
-    step that they were sent in: `group`."""
+def _refused(joint: JointSteps) -> pl.DataFrame:
+    """Return the groups whose single pairs show no steps: `group`, `parts`.
+
+    What they show are `parts` of a pipeline's steps where bytes come back, over links that show them, later than in the
+    one that they were sent in. And they are layers, or something else, where most bytes are sent in few of them.
+    """
     alone = joint.streams.in_step.filter(pl.col("size_class") != TOGETHER)
-    shown = joint.streams.found.filter(pl.col("size_class") == WHOLE).select("pair", "group", *PAIR)
-    back = alone.select(src_addr="dst_addr", dst_addr="src_addr")
-    links = pl.concat([alone.select(PAIR), back]).unique()
-    pairs = nic_pairs.as_coded(shown, joint.flows).join(links, on=PAIR, how="semi", maintain_order="left")
+    links = pl.concat([alone.select(PAIR), alone.select(src_addr="dst_addr", dst_addr="src_addr")]).unique()
+    known = joint.streams.found.filter(pl.col("size_class") == WHOLE).select("pair", "group", *PAIR)
+    known = known.join(alone.select("group").unique(), on="group", how="semi")
+    shows = pl.lit(value=True)
+    pairs = (
+        nic_pairs.as_coded(known, joint.flows)
+        .join(links.with_columns(shows=shows), on=PAIR, how="left")
+        .with_columns(pl.col("shows").fill_null(value=False))
+        .sort("group", "shows", "pair")
+    )
     offsets = nic_pairs.starts_of_pairs(joint.flows)
     place = np.searchsorted(joint.flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
+    numbers = pairs["group"].rle_id().to_numpy().astype(np.int64)
     group_of = np.full(offsets.size - 1, -1)
-    group_of[place] = pairs["group"].rank("dense").to_numpy().astype(np.int64) - 1
-    known = np.flatnonzero(joint.steps >= 0)
+    group_of[place] = numbers
+    steps = np.flatnonzero(joint.steps >= 0)
     ended = (
-        joint.taken.table[known]
-        .select("end_ns", group=group_of[joint.places[known]], step=joint.steps[known])
+        joint.taken.table[steps]
+        .select("end_ns", group=group_of[joint.places[steps]], step=joint.steps[steps])
+        .filter(pl.col("group") >= 0)
         .group_by("group", "step")
         .agg(pl.col("end_ns").max())
         .sort("group", "end_ns")
     )
-    refused = []
-    for (group,), steps in ended.filter(pl.col("group") >= 0).group_by("group", maintain_order=True):
-        mine = group_of[place] == group
-        each = _moved(joint.flows, offsets, place[mine], steps["end_ns"].to_numpy())
-        if balance.unreturned(each, balance.answers(pairs.filter(pl.Series(mine)))) > balance.UNRETURNED:
-            refused.append(int(np.flatnonzero(mine)[0]))
-    return pairs[refused].select("group")
+    sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
+    back, on_link = balance.answers(pairs), pairs["shows"].to_numpy()
+    rows, bounds, ends = [], ragged.bounds(numbers), ended["end_ns"].to_numpy()
+    of_group = ragged.bounds(ended["group"].to_numpy())
+    for group, low, high in zip(ended["group"].to_numpy()[of_group[:-1]], of_group[:-1], of_group[1:], strict=True):
+        mine = slice(bounds[group], bounds[group + 1])
+        each = _moved(joint.flows, offsets, place[mine], ends[low:high])
+        links_of = np.flatnonzero(on_link[mine])  # the last of the group, and so are those that answer them
+        first = links_of[0] if links_of.size else 0
+        late = balance.unreturned(each[links_of], np.maximum(back[mine][links_of] - first, -1))
+        sent = np.zeros((int(sender[mine].max()) + 1, each.shape[1]))
+        np.add.at(sent, sender[mine], each)
+        if (parts := late > balance.UNRETURNED) or balance.alike(sent) < balance.MOST_BYTES:
+            rows.append((bounds[group], parts))
+    chosen, parts_of = [row for row, _ in rows], pl.Series([parts for _, parts in rows], dtype=pl.Boolean)
+    return pairs[chosen].select("group", parts=parts_of)
 
 
 def _moved(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:

@@ -259,11 +259,9 @@ def steps_together(
     looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
         pairs.select(throughout & heavy).to_series()
     )
-    groups = looked_at.sort("pair").group_by("group", maintain_order=True)
-    known = set() if parts is None else set(parts)
-    found = [
-        _found(times, offsets, rows, settings, by_bytes=by_bytes, parts=group in known) for (group,), rows in groups
-    ]
+    looked_at = looked_at.sort("group", "pair")
+    groups = _groups(looked_at, parts)
+    found = [_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups]
     none = looked_at.clear().select("pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0))
     every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
     return every.of(_explained(every.streams, pairs, settings))
@@ -298,19 +296,49 @@ def all_of(found: list[Found]) -> Found:
     return Found(streams[order], until, number, low[order], high[order])
 
 
+class _Group(NamedTuple):
+    """The pairs of a group that are looked at.
+
+    Attributes
+    ----------
+    pairs : `pair`, `group`
+    place : shape (pairs,), of each among those that the flows have
+    sender : shape (pairs,), from 0
+    back : shape (pairs,), as `balance.answers` returns
+    is_piped : whether its steps end where nothing is under way, if nothing else tells them
+    """
+
+    pairs: pl.DataFrame
+    place: Integers
+    sender: Integers
+    back: Integers
+    is_piped: bool
+
+
+def _groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Group]:
+    """Return the groups of pairs: `pair`, `group`, `src_addr`, `dst_addr`, `place`, those of a group together. What
+    Polars is to find is asked for all of them at once: some platforms have a thousand."""
+    named = pairs.select("pair", "group")
+    sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
+    flags = named["group"].is_in((named["group"].clear() if piped is None else piped).implode()).to_numpy()
+    place, back = pairs["place"].to_numpy(), balance.answers(pairs)
+    bounds = pairwise(ragged.bounds(pairs["group"].rle_id().to_numpy()))
+    return [
+        _Group(named[low:high], place[low:high], sender[low:high], back[low:high], bool(flags[low]))
+        for low, high in bounds
+    ]
+
+
 def _found(
     times: tuple[Integers, Integers, Integers],
     offsets: Integers,
-    pairs: pl.DataFrame,
+    group: _Group,
     settings: RhythmSettings,
     *,
     by_bytes: bool,
-    parts: bool,
 ) -> Found | None:
-    """Return the steps of one group: `pair`, `group`, `src_addr`, `dst_addr`, `place` (of each pair among those that
-    the flows have)."""
-    place = pairs["place"].to_numpy()
-    sender = pairs["src_addr"].rank("dense").to_numpy().astype(np.int64) - 1
+    """Return the steps of one group."""
+    pairs, place, sender, back, is_piped = group
     senders = int(sender.max()) + 1
     looked_at = min(senders, max(SAMPLE * senders // place.size, FEWEST))
     sample = np.isin(sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
@@ -320,10 +348,10 @@ def _found(
     traffic = traffic.of(pausing)
     if not traffic.stream.size:
         return None
-    back, moved_until = balance.answers(pairs), partial(_moved_until, times, offsets, place)
+    moved_until = partial(_moved_until, times, offsets, place)
     steps = _steps(traffic, settings, by_bytes=by_bytes)
     cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), back, settings)
-    if cut is None and (parts or steps is not None):
+    if cut is None and (is_piped or steps is not None):
         silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
         cut = _between_empty(traffic, silences, moved_until, back)
     if cut is None:
@@ -331,7 +359,7 @@ def _found(
     steady = _takes_part(cut.alike.T)
     steady[np.flatnonzero(sample)[foreign]] = False
     described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity)}
-    streams = pairs.select("pair", "group", **described).filter(pl.Series(steady))
+    streams = pairs.filter(pl.Series(steady)).with_columns(**described)
     low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
     return Found(streams, cut.until_ns, cut.number, low, high)
 

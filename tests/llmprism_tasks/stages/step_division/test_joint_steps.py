@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import accumulate
 
 import polars as pl
 import pytest
@@ -758,3 +759,14 @@ def test_jobs_do_not_see_each_other(rows: list[Row], others: list[Row]) -> None:
     together = joint_steps.steps_of_jobs(both, DEFAULT).numbered.filter(job_id="j")
     found = sorted(together.select("src_addr", "dst_addr", "flow_start_ns", "step").iter_rows())
     assert found == numbers(flows(rows))
+
+
+@pytest.mark.parametrize(("times", "count"), [(4, 200), (10, 0)])
+def test_bursts_of_which_few_carry_most_bytes_are_no_steps(times: int, count: int) -> None:
+    """All come in one rhythm, as layers do; after four to nine of them, one carries several times as much."""
+    draw, rows = random.Random(2), list[Row]()
+    large = set(accumulate(draw.randint(4, 9) for _ in range(40)))
+    for number, start in enumerate(every(300, count=200)):
+        for src, dst in ("ab", "bc", "ca"):
+            rows += messages(src, dst, [start], (times if number in large else 1) * 10 * MB)
+    assert steps(flows(rows))["step"].n_unique() == count

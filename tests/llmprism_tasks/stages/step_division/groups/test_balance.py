@@ -25,8 +25,14 @@ def parts(steps: int, micro_batches: int, *, ahead: tuple[int, int] = (2, 1)) ->
 
 
 def test_the_answer_of_a_pair_goes_the_other_way() -> None:
-    pairs = pl.DataFrame({"src_addr": ["a", "b", "b", "c"], "dst_addr": ["b", "a", "c", "a"]})
+    pairs = pl.DataFrame({"group": 1, "src_addr": ["a", "b", "b", "c"], "dst_addr": ["b", "a", "c", "a"]})
     assert balance.answers(pairs).tolist() == [1, 0, -1, -1]
+
+
+def test_answers_are_counted_in_each_group() -> None:
+    """The second group has one of the first group's pairs, too, and no answer to it."""
+    pairs = pl.DataFrame({"group": [1, 1, 2, 2, 2], "src_addr": list("abacd"), "dst_addr": list("babdc")})
+    assert balance.answers(pairs).tolist() == [1, 0, -1, 2, 1]
 
 
 def test_in_steps_everything_comes_back() -> None:
@@ -107,3 +113,18 @@ def test_a_pipeline_that_is_not_filled_again_goes_on_being_empty(share: float, e
     net = np.array([2, 0, 0, 0, 0, -2, 2 * share, -2 * share] * 2)
     each = 1 + np.stack([np.maximum(net, 0), np.maximum(-net, 0)])
     assert balance.ends_of_steps(each, BACK[:2]).tolist() == ends
+
+
+@pytest.mark.parametrize(("short", "ratio"), [(0.5, 1.0), (0.4, 8 / 8.8)])
+def test_steps_are_alike_in_which_all_send_about_what_they_typically_do(short: float, ratio: float) -> None:
+    """Two of ten steps of each sender are short by a half, which records that are lost may do, or by more."""
+    sent = np.full((3, 10), 1.0)
+    sent[:, [2, 7]] = short
+    assert balance.alike(sent) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("gradients", "steps"), [(6.0, True), (8.0, False)])
+def test_where_most_bytes_are_sent_in_few_parts_these_are_no_steps(gradients: float, *, steps: bool) -> None:
+    """Seven parts of a layer each, and one in which the gradients are sent."""
+    sent = np.tile([1.0] * 7 + [gradients], (2, 5))
+    assert (balance.alike(sent) >= balance.MOST_BYTES) == steps
