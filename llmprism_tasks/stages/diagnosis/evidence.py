@@ -22,7 +22,7 @@ from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import Division, divide
 from llmprism_tasks.stages.step_division.restarts import since_restart
 from llmprism_tasks.stages.timeline.placement import NIC
-from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic import nic_pairs, retries
 from llmprism_tasks.stages.traffic.index import JobTraffic, TrafficIndex
 
 QUICK = 0.25
@@ -66,6 +66,8 @@ KIND = pl.Enum(["cp", "dp", "ep", "other", "pp", "tp"])
 
 STORAGE = {"job_id": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
+RETRIED = {"job_id": pl.String, **retries.RETRIED}
+
 BESIDE = {"job_id": pl.String, "addr": pl.String, "flow_start_ns": pl.Int64, "bytes": pl.Int64}
 
 
@@ -92,6 +94,7 @@ class Evidence:
     paths : the `switch_path` of each `row` of the flows table; None if the flows have the column themselves
     beside : bulk flows of members that are no training of their job, as from and to others than members, once for each
         member at their ends: `job_id`, `addr`, `flow_start_ns`, `bytes`
+    retried : tries in vain between members, as `retries.retried` returns, with `job_id`
     """
 
     flows: pl.DataFrame
@@ -105,6 +108,7 @@ class Evidence:
     storage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STORAGE))
     paths: pl.Series | None = None
     beside: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BESIDE))
+    retried: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RETRIED))
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
         """Return what a detector finds in this evidence; computed once, also if several detectors ask."""
@@ -180,6 +184,7 @@ def gather(
         storage=_written(traffic, topology, job_members),
         paths=traffic.table["switch_path"],
         beside=_beside(traffic, job_members, pairs),
+        retried=_retried(traffic, job_members, window),
     )
 
 
@@ -227,6 +232,16 @@ def _beside(traffic: TrafficIndex, job_members: pl.DataFrame, pairs: pl.DataFram
     )
     moved = flows.join(ends, on="pair").select(list(BESIDE))
     return moved.sort("job_id", "addr", "flow_start_ns", "bytes").cast(pl.Schema(BESIDE))
+
+
+def _retried(traffic: TrafficIndex, job_members: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Return what members of one job tried in vain to send each other, in the window or the one before."""
+    since_ns = window.start_ns - window.length_ns
+    tries = retries.retried(traffic.flows.filter(pl.col("flow_start_ns") >= since_ns))
+    members = job_members.select("job_id", "addr")
+    for end in nic_pairs.PAIR:
+        tries = tries.join(members.rename({"addr": end}), on=["job_id", end] if "job_id" in tries.columns else end)
+    return tries.select(list(RETRIED))
 
 
 def _with_kinds(bulk: pl.DataFrame, traffic: TrafficIndex, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from llmprism_tasks.stages.diagnosis.compute import last_arrival, pipeline_imbal
 from llmprism_tasks.stages.diagnosis.cost.price import price
 from llmprism_tasks.stages.diagnosis.coverage import with_coverage
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, gather
-from llmprism_tasks.stages.diagnosis.network import devices, latent
+from llmprism_tasks.stages.diagnosis.network import dead_path, devices, latent
 from llmprism_tasks.stages.diagnosis.pauses import between_steps, checkpoints, hang, job_stalls, one_step, stalls
 from llmprism_tasks.stages.diagnosis.ranking import assemble, deduplicate, drop_unlikely_layouts
 from llmprism_tasks.stages.diagnosis.step_times import slow_run, unexplained
@@ -32,6 +32,7 @@ DETECTORS = (
     pipeline_imbalance.find,
     stalls.find,
     job_stalls.find,
+    dead_path.find,
     devices.find,
     latent.find,
     unexplained.find,

@@ -1,0 +1,63 @@
+"""Retries: packets that are sent again and again because nothing comes back. They show a path that is down.
+
+A sender whose packet is not acknowledged sends it again and waits twice as long each time (RFC 6298, section 5.5;
+adapters of RoCE do so, too). Such packets are seen at the sender's switch, so the sender and its link are well: the
+receiver, or the path to it, is not. No flow of a healthy job looks so, and none of a process that was stopped, for the
+kernel of its host goes on to acknowledge.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.nic_pairs import PAIR
+from llmprism_tasks.stages.traffic.opposite import opposite
+
+PACKET_BYTES = 9_216
+"""Largest packet, bytes: jumbo frames of Ethernet, rounded up as switches have them."""
+
+TRIES = 3
+"""Records of one size, one after the other, that are a retry: two waits, of which the second is twice the first."""
+
+DOUBLED = (1.8, 2.2)
+"""Ratios of two waits that are twice as long, give or take the ticks of a timer: captured ones are 1.92 to 1.98."""
+
+SHORTEST_NS = 100_000_000
+"""Shortest wait before a retry, ns: TCP waits for 200 ms, and messages of a GPU follow each other as quickly by
+themselves."""
+
+RETRIED = {"src_addr": pl.String, "dst_addr": pl.String, "since_ns": pl.Int64, "until_ns": pl.Int64}
+
+
+def retried(flows: pl.DataFrame) -> pl.DataFrame:
+    """Return tries in vain, three at a time: `src_addr`, `dst_addr`, `since_ns` (the first), `until_ns` (the third).
+
+    The pair sent nothing else meanwhile, and nothing came back. Sorted by pair and time.
+
+    Parameters
+    ----------
+    flows : as `nic_pairs.numbered` returns, all flows of some time
+    """
+    suspect = flows.filter((pl.col("bytes") <= PACKET_BYTES).any().over("pair")).sort("pair", "flow_start_ns")
+    waited = pl.col("flow_start_ns").diff().over("pair")
+    again = ((pl.col("bytes").diff() == 0) & (pl.col("bytes") <= PACKET_BYTES)).over("pair")
+    tries = (
+        suspect.with_columns(wait_ns=waited, again=again)
+        .with_columns(
+            ratio=pl.col("wait_ns") / pl.col("wait_ns").shift().over("pair"),
+            again=pl.col("again") & pl.col("again").shift().over("pair"),
+            first_ns=pl.col("flow_start_ns").shift(TRIES - 1).over("pair"),
+        )
+        .filter("again", pl.col("ratio").is_between(*DOUBLED), pl.col("wait_ns") >= 2 * SHORTEST_NS)
+        .rename({"flow_start_ns": "last_ns"})
+    )
+    if tries.is_empty():
+        return pl.DataFrame(schema=RETRIED)
+    vain = nic_pairs.named(tries.select(*PAIR, since_ns="first_ns", until_ns="last_ns")).unique()
+    answers = nic_pairs.named(flows.join(opposite(tries.select(PAIR).unique()), on=PAIR, how="semi"))
+    back = opposite(answers.select(*PAIR, "flow_start_ns", "flow_end_ns"), "flow_start_ns", "flow_end_ns")
+    answered = vain.join(back, on=PAIR).filter(
+        pl.col("back_flow_start_ns") < pl.col("until_ns"), pl.col("back_flow_end_ns") > pl.col("since_ns")
+    )
+    return vain.join(answered, on=list(RETRIED), how="anti").sort(list(RETRIED))
