@@ -51,8 +51,10 @@ def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> 
     others = np.delete(excess, np.arange(since, last + 1))
     if others.size < settings.least_steps or np.median(run) <= np.quantile(others, USUAL):
         return None
-    # Steps vary within the run or outside it, whichever is more: a job that drifts by itself is not news when it does.
-    estimated = max(sigma_of(others), sigma_of(run)) * student_factor(others.size, settings.sigmas)
+    # A job that drifts by itself is not news when it does, so what steps vary outside the run counts whole; what they
+    # vary within it averages out: the median of more steps is surer.
+    within = sigma_of(run) * (settings.least_steps / max(run.size, settings.least_steps)) ** 0.5
+    estimated = max(sigma_of(others), within) * student_factor(others.size, settings.sigmas)
     noise = max(estimated, settings.least_noise)
     least = max(settings.least_effect, settings.noise_margin * noise)
     severity = float(np.median(run))
