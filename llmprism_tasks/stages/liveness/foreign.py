@@ -73,9 +73,8 @@ def _of_job(
     begins, ends, room = int(since[at]), int(back[at]), int(length[at]) // 4
     if length[at] < max(least_ns, (1 + more) * earlier) or ends <= window.start_ns - window.length_ns:
         return np.zeros(pairs.size, np.bool_), 0, 0
-    amid = ((first >= begins + room) & (first < ends - room)).any(axis=1)
-    # A copy without a pause is one record, which may have begun before.
-    amid |= until[:, at] >= begins + room
+    # A copy without a pause is one record, which may have begun at any time before.
+    amid = ((first < ends - room) & (last >= begins + room)).any(axis=1)
     return np.asarray(amid), begins, ends
 
 

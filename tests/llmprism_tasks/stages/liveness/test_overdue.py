@@ -90,6 +90,12 @@ def test_a_copy_of_files_between_two_members_hides_no_silence(over: tuple[str, s
     assert not silence.alone
 
 
+def test_a_copy_in_one_record_that_begins_early_in_the_silence_hides_none() -> None:
+    copy = [(LAST + 1000, LAST + 25_000, "b", "a", 200 * MB)]
+    (silence,) = found(whole(), begun(0.4), copy, others(60_000))
+    assert ms(silence.gap.since_ns) == pytest.approx(LAST + 40, abs=100)
+
+
 def test_a_ring_of_which_two_pairs_go_on_is_not_silent() -> None:
     """One of four may be foreign."""
     copy = [(at, at + 90, src, dst, 2 * MB) for src, dst in ("ab", "bc") for at in every(100, count=250, start=LAST)]
