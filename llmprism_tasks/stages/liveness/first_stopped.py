@@ -101,6 +101,7 @@ def find_first_stopped(
         _amid(first, hosts)
         or _absent(where, first, ends, hosts, stages)
         or _sends_nothing(first, hosts)
+        or _between_idle(where, first, hosts)
         or _ring_order(where, ends, hosts)
     )
 
@@ -240,6 +241,18 @@ def _sends_nothing(first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStoppe
         if len({hosts[addr] for addr in addrs}) == 1:
             return FirstStopped(tuple(addrs.sort()), None, "has sent nothing to the others, which have begun to send")
     return None
+
+
+def _between_idle(where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs of the one host that all hops of a ring have in common over which nothing has come in this step.
+
+    A hop over which something came shows that both its ends were there. In a pipeline nothing comes of a stage that
+    waits for its input, either.
+    """
+    idle = first.filter(pl.col("sent") == 0)
+    if idle.height < 2 or idle.join(opposite(where.pairs), on=PAIR, how="semi").height:
+        return None
+    return _amid(idle, hosts)
 
 
 def _ring_order(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> FirstStopped | None:

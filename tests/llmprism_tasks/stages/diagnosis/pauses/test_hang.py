@@ -200,6 +200,14 @@ def test_who_sends_nothing_into_a_ring_has_not_come(sent: str, named_: list[tupl
     assert named(evidence(due)) == named_
 
 
+def test_the_idle_hops_of_a_ring_have_who_hangs_in_common() -> None:
+    """Nothing came from `a` to `b`, nor on to `c`, but over all other hops. Where it comes back, it is no ring."""
+    due = pairs({"a": "b", "b": "c", "d": "a"}, {"a": 600, "b": 600, "d": 595}, sent={"d": 3}, last={"d": 19_000})
+    assert named(evidence(due)) == [("hang", "addr", "b")]
+    back = pairs({"b": "a", "a": "b", "d": "a"}, {"b": 600, "a": 600, "d": 595}, sent={"d": 3}, last={"d": 19_000})
+    assert named(evidence(back)) != [("hang", "addr", "b")]
+
+
 @pytest.mark.parametrize(
     ("late", "first", "said"),
     [(584, "p", "was due to send to host-a first"), (586, "a", "at the same time. It may also have been host host-p.")],
