@@ -107,7 +107,7 @@ def _diagnosed(evidence: Evidence | None, jobs: pl.DataFrame, settings: Settings
     found = pl.concat([evidence.once(find, settings.diagnosis) for find in DETECTORS])
     last = last_arrival.find(found, evidence, settings.diagnosis)
     found = pl.concat([last, found])
-    found = pl.concat([found, one_step.find(found, evidence, settings.diagnosis)])
+    found = pl.concat([found, one_step.find(found, evidence, settings)])
     found = drop_unlikely_layouts(deduplicate(found), jobs)
     rows = price(evidence, assemble(found, evidence, settings), jobs)
     return frames.conform(rows.with_columns(window_start_ns=pl.lit(evidence.window.start_ns)), "diagnoses")

@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, ROW, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
+from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
@@ -41,6 +43,10 @@ ALIKE = 0.1
 SAME_BYTES = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
+
+CHATTER = 0.01
+"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
+chats may have stopped to train."""
 
 FOREIGN = 2.0
 """Times its usual bytes of a step from which what a pair moves in one step is no training: no pair of a job in lock
@@ -103,7 +109,7 @@ class Steps:
         return np.asarray(self.lengths - self.model.usual_ns, dtype=np.float64)
 
 
-def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
+def find(found: pl.DataFrame, evidence: Evidence, every: Settings) -> pl.DataFrame:
     """Tell of single slow steps of the window that no other finding explains.
 
     `score` is how many deviations of the job's noise the longest of them lies above the usual step. `severity` is the
@@ -114,6 +120,7 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     found : rows of `evidence.ROW` from all other detectors
     """
     rows: list[Row] = []
+    settings = every.diagnosis
     for (job_id,), history in evidence.history.group_by("job_id", maintain_order=True):
         steps = _steps(str(job_id), history, settings)
         if steps is None:
@@ -122,7 +129,7 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
         if slow.any():
             slow &= ~_explained(steps, found)
         if slow.any():
-            rows.extend(_told(steps, slow, evidence, settings))
+            rows.extend(_told(steps, slow, evidence, every))
     return pl.DataFrame(rows, schema=ROW)
 
 
@@ -234,8 +241,9 @@ def _placed(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
     return np.maximum(step, 0), (step >= 0) & (times <= steps.ends[step])
 
 
-def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSettings) -> list[Row]:
+def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> list[Row]:
     """Return a row for each kind of slow step and its subject."""
+    settings = every.diagnosis
     quick = ~(steps.excess > LONGER * steps.model.usual_ns)
     course = _course(steps, quick, evidence)
     usual_silent, usual_written = (float(np.median(values[quick])) for values in (course.silent, course.written))
@@ -260,8 +268,51 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
         rest &= ~stalls
     if rest.any():
         how = "while all its members were silent" if (rest & silent).any() else "while its members sent data"
-        rows.append(_row("cross_step", steps, rest, course, f"{how}; the flows name nobody"))
+        who = _stopped(steps, rest, evidence, every)
+        how += who.pop("how", "; the flows name nobody")
+        rows.append(_row("cross_step", steps, rest, course, how) | who)
     return rows
+
+
+def _stopped(steps: Steps, slow: Flags, evidence: Evidence, settings: Settings) -> Row:
+    """Return who stopped first in the longest of some slow steps, as `candidates` with `odds` and `how`; empty if the
+    job stopped between two steps, or nobody can be told.
+
+    Parameters
+    ----------
+    slow : steps that were longer because the job stood still
+    """
+    at = int(np.flatnonzero(slow)[steps.lengths[slow].argmax()])
+    flows = evidence.flows.filter(pl.col("job_id") == steps.job_id, pl.col("kind") != "other")
+    numbers = flows.select(
+        "flow_start_ns", "flow_end_ns", "bytes", pair=pl.struct(nic_pairs.PAIR).rank("dense").cast(pl.Int64) - 1
+    )
+    starts, ends, sizes, pair = (column.to_numpy() for column in numbers.get_columns())
+    each = np.bincount(pair, sizes) / steps.starts.size
+    trains = (sizes >= CHATTER * each[pair]) & (ends - starts <= steps.model.usual_ns)
+    inside = trains & (starts < steps.ends[at]) & (ends > steps.starts[at])
+    order = np.argsort(starts[inside], kind="stable")
+    until = np.maximum.accumulate(np.append(steps.starts[at], ends[inside][order]))
+    gaps = np.append(starts[inside][order], steps.ends[at]) - until
+    if gaps.max() < MOST * steps.excess[at]:
+        return {}
+    since = int(until[gaps.argmax()])
+    before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
+    where = step_progress_at(before, since, settings)
+    if where is None or not where.midway:
+        return {}
+    members = evidence.members.filter(pl.col("job_id") == steps.job_id)
+    hosts = dict(members.select("addr", "host").rows())
+    late = late_pairs(where, hosts, settings.diagnosis).height > 0
+    stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
+    first = find_first_stopped(where, hosts, stages, late=late)
+    if first is None:
+        return {}
+    host = hosts[first.addrs[0]]
+    odds = shares({host: first.chance} | ({first.other: 1 - first.chance} if first.other else {}))
+    how = f". Host {host} stopped first: it {first.reason}"
+    how += f". It may also have been host {first.other}" if first.other else ""
+    return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
 def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Flags:

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import MB, MS, WINDOW
-from job_evidence import DEFAULT, groups, history, kinds, with_flows, working
+from handmade import MB, MS, WINDOW, settings
+from job_evidence import groups, history, kinds, with_flows, working
 from network_evidence import both, job, ring
 
 from llmprism_tasks.stages.diagnosis.evidence import ROW, STORAGE, Evidence, shares
@@ -41,7 +41,7 @@ def evidence(lengths: Sequence[float], current: int, *, moving: Sequence[int] = 
 
 
 def told(job: Evidence, found: pl.DataFrame = NOTHING, **changed: Any) -> list[dict[str, Any]]:
-    return one_step.find(found, job, dataclasses.replace(DEFAULT, **changed)).to_dicts()
+    return one_step.find(found, job, settings("diagnosis", **changed)).to_dicts()
 
 
 def test_a_whole_job_that_stands_still_in_one_step_is_told_with_what_it_costs() -> None:
@@ -61,6 +61,22 @@ def test_a_copy_of_files_between_two_members_neither_hides_nor_ends_the_silence(
     copy = [(start_ms + 100 * at, start_ms + 100 * at + 90, src, dst, 2 * MB) for at in range(130)]
     (row,) = told(with_flows(job, kinds(other=copy)))
     assert "One step took 14.0 s instead of 4.0 s, while all its members were silent" in row["explanation"]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_who_stopped_first_in_a_long_step_is_a_candidate(chat: bool) -> None:
+    """`b` and who sends to it have sent nothing into their ring, and the others have begun; members may chat."""
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    start_ms = (job.history["start_ns"][24] - WINDOW.start_ns) / MS
+    begun = [(start_ms + 3600, start_ms + 3630, src, RING[src], MB) for src in "cd"]
+    talk = [(start_ms + at, start_ms + at + 1, "a", "c", 20_000) for at in range(3800, 13_000, 400)] if chat else []
+    job = with_flows(job, kinds(dp=begun))
+    (row,) = told(with_flows(job, kinds(other=talk)) if chat else job)
+    assert (row["kind"], row["subject_type"]) == ("cross_step", "job")
+    assert "host-b" in row["candidates"]
+    assert len(row["candidates"]) <= 2
+    assert sum(row["odds"]) == pytest.approx(1)
+    assert "stopped first" in row["explanation"]
 
 
 def test_it_is_told_in_its_own_window_alone() -> None:
