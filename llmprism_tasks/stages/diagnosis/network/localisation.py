@@ -27,6 +27,9 @@ PRIOR = {"addr": 1e-4, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6}
 """How often a device of each type is faulty. Only the order and the distance of the types matter: a NIC can be slow
 without harm to other transfers, a link hits fewer than its switch. `one_way` is one direction of a link."""
 
+SHARED = ("link", "one_way")
+"""Types of devices of which several hops get parts."""
+
 BY_CHANCE = 1e-4
 """How often a transfer is slow although all its devices are well."""
 
@@ -232,7 +235,10 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
-    quicker = pace.is_null() | (pl.col("now") * slow_rate <= pace)
+    # Of hops that share a slow link one gets more of it than another, so a hop that is slow, though less, does not show
+    # that the link is well. Ports of a switch and of a NIC are not shared so.
+    shared = pl.col("device_type").is_in(SHARED) & (pl.col("ratio") >= slow_rate)
+    quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace)) & ~shared
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     ring = ["job_id", "kind", "unit"]
     first = pl.col("hop").min().over(ring)

@@ -127,6 +127,16 @@ def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, name
     assert named(job(slower)) == names
 
 
+@pytest.mark.parametrize(("less", "names"), [(1.3, ["leaf - spine"]), (1.2, [])])
+def test_of_hops_that_share_a_slow_link_one_gets_more_than_another(less: float, names: list[str]) -> None:
+    """A hop at its usual pace clears the link; one that is slow, though far less than the others, does not."""
+    over = "leaf spine"
+    evidence = job(both("a", "d", 3, over), both("b", "e", less, over), both("c", "f", 1, "leaf"), lost=150)
+    found_ = {name for row in found(evidence).iter_rows(named=True) for name in (row["candidates"] or [row["subject"]])}
+    assert [name for name in names if name in found_] == names
+    assert bool(names) or "leaf - spine" not in found_
+
+
 @pytest.mark.parametrize(
     ("pushes", "names"),
     [
