@@ -14,7 +14,7 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
-from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import OF_NIC, certainty, subject, subject_type, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
@@ -24,6 +24,8 @@ Row = dict[str, Any]
 
 KINDS = {
     "addr": ("slow_nic", "and traffic that avoids it is not slower"),
+    "sends": ("slow_nic", "and what it receives is less slow"),
+    "receives": ("slow_nic", "and what it sends is less slow"),
     "link": ("degraded_link", "and traffic that avoids it is not slower"),
     "one_way": ("congestion", "and the opposite direction is not slower"),
     "switch": ("degraded_switch", "and traffic that avoids it is not slower"),
@@ -70,7 +72,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
-            if culprit["device_type"] == "addr" and _is_shared(culprit, job_id, losses, evidence, settings):
+            if culprit["device_type"] in OF_NIC and _is_shared(culprit, job_id, losses, evidence, settings):
                 shared.add(job_id)
             elif row["confidence"] < MOST:
                 rows.extend(switch_level.rows(row, culprit, settings))
@@ -125,7 +127,7 @@ def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settin
         kind, how = "link_flap", f"in {stretches} stretches of steps with healthy steps between them"
     return {
         "kind": kind,
-        "subject_type": "link" if of_link else device_type,
+        "subject_type": subject_type(culprit),
         "subject": subject(culprit["device"]),
         "how": how,
     }
@@ -138,13 +140,12 @@ def _alternatives(culprit: Row) -> Row:
 
 def _one_of(culprit: Row) -> Row:
     """Return a fault of the network that is one of several devices'."""
-    device_type = culprit["device_type"]
     listed = ", ".join(
         f"{name} ({odds:.0%})" for name, odds in zip(culprit["candidates"], culprit["odds"], strict=True)
     )
     return {
         "kind": "slow_network",
-        "subject_type": "link" if device_type == "one_way" else device_type,
+        "subject_type": subject_type(culprit),
         "subject": subject(culprit["device"]),
         "how": f"and the fault may be that of any one of {listed}",
     }

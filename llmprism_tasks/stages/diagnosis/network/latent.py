@@ -16,7 +16,13 @@ import polars as pl
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network.best_pace import became_slow, verdicts
-from llmprism_tasks.stages.diagnosis.network.localisation import certainty, subject, suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import (
+    ONE_DIRECTION,
+    certainty,
+    subject,
+    subject_type,
+    suspect,
+)
 
 Row = dict[str, Any]
 
@@ -48,7 +54,7 @@ def _named(job_id: str, hops: pl.DataFrame, evidence: Evidence, settings: Diagno
     for culprit in suspect(hops, settings).culprits.iter_rows(named=True):
         of_nic = culprit["device_type"] == "addr"
         slow = hops[culprit["hops"]]
-        if certainty(culprit) < SURE:
+        if certainty(culprit) < SURE or culprit["device_type"] in ONE_DIRECTION:
             continue
         if _slow_nic(hops, culprit["device"], evidence, settings) if of_nic else _slowed(slow, culprit, settings):
             yield _row(job_id, culprit, slow) | {"peers": _peers(hops, slow) if of_nic else None}
@@ -94,7 +100,7 @@ def _peers(hops: pl.DataFrame, slow: pl.DataFrame) -> list[str] | None:
 
 
 def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
-    device_type, device = culprit["device_type"], subject(culprit["device"])
+    device = subject(culprit["device"])
     ratio, pace = slow.select(pl.col("ratio", "now").median()).row(0)
     pairs = slow.select("src_addr", "dst_addr").unique().height
     far = pl.col("by_peers", "by_past").median().exp()
@@ -106,7 +112,7 @@ def _row(job_id: str, culprit: Row, slow: pl.DataFrame) -> Row:
     return {
         "job_id": job_id,
         "kind": "latent",
-        "subject_type": "link" if device_type == "one_way" else device_type,
+        "subject_type": subject_type(culprit),
         "subject": device,
         "score": ratio,
         "severity": 0.0,

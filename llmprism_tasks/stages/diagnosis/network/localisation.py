@@ -23,9 +23,18 @@ from llmprism_tasks.stages.diagnosis.ranking import MOST
 
 DEVICE = ["device_type", "device"]
 
-PRIOR = {"addr": 1e-4, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6}
+PRIOR = {"addr": 1e-4, "sends": 3e-5, "receives": 3e-5, "link": 1e-5, "one_way": 3e-6, "switch": 3e-6}
 """How often a device of each type is faulty. Only the order and the distance of the types matter: a NIC can be slow
-without harm to other transfers, a link hits fewer than its switch. `one_way` is one direction of a link."""
+without harm to other transfers, a link hits fewer than its switch. `sends` and `receives` are a NIC in one direction,
+`one_way` is one direction of a link."""
+
+ONE_DIRECTION = ("sends", "receives")
+OF_NIC = ("addr", *ONE_DIRECTION)
+"""Types of devices that are NICs."""
+
+PEERS = 2
+"""Least NICs with which one exchanges data slowly in one direction only to be accused: of one such hop its other end is
+as likely."""
 
 SHARED = ("link", "one_way")
 """Types of devices of which several hops get parts."""
@@ -96,7 +105,7 @@ def suspect(hops: pl.DataFrame, settings: DiagnosisSettings) -> Suspicion:
 
 
 def devices(hops: pl.DataFrame) -> pl.DataFrame:
-    """Return each hop once per device that it crosses: its NICs, switches, links, and directions of links.
+    """Return each hop once per device that it crosses: NICs, switches and links, and NICs and links in its direction.
 
     A link is named by its two switches in alphabetical order, a direction by its switches in the order of the path.
     """
@@ -109,7 +118,11 @@ def devices(hops: pl.DataFrame) -> pl.DataFrame:
     ends = ["before", "switch_path"]
     link = pl.concat_str(pl.min_horizontal(ends), pl.max_horizontal(ends), separator=" - ")
     crossed = [
-        *(hops.select(*facts, device_type=pl.lit("addr"), device=end) for end in ("src_addr", "dst_addr")),
+        *(
+            hops.select(*facts, device_type=pl.lit(of_nic), device=end)
+            for end, way in (("src_addr", "sends"), ("dst_addr", "receives"))
+            for of_nic in ("addr", way)
+        ),
         switches.select(*facts, device_type=pl.lit("switch"), device="switch_path"),
         switches.drop_nulls("before").select(*facts, device_type=pl.lit("link"), device=link),
         switches.drop_nulls("before").select(
@@ -129,6 +142,12 @@ def subject(device: str) -> str:
     return " - ".join(sorted(ends(device))) if " to " in device else device
 
 
+def subject_type(culprit: dict[str, Any]) -> str:
+    """Return what a row of `Suspicion.culprits` is to users: `addr`, `link` or `switch`."""
+    device_type = str(culprit["device_type"])
+    return "addr" if device_type in OF_NIC else device_type.replace("one_way", "link")
+
+
 def certainty(culprit: dict[str, Any]) -> float:
     """Return the probability that a row of `Suspicion.culprits` is at fault."""
     odds = dict(zip(culprit["candidates"], culprit["odds"], strict=True))
@@ -144,6 +163,7 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
         (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
         pl.col("units") >= MOST * pl.col("all_units"),
+        ~pl.col("device_type").is_in(ONE_DIRECTION) | (pl.col("peers") >= PEERS),
     )
     if judged.is_empty():
         return None
@@ -228,10 +248,11 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     Returns
     -------
     `DEVICE`, `accused` (slow hops with a pace of their own; if none has one, hops of slow rings), `cleared` (hops that
-    clear it), `slow_hops`, `hops` (their numbers), `units` (how many slow units cross it), `all_units` (number of slow
-    units of its jobs), `accusing` (numbers of the transfers that accuse it: the hop itself, or one hop of a ring that
-    is slow alike, for all of them), `clearing` (numbers of the hops that clear it), `hints` (each slow hop of a ring
-    that is slow alike: `hop`, `transfer`, and its `hint`, a logarithm of odds), `hinted` (their sum)
+    clear it), `slow_hops`, `peers` (pairs with a slow hop of its own), `hops` (numbers of the slow hops), `units` (how
+    many slow units cross it), `all_units` (number of slow units of its jobs), `accusing` (numbers of
+    the transfers that accuse it: the hop itself, or one hop of a ring that is slow alike, for all of them), `clearing`
+    (numbers of the hops that clear it), `hints` (each slow hop of a ring that is slow alike: `hop`, `transfer`, and its
+    `hint`, a logarithm of odds), `hinted` (their sum)
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
@@ -262,6 +283,7 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
             cleared=pl.col("clears").sum(),
             slow_hops=pl.col("slow").sum(),
             own_hops=pl.col("own").sum(),
+            peers=pl.struct("src_addr", "dst_addr").filter("own").n_unique(),
             heard=(pl.col("own") | (pl.col("clears") & pl.col("by_itself"))).any(),
             hops=pl.col("hop").filter("slow").sort(),
             accusing=pl.col("transfer").filter("slow").unique().sort(),

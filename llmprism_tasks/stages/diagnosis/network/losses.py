@@ -98,11 +98,13 @@ class Losses:
     def delay(self, hops: pl.DataFrame) -> float:
         """Return how much longer some hops keep a NIC busy in a slow step, ns, for the NIC with the longest delay.
 
-        The hops of a ring are busy at the same time, so its longest counts; pairs wait for each other and add up.
+        What a NIC sends and receives in a ring moves at the same time, so the longer counts; what it sends to several
+        others, as in two rings, adds up. Pairs wait for each other and add up.
         """
         slow = hops.select(HOP).unique().join(self.extra, on=HOP)
-        nics = pl.concat([slow.with_columns(addr=end) for end in ("src_addr", "dst_addr")])
-        units = nics.group_by("addr", "unit").agg(pl.col("extra_ns").max())
+        nics = pl.concat([slow.with_columns(addr=end, way=pl.lit(end)) for end in ("src_addr", "dst_addr")])
+        ways = nics.group_by("addr", "unit", "way").agg(pl.col("extra_ns").sum())
+        units = ways.group_by("addr", "unit").agg(pl.col("extra_ns").max())
         longest = units.group_by("addr").agg(pl.col("extra_ns").sum())["extra_ns"].max()
         return float(longest or 0.0)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ import pytest
 from handmade import WINDOW
 from hypothesis import given
 from hypothesis import strategies as st
-from job_evidence import DEFAULT, shuffled, together, without_rows
+from job_evidence import DEFAULT, groups, shuffled, together, without_rows
 from network_evidence import HEALTHY, SLOW, Hop, both, job, late, ring
 from polars.testing import assert_frame_equal
 
@@ -125,6 +125,29 @@ def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, name
     hops = ring("abcd")
     slower = [dataclasses.replace(hop, factor=3 if "c" in (hop.src, hop.dst) else others) for hop in hops]
     assert named(job(slower)) == names
+
+
+@pytest.mark.parametrize(
+    ("to", "names"),
+    [("de", [("slow_nic", "c")]), ("d", [])],
+    ids=["two that it sends to", "one, which may be at fault"],
+)
+def test_a_nic_that_is_slow_in_one_direction_is_named_by_two_others(to: str, names: Named) -> None:
+    """What it receives is slower than usual, too, for its ring is, but less than what it sends."""
+    slow = [Hop("c", addr, factor=3, kind="dp") for addr in to]
+    less = [Hop(addr, "c", factor=1.7, kind="dp") for addr in "de"]
+    well = [Hop("d", "f", kind="dp"), Hop("e", "f", kind="dp"), Hop("f", "d", kind="dp"), Hop("f", "e", kind="dp")]
+    evidence = dataclasses.replace(job(slow, less, well, lost=150), groups=groups("cdef"))
+    assert named(evidence) == names
+
+
+@pytest.mark.parametrize(("lost", "names"), [(390, [("slow_nic", "c")]), (410, [])])
+def test_what_a_nic_sends_to_several_others_of_its_rings_adds_up(lost: float, names: Named) -> None:
+    """Each of two hops takes 100 ms longer, one after the other."""
+    slow = [Hop("c", addr, factor=2, kind="dp") for addr in "de"]
+    well = [Hop("d", "f", kind="dp"), Hop("e", "f", kind="dp"), Hop("f", "c", kind="dp")]
+    evidence = dataclasses.replace(job(slow, well, lost=lost), groups=groups("cdef"))
+    assert named(evidence) == names
 
 
 @pytest.mark.parametrize(("less", "names"), [(1.3, ["leaf - spine"]), (1.2, [])])
