@@ -1,7 +1,8 @@
 """Foreign traffic: what goes on between members of a job while the job stands still, such as a copy of files.
 
 In lock step all pairs of a job fall silent soon after one of its members. A few pairs that go on sending while all
-others are silent for longer than ever do not train. They would hide the silence.
+others are silent for longer than ever do not train. They would hide the silence. What chatters, or sent once at the
+start, says nothing of it: only pairs that move much are asked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
+from llmprism_tasks.stages.step_division.restarts import main_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
 
 FEW = 0.25
@@ -40,32 +42,35 @@ def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: fl
     numbers = np.arange(pairs.height)
     found = busy_parts(starts, ends, offsets, numbers.astype(np.uint32), PART_NS)
     since, back = np.zeros((2, pairs.height), np.int64)
+    main = main_pairs(bulk)
     jobs = pairs["job_id"].rank("dense").to_numpy().astype(np.int64) - 1
     for job in range(int(jobs.max(initial=-1)) + 1):
         mine = numbers[jobs == job]
-        amid, since[mine], back[mine] = _of_job(mine, found, window, least_ns, more)
+        amid, since[mine], back[mine] = _of_job(mine, main[mine], found, window, least_ns, more)
         back[mine[~amid]] = 0
     return pairs.select("pair", since_ns=since, back_ns=back).filter(pl.col("back_ns") > 0)
 
 
 def _of_job(
-    pairs: Integers, found: tuple[Integers, Integers, Integers], window: Window, least_ns: int, more: float
+    pairs: Integers, main: Flags, found: tuple[Integers, Integers, Integers], window: Window, least_ns: int, more: float
 ) -> tuple[Flags, int, int]:
     """Say which pairs of a job are foreign, and between which times the others are silent.
 
     Parameters
     ----------
+    main : whether each pair moves much
     found : pair, first start and last end of each busy second
     """
-    few = int(FEW * pairs.size)
+    asked = int(main.sum())
+    few = int(FEW * asked)
     if not few:
         return np.zeros(pairs.size, np.bool_), 0, 0
     first, last = _table(pairs, found)
-    until = np.maximum.accumulate(last, axis=1)
-    following = np.minimum.accumulate(first[:, ::-1], axis=1)[:, ::-1]
-    again = np.minimum(np.append(following[:, 1:], np.full((pairs.size, 1), AFTER_ALL), axis=1), window.end_ns)
+    until = np.maximum.accumulate(last[main], axis=1)
+    following = np.minimum.accumulate(first[main][:, ::-1], axis=1)[:, ::-1]
+    again = np.minimum(np.append(following[:, 1:], np.full((asked, 1), AFTER_ALL), axis=1), window.end_ns)
     # All but a few are silent from `since` on, and until `back`.
-    since = np.partition(until, pairs.size - 1 - few, axis=0)[pairs.size - 1 - few]
+    since = np.partition(until, asked - 1 - few, axis=0)[asked - 1 - few]
     back = np.partition(again, few, axis=0)[few]
     length = np.where(since > 0, back - since, 0)
     at = int(length.argmax())

@@ -142,7 +142,7 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     least_ns = int(settings.restart_silence_s * NANOSECONDS_PER_SECOND)
     source, target, count = ends_of_pairs(bulk)
     latest, first = np.zeros(count, np.int64), np.full(count, AFTER_ALL)
-    told_ns = np.where(_main(bulk, source, target, count), begins_ns, 0)
+    told_ns = np.where(main_pairs(bulk), begins_ns, 0)
     for ends in (source, target):
         np.maximum.at(latest, ends, told_ns)
     for ends in (source, target):
@@ -158,8 +158,18 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
     return np.where(silent, back_ns, begins_ns)
 
 
-def _main(bulk: pl.DataFrame, source: Integers, target: Integers, count: int) -> Flags:
-    """Say which pairs move much of what the largest pair of either of their NICs does; `count` is that of NICs."""
+def main_pairs(bulk: pl.DataFrame) -> Flags:
+    """Say which pairs move much of what the largest pair of either of their NICs does.
+
+    Parameters
+    ----------
+    bulk : in the order of `nic_pairs.numbered`
+
+    Returns
+    -------
+    a flag for each pair, in its order
+    """
+    source, target, count = ends_of_pairs(bulk)
     moved, largest = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk)), np.zeros(count, np.int64)
     for ends in (source, target):
         np.maximum.at(largest, ends, moved)
