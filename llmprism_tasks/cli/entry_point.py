@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
@@ -22,6 +23,9 @@ from llmprism_tasks.contract.errors import LlmprismError, TransientError
 from llmprism_tasks.contract.visible_text import shown
 
 PERMANENT, TRY_LATER, INTERRUPTED, TERMINATED = 1, os.EX_TEMPFAIL, 128 + signal.SIGINT, 128 + signal.SIGTERM
+
+
+_asked_to_end = threading.Event()
 
 
 class Terminated(KeyboardInterrupt):
@@ -37,6 +41,7 @@ def run() -> NoReturn:
 
 def _terminate(*_: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # `timeout` sends two, and what is tidied up is not to be disturbed
+    _asked_to_end.set()
     raise Terminated
 
 
@@ -59,16 +64,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
         if not isinstance(why, KeyboardInterrupt):
             raise
-        asked = isinstance(why, Terminated)
-        say(
-            f"llmprism: {'terminated' if asked else 'interrupted'}. What was written is complete; "
-            "run the same command to finish.",
-            stderr=True,
-        )
-        return TERMINATED if asked else INTERRUPTED
+        return _ended(TERMINATED if isinstance(why, Terminated) else INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, had enough
         _give_output_up()
+    except Exception:
+        if not _asked_to_end.is_set():
+            raise
+        # A library that was being imported may drop the exception of the signal, and fail for another reason.
+        return _ended(TERMINATED)
     return 0
+
+
+def _ended(code: int) -> int:
+    """Say that the process was asked to end; returns the exit code."""
+    say(
+        f"llmprism: {'terminated' if code == TERMINATED else 'interrupted'}. What was written is complete; "
+        "run the same command to finish.",
+        stderr=True,
+    )
+    return code
 
 
 def _give_output_up() -> None:

@@ -120,6 +120,7 @@ def _kept(settings: Settings) -> expiry.Kept:
         _limit_ns(retention.timeline_h),
         _limit_ns(24 * retention.results_d),
         begun_since_ns=time.time_ns() - round(min(AT_WORK_H, retention.flows_h) * HOUR_NS),
+        now_ns=time.time_ns(),
     )
 
 

@@ -201,6 +201,18 @@ FAULTS: tuple[tuple[str, str], ...] = (
         "dags/test_shape.py::test_a_scenario_of_the_demo_feed_is_no_path",
     ),
     (
+        "one record of a wrong year makes all flows so old that they expire",
+        f"{UPKEEP}/test_expiry.py::test_a_window_that_the_clock_has_not_reached_makes_nothing_older",
+    ),
+    (
+        "a gap of more than a day is left out in silence",
+        f"{LANDING}/test_floods_and_gaps.py::test_a_gap_of_more_than_a_day_is_left_out_and_told",
+    ),
+    (
+        "SIGTERM while a library is imported is a traceback",
+        f"{CLI}/test_cli.py::test_asked_to_end_while_a_library_is_imported_it_says_so",
+    ),
+    (
         "a FIFO keeps a window waiting for ever",
         f"{LANDING}/test_unfinished_files.py::test_a_fifo_that_is_named_is_refused",
     ),

@@ -11,7 +11,8 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 
 logger = logging.getLogger(__name__)
 
-LONGEST_GAP_NS = 86_400 * NANOSECONDS_PER_SECOND  # a longer one is a wrong year, or another day's flows
+DAY_NS = 86_400 * NANOSECONDS_PER_SECOND
+LONGEST_GAP_NS = DAY_NS  # a longer one is a wrong year, or another day's flows
 
 
 def without_long_gaps(
@@ -35,6 +36,10 @@ def without_long_gaps(
         longest = max((number for number in short if number not in filled), key=gaps.__getitem__)
         ends = (Window(starts[longest], length_ns), Window(starts[longest + 1], length_ns))
         logger.warning("%s", _sentence(*ends, sum(gaps[number] for number in short), most, parts))
+    wide = [number for number, gap in enumerate(gaps) if gap * length_ns > LONGEST_GAP_NS]
+    for number in wide[:1]:
+        ends = (Window(starts[number], length_ns), Window(starts[number + 1], length_ns))
+        logger.warning("%s", _wide(*ends, gaps[number] * length_ns, len(wide), parts))
     windows = []
     for number, start_ns in enumerate(starts):
         count = 1 + (gaps[number] if number in filled else 0)
@@ -43,12 +48,23 @@ def without_long_gaps(
 
 
 def _sentence(before: Window, after: Window, empty: int, most: int, parts: Mapping[str, Mapping[int, int]]) -> str:
-    ends = (f"a record of {window} in {_file(window, parts)}" for window in (before, after))
     return (
         f"{empty:,} empty windows lie between records, more than window.most_empty_windows = {most:,}: the longest "
-        f"gaps are left out, such as that between {' and '.join(ends)}. If these times are wrong, correct them; if "
-        "they are right and the silence is to be looked at, raise the setting."
+        f"gaps are left out, such as that between {_ends(before, after, parts)}. If these times are wrong, correct "
+        "them; if they are right and the silence is to be looked at, raise the setting."
     )
+
+
+def _wide(before: Window, after: Window, gap_ns: int, count: int, parts: Mapping[str, Mapping[int, int]]) -> str:
+    return (
+        f"{gap_ns / DAY_NS:,.0f} days without a record lie between {_ends(before, after, parts)}"
+        f"{f', the first of {count} such gaps' if count > 1 else ''}; the windows in them are left out. "
+        "If a clock was wrong, correct these times and send the file again."
+    )
+
+
+def _ends(before: Window, after: Window, parts: Mapping[str, Mapping[int, int]]) -> str:
+    return " and ".join(f"a record of {window} in {_file(window, parts)}" for window in (before, after))
 
 
 def _file(window: Window, parts: Mapping[str, Mapping[int, int]]) -> str:

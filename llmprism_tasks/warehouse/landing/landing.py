@@ -277,6 +277,9 @@ def _unusual(
         if Path(path).suffix.lower() in sources.PLAIN_TEXT  # others can only be read when they are whole
         and not (intake.is_quiet(path) and _ends_in_a_line(path, intake))
     )
+    texts = {*holding, *(file.path for file in own or ())} - {*unfinished}
+    if cut := sorted(path for path in texts if not sources.ends_in_a_line(path)):
+        said.append(f"ends without a line feed, so that its last record may be cut: {', '.join(cut)}")
     if unfinished:
         said.append(f"still being written when it was read: {', '.join(unfinished)}")
     for reason in said:

@@ -1,7 +1,8 @@
 """Expiry: which windows' rows have been kept long enough, and their deletion, a few windows per transaction.
 
 Ages are counted back from the end of the newest window in the warehouse, not from the clock: old files that are
-analysed today, or a platform that stood still, lose nothing. Flows that a window still waits for are kept longer, and
+analysed today, or a platform that stood still, lose nothing. Windows that the clock has not reached are of wrong times,
+and make nothing older. Flows that a window still waits for are kept longer, and
 so are those of a backfill of old windows while it goes on.
 """
 
@@ -45,12 +46,14 @@ class Kept(NamedTuple):
     """How long rows are kept, ns; None for ever.
 
     begun_since_ns : flows of windows whose run began at this moment or later, by the clock, and of their look-back stay
+    now_ns : windows that end later, by the clock, make nothing older
     """
 
     flows_ns: int | None
     timeline_ns: int | None
     results_ns: int | None
     begun_since_ns: int = FOR_EVER_NS
+    now_ns: int = FOR_EVER_NS
 
 
 class Due(NamedTuple):
@@ -95,7 +98,9 @@ def due(
     needed, at_work = (
         [one - back * length for one in starts for back in range(lookback_windows + 1)] for starts in (waiting, begun)
     )
-    age = windows.select(pl.col("window_end_ns").max() - pl.col("window_end_ns")).to_series()
+    ends = pl.col("window_end_ns")
+    over = windows.filter(ends <= kept.now_ns)
+    age = windows.select((windows if over.is_empty() else over)["window_end_ns"].max() - ends).to_series()
     gone = windows["expired"].fill_null([])
 
     def old(limit_ns: int | None) -> pl.Series:

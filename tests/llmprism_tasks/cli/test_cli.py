@@ -385,6 +385,31 @@ def wait_until_held(warehouse: str) -> None:
         pytest.fail("nobody opened the warehouse")
 
 
+DROPPED = """
+import argparse, os, signal, sys, time
+from llmprism_tasks.cli import entry_point
+
+def imports_a_library(_):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(9)
+    except KeyboardInterrupt:
+        pass
+    raise AttributeError("partially initialized module")
+
+arguments = argparse.Namespace(command=imports_a_library, verbose=False)
+entry_point.parser = lambda: argparse.Namespace(parse_args=lambda _: arguments)
+entry_point.run()
+"""
+
+
+def test_asked_to_end_while_a_library_is_imported_it_says_so() -> None:
+    """pyarrow, which imports pandas, dropped the exception of the signal, and failed with one of its own."""
+    ran = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, check=False)
+    assert ran.returncode == 143
+    assert ran.stderr == "llmprism: terminated. What was written is complete; run the same command to finish.\n"
+
+
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_query_is_given_up_when_it_is_asked_to(analyzed: str, asked: signal.Signals, code: int) -> None:
     """DuckDB makes an error of its own of what comes while it works."""

@@ -105,6 +105,17 @@ def test_a_small_file_makes_no_million_of_windows(tmp_path: Path, caplog: pytest
     assert "raise the setting" in caplog.text
 
 
+@pytest.mark.parametrize("minutes", [1440, 1441])
+def test_a_gap_of_more_than_a_day_is_left_out_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, minutes: int
+) -> None:
+    """So is one record of a wrong year, which before was landed without a word."""
+    path = write(tmp_path / "flows.csv", [flow(0), flow(60 * (minutes + 1))])
+    windows = landing.windows_in(str(path), MINUTE_NS)
+    assert len(windows) == (2 if minutes > 1440 else 2 + minutes)
+    assert (f"1 days without a record lie between a record of {WINDOW} in {path}" in caplog.text) == (minutes > 1440)
+
+
 @pytest.mark.parametrize(("most", "filled"), [(5, (2, 3)), (4, (2,)), (1, ())])
 def test_the_shortest_gaps_are_filled_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, most: int, filled: tuple[int, ...]

@@ -20,6 +20,8 @@ SECOND = 1_000_000_000
 PATTERN = "{window:%Y%m%dT%H%M}*.*"
 INTAKE = Intake(now_ns=NOW_NS, young_ns=90 * SECOND, quiet_ns=5 * SECOND)
 WAITING = Intake(now_ns=NOW_NS, young_ns=90 * SECOND, quiet_ns=5 * SECOND, waits_for_next=True)
+WRITTEN_ON = "still being written when it was read"
+CUT = "ends without a line feed, so that its last record may be cut"
 
 
 def aged(path: Path, seconds: float) -> Path:
@@ -83,21 +85,22 @@ def test_a_file_with_nothing_in_it_yet_is_tried_again_and_a_wrong_header_is_not(
 
 
 @pytest.mark.parametrize(
-    ("make", "age_s", "is_told"),
+    ("make", "age_s", "told"),
     [
-        (half, 4.9, True),
-        (half, 5, True),  # quiet, but its last line has no end
-        (half, 90, False),  # nobody writes on in it
-        (lambda path: write(path, [flow(0)]), 4.9, True),
-        (lambda path: write(path, [flow(0)]), 5, False),
+        (half, 4.9, WRITTEN_ON),
+        (half, 5, WRITTEN_ON),  # quiet, but its last line has no end
+        (half, 90, CUT),  # nobody writes on in it
+        (lambda path: write(path, [flow(0)]), 4.9, WRITTEN_ON),
+        (lambda path: write(path, [flow(0)]), 5, None),
     ],
 )
 def test_a_window_that_was_landed_from_half_a_file_says_so(
-    warehouse: Warehouse, tmp_path: Path, make: Callable[[Path], Path], age_s: float, *, is_told: bool
+    warehouse: Warehouse, tmp_path: Path, make: Callable[[Path], Path], age_s: float, told: str | None
 ) -> None:
+    """A number that is cut is a smaller number, and nobody could see it afterwards."""
     path = aged(make(tmp_path / "20251009T0900.csv"), age_s)
     land(warehouse, tmp_path / PATTERN)
-    assert reason(warehouse) == (f"still being written when it was read: {path}" if is_told else None)
+    assert reason(warehouse) == (f"{told}: {path}" if told else None)
 
 
 def test_a_window_is_ready_when_its_file_and_the_next_are_there_and_quiet(tmp_path: Path) -> None:

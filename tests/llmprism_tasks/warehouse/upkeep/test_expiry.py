@@ -59,6 +59,14 @@ def test_ages_are_counted_from_the_newest_window_on_both_sides_of_a_limit() -> N
     assert found(rows, minutes(results=7))["everything"] == [0]
 
 
+@pytest.mark.parametrize(("over", "flows"), [(7, [0, 1, 2, 3]), (6, [0, 1, 2]), (0, [0, 1, 2, 3])])
+def test_a_window_that_the_clock_has_not_reached_makes_nothing_older(over: int, flows: list[int]) -> None:
+    """One record with a wrong clock made all flows older than their limit. Where all windows lie ahead, it is the clock
+    of this machine that is wrong."""
+    now_ns = window(over).end_ns if over else 0
+    assert found(windows(8), minutes(flows=4)._replace(now_ns=now_ns))["flows"] == flows
+
+
 def test_without_limits_or_windows_nothing_expires() -> None:
     assert due(windows(8), (), minutes(), lookback_windows=LOOKBACK) == Due()
     assert due(windows(0), (), minutes(1, 1, 1), lookback_windows=LOOKBACK) == Due()
