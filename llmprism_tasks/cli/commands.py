@@ -150,12 +150,15 @@ def due(arguments: argparse.Namespace) -> None:
     Raises
     ------
     ContractError : windows that were run failed
+    SettingsError : the warehouse holds windows of another length
     """
     settings, _ = _load(arguments)
     warehouse = _existing_warehouse(arguments)
     from llmprism_tasks.contract.windows import Window
     from llmprism_tasks.reports import minute_states
+    from llmprism_tasks.warehouse.landing.landing import landed_before
 
+    landed_before(warehouse, settings.window.length_ns)  # windows of another length would all seem to be due
     if arguments.run:
         _run_due(settings)
     now_ns = time.time_ns()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llmprism_tasks.contract.errors import SettingsError
-from llmprism_tasks.settings import Settings
+from llmprism_tasks.settings import PlaceSettings, Settings
 from llmprism_tasks.settings.secrets import ALONE, read_secret, split_location
 
 ENVIRONMENT_PREFIX = "LLMPRISM_"
@@ -105,7 +105,19 @@ def load_with_origins(
             expected="one of the settings that `llmprism settings` lists",
             todo="Correct its spelling or remove it.",
         )
-    return Settings(**sections), origins
+    settings = Settings(**sections)
+    _refuse_one_place(settings.places)
+    return settings, origins
+
+
+def _refuse_one_place(places: PlaceSettings) -> None:
+    """Refuse a read copy that would be published over the warehouse, which it is copied from."""
+    if places.read_copy and Path(places.read_copy).resolve() == Path(places.warehouse).resolve():
+        raise SettingsError(
+            found="places.read_copy, which is the file of places.warehouse",
+            expected="a file of its own, to which results are copied",
+            todo="Set places.read_copy to another file, or to nothing.",
+        )
 
 
 def _from_file(file: Path | None) -> dict[tuple[str, str], tuple[object, str]]:

@@ -116,6 +116,8 @@ def test_nothing_due_is_said_in_one_line(analyzed: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == "Nothing is due. 4 minutes expected: 4 done.\n"
     assert cli.main(["due", "--run", "--warehouse", analyzed]) == 0
     assert capsys.readouterr().out.startswith("Windows done: 0.\n")
+    assert cli.main(["due", "--warehouse", analyzed, "--set", "window.length_s=30"]) == 1
+    assert "Set the same length as before" in capsys.readouterr().err
 
 
 def test_due_windows_are_listed_with_why_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:

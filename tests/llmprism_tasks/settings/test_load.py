@@ -99,6 +99,7 @@ def test_the_later_layer_wins_and_is_named(tmp_path: Path) -> None:
         ({"warehouse.lock_wait_s": "nan"}, r"from 0 to 3600 s"),
         ({"warehouse.lock_wait_s": "inf"}, r"from 0 to 3600 s"),
         ({"method.name": "guess"}, r"'guess'.*joint or published"),
+        ({"places.warehouse": "a/../w.duckdb", "places.read_copy": "w.duckdb"}, "the file of places.warehouse"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_what_was_expected(overrides: dict[str, str], message: str) -> None:
