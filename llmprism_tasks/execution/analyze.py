@@ -132,8 +132,15 @@ def _analyze(
     return windows
 
 
-def _refuse_expired(warehouse: Warehouse, settings: Settings, windows: Sequence[Window]) -> None:
-    """Refuse windows that look back on flows which have expired and are not among these windows."""
+def _refuse_expired(warehouse: Warehouse, settings: Settings, windows: Mapping[Window, int]) -> None:
+    """Refuse windows that look back on flows which have expired and are not among these windows, and windows whose
+    flows have expired and of which fewer records are there now.
+
+    Parameters
+    ----------
+    windows : with how many records the files have of each
+    """
+    expiry.refuse_fewer(warehouse, windows)
     anew = {window.start_ns for window in windows}
     lookback = settings.window.lookback_windows
     for window in windows:

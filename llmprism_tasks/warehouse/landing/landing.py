@@ -175,7 +175,7 @@ def land_all(
     held: dict[int, pl.DataFrame] | None = None,
     submit: Callable[[Callable[[], object]], object] = lambda work: work(),
     intake: Intake | None = None,
-    check: Callable[[Sequence[Window]], None] = lambda _: None,
+    check: Callable[[Mapping[Window, int]], None] = lambda _: None,
     run: Run | None = None,
 ) -> list[Window]:
     """Land every window of a source of flows; files are read once, and each window is written in its own transaction.
@@ -184,7 +184,7 @@ def land_all(
     ----------
     held : if given and no record is bad, receives the columns of `flows` that stages read, compact, by window start
     submit : receives the work of writing a window, and runs it now or later. Windows with bad records are written here
-    check : called with the windows before anything is written; may raise
+    check : called before anything is written with the windows, and how many records of each the files have; may raise
     run : the runs of all windows, which begin with their landing; None if nothing follows
 
     Returns
@@ -196,7 +196,7 @@ def land_all(
     gone = file_register.gone(warehouse, stock, ALL_TIME)
     with _records(stock, length_ns=length_ns, within=ALL_TIME, intake=intake, gone=gone) as staged:
         windows = _windows(staged, stock, length_ns, intake)
-        check(windows)
+        check({one: sum(of.get(one.start_ns, 0) for of in staged.parts.values()) for one in windows})
         landed_too = frozenset(window.start_ns for window in windows)
         writing = _Landing(warehouse, staged, stock, intake, landed_too, run, gone)
         for window in windows:

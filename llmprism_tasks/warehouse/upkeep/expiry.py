@@ -8,7 +8,7 @@ so are those of a backfill of old windows while it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import duckdb
@@ -16,7 +16,7 @@ import polars as pl
 
 from llmprism_tasks.contract.errors import PermanentError
 from llmprism_tasks.contract.tables import TABLES
-from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.contract.windows import ALL_TIME, Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
@@ -214,6 +214,31 @@ def refuse_expired(
         expected="windows whose flows and look-back are still kept, so that results are not replaced by emptier ones",
         todo="What is there stands. To run it all the same, analyze the files into another warehouse.",
     )
+
+
+def refuse_fewer(warehouse: Warehouse, windows: Mapping[Window, int]) -> None:
+    """Refuse to land windows anew from fewer records than they had, if the flows that they had have expired.
+
+    Parameters
+    ----------
+    windows : with how many records the files have of each
+
+    Raises
+    ------
+    ExpiredError : of a window there are fewer; nothing is changed
+    """
+    had = store.read(warehouse, "windows", ALL_TIME, columns=["window_start_ns", "rows_landed", "expired"])
+    expired = had.filter(pl.col("expired").list.contains(FLOWS[0]))
+    landed = dict(expired.select("window_start_ns", "rows_landed").iter_rows())
+    for window, records in windows.items():
+        if records < landed.get(window.start_ns, 0):
+            raise ExpiredError(
+                found=f"window {window}, of which the files have {records:,} records; {landed[window.start_ns]:,} were "
+                "landed, and have expired",
+                expected="all files of a window whose flows are no longer kept, so that its results are not replaced "
+                "by those of a part",
+                todo="What is there stands. Put the files back, or analyze what came late into another warehouse.",
+            )
 
 
 def _due(connection: duckdb.DuckDBPyConnection, kept: Kept, lookback_windows: int) -> Due:

@@ -6,8 +6,9 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
-from captured_minutes import WINDOWS, drop, settings_in
+from captured_minutes import WINDOWS, drop, flows_file, settings_in
 from empty_warehouse import empty_warehouse
 from kept_windows import counts, everything, put, window
 
@@ -145,6 +146,18 @@ def test_files_of_both_windows_may_be_analyzed_again_and_of_the_second_alone_not
     analyze(expired)
     assert store.query(warehouse, "SELECT count(*) FROM windows WHERE expired IS NOT NULL").item() == 0
     assert store.query(warehouse, "SELECT count(DISTINCT window_start_ns) FROM flows").item() == 2
+
+
+def test_a_late_part_of_a_window_that_expired_does_not_replace_it(expired: Settings, tmp_path: Path) -> None:
+    """The records that it had are gone from the warehouse: what came late would be all that it has."""
+    warehouse = Warehouse(expired.places.warehouse, 5)
+    before = everything(warehouse)
+    first = flows_file(tmp_path, WINDOWS[0])
+    rows = pl.read_parquet(first)
+    rows.head(3).write_parquet(first)
+    with pytest.raises(ExpiredError, match=rf"have 3 records; {rows.height:,} were landed, and have expired"):
+        analyze(expired)
+    assert everything(warehouse) == before
 
 
 def test_a_finished_window_is_published_and_a_copy_that_fails_is_logged(
