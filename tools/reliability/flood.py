@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +37,9 @@ def measure(addresses: int, *, say: Callable[[str], None]) -> dict[str, Any]:
     """Analyze a minute with and without a flood, then later minutes; return memory and CPU seconds of each command."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        scenario = folder / "tiny.toml"
-        scenario.write_text(SCENARIO, encoding="utf-8")
-        write_scenario(folder, scenario=str(scenario), minutes=LATER[-1] + 1, seed=0, start_ns=START_NS)
-        minutes = sorted((folder / "flows").iterdir())
-        flooded = folder / "flooded.parquet"
-        records = pl.read_parquet(minutes[0])
-        pl.concat([records, flood(addresses).select(records.columns)]).sort("flow_start_ns").write_parquet(flooded)
+        # By a process of its own: what this one once held would count as the peak of the processes that it starts.
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
+            minutes, flooded, own = apart.submit(_prepare, folder, addresses).result()
         found: dict[str, Any] = {"addresses": addresses}
         for way, first in (("without", minutes[0]), ("with", flooded)):
             costs = [_analyze(folder, f"{way}.duckdb", file) for file in (first, *(minutes[one] for one in LATER))]
@@ -51,11 +49,22 @@ def measure(addresses: int, *, say: Callable[[str], None]) -> dict[str, Any]:
         ((read, landed, put_aside),) = store.query(Warehouse(str(folder / "with.duckdb"), 60), counted).rows()
         return {
             **found,
-            "sent": records.height + addresses,
+            "sent": own + addresses,
             "read": read,
             "landed": landed,
             "put_aside": put_aside,
         }
+
+
+def _prepare(folder: Path, addresses: int) -> tuple[list[Path], Path, int]:
+    """Write minutes of flows and the first of them with a flood; returns their files, and the first one's records."""
+    scenario = folder / "tiny.toml"
+    scenario.write_text(SCENARIO, encoding="utf-8")
+    write_scenario(folder, scenario=str(scenario), minutes=LATER[-1] + 1, seed=0, start_ns=START_NS)
+    minutes, flooded = sorted((folder / "flows").iterdir()), folder / "flooded.parquet"
+    records = pl.read_parquet(minutes[0])
+    pl.concat([records, flood(addresses).select(records.columns)]).sort("flow_start_ns").write_parquet(flooded)
+    return minutes, flooded, records.height
 
 
 def flood(addresses: int) -> pl.DataFrame:
