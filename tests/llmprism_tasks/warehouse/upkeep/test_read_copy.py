@@ -44,6 +44,9 @@ from llmprism_tasks.warehouse.connect import Warehouse
 tempfile.gettempdir()  # finds out by a file of its own which folder can be written
 made = []
 sys.addaudithook(lambda event, of: made.append(of[0]) if event == "open" and of[2] and of[2] & os.O_CREAT else None)
+tempfile.TemporaryFile().close()
+if any(not os.path.isdir(name) for name in made):
+    sys.exit("this file system has no files without a name")
 with Warehouse(sys.argv[1], 5).reading() as connection:
     print(connection.execute("SELECT count(*) FROM flows").fetchall()[0][0])
 print([name for name in made if not os.path.isdir(name)])
@@ -134,7 +137,9 @@ def test_who_holds_the_copy_hinders_nobody_and_keeps_what_is_open(file: Warehous
 
 def test_a_killed_reader_of_a_lake_leaves_no_file(lake: Warehouse) -> None:
     """What it copies has no name: a process that was killed at the right moment left `llmprism-….ducklake` before."""
-    said = subprocess.run([sys.executable, "-c", NAMED, lake.location], capture_output=True, text=True, check=True)
+    said = subprocess.run([sys.executable, "-c", NAMED, lake.location], capture_output=True, text=True, check=False)
+    if "no files without a name" in said.stderr:
+        pytest.skip(said.stderr)
     rows, made = said.stdout.splitlines()
     assert int(rows) > 0
     assert made == "[]"
