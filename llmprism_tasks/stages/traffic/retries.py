@@ -1,9 +1,8 @@
 """Retries: packets that are sent again and again because nothing comes back. They show a path that is down.
 
-A sender whose packet is not acknowledged sends it again and waits twice as long each time (RFC 6298, section 5.5;
-adapters of RoCE do so, too). Such packets are seen at the sender's switch, so the sender and its link are well: the
-receiver, or the path to it, is not. No flow of a healthy job looks so, and none of a process that was stopped, for the
-kernel of its host goes on to acknowledge.
+A sender whose packet is not acknowledged sends it again and waits twice as long each time (RFC 6298, section 5.5).
+Such packets are seen at the sender's switch, so the sender and its link are well: the receiver, or the path to it, is
+not. A process that was stopped does not look so, for the kernel of its host goes on to acknowledge.
 """
 
 from __future__ import annotations

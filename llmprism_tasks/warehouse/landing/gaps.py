@@ -37,9 +37,9 @@ def without_long_gaps(
         ends = (Window(starts[longest], length_ns), Window(starts[longest + 1], length_ns))
         logger.warning("%s", _sentence(*ends, sum(gaps[number] for number in short), most, parts))
     wide = [number for number, gap in enumerate(gaps) if gap * length_ns > LONGEST_GAP_NS]
-    for number in wide[:1]:
-        ends = (Window(starts[number], length_ns), Window(starts[number + 1], length_ns))
-        logger.warning("%s", _wide(*ends, gaps[number] * length_ns, len(wide), parts))
+    if wide:
+        ends = (Window(starts[wide[0]], length_ns), Window(starts[wide[0] + 1], length_ns))
+        logger.warning("%s", _wide(*ends, gaps[wide[0]] * length_ns, len(wide), parts))
     windows = []
     for number, start_ns in enumerate(starts):
         count = 1 + (gaps[number] if number in filled else 0)
@@ -57,7 +57,7 @@ def _sentence(before: Window, after: Window, empty: int, most: int, parts: Mappi
 
 def _wide(before: Window, after: Window, gap_ns: int, count: int, parts: Mapping[str, Mapping[int, int]]) -> str:
     return (
-        f"{gap_ns / DAY_NS:,.0f} days without a record lie between {_ends(before, after, parts)}"
+        f"{gap_ns / DAY_NS:,.1f} days without a record lie between {_ends(before, after, parts)}"
         f"{f', the first of {count} such gaps' if count > 1 else ''}; the windows in them are left out. "
         "If a clock was wrong, correct these times and send the file again."
     )

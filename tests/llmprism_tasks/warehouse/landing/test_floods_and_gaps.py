@@ -113,7 +113,7 @@ def test_a_gap_of_more_than_a_day_is_left_out_and_told(
     path = write(tmp_path / "flows.csv", [flow(0), flow(60 * (minutes + 1))])
     windows = landing.windows_in(str(path), MINUTE_NS)
     assert len(windows) == (2 if minutes > 1440 else 2 + minutes)
-    assert (f"1 days without a record lie between a record of {WINDOW} in {path}" in caplog.text) == (minutes > 1440)
+    assert (f"1.0 days without a record lie between a record of {WINDOW} in {path}" in caplog.text) == (minutes > 1440)
 
 
 @pytest.mark.parametrize(("most", "filled"), [(5, (2, 3)), (4, (2,)), (1, ())])
