@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import tomllib
 from collections import defaultdict
@@ -57,6 +58,7 @@ def imported(source: str, known: set[str]) -> Iterator[str]:
                 yield inner if inner in known else node.module
 
 
+@functools.cache
 def arrows() -> dict[str, set[str]]:
     """Return each module with the modules that it imports."""
     known = {dotted(path) for path in modules()}

@@ -108,10 +108,8 @@ def run_in_memory(
         sink.begin()
     if too_many(inputs["flows"].height, settings) and any(stage.per_job for stage in stages):
         return False
-    tables = dict(inputs)
-    for stage in stages:
-        results = run_whole([stage], tables, window, settings)
-        tables |= results.tables
+    log_partitions(stages, inputs["flows"].height, 1, window)
+    for results in stage_runner.each_stage(stages, _whole(inputs), inputs["topology"], window, settings):
         sink.take(results, None)
     return True
 
@@ -316,9 +314,13 @@ def _run_partitions(
 def _run(
     stages: Sequence[Stage], inputs: Mapping[str, pl.DataFrame], window: Window, settings: Settings
 ) -> StageResults:
+    return stage_runner.run_stages(stages, _whole(inputs), inputs["topology"], window, settings)
+
+
+def _whole(inputs: Mapping[str, pl.DataFrame]) -> Partition:
+    """Return the flows and tables of the whole platform, or of some jobs, as one partition."""
     tables = {table: rows for table, rows in inputs.items() if table not in ("flows", "topology")}
-    partition = Partition(inputs["flows"], tables=tables)
-    return stage_runner.run_stages(stages, partition, inputs["topology"], window, settings)
+    return Partition(inputs["flows"], tables=tables)
 
 
 def _pieces(flows: int, settings: Settings) -> int:

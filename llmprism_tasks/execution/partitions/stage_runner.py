@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -55,19 +55,29 @@ def run_stages(
     topology : all NICs of the platform
     """
     results = StageResults({}, {})
+    for of_stage in each_stage(stages, partition, topology, window, settings):
+        results.by_stage.update(of_stage.by_stage)
+        results.stage_ns.update(of_stage.stage_ns)
+    return results
+
+
+def each_stage(
+    stages: Sequence[Stage], partition: Partition, topology: pl.DataFrame, window: Window, settings: Settings
+) -> Iterator[StageResults]:
+    """Do what `run_stages` does, and yield the results of each stage as soon as they are there.
+
+    The stages share the partition's values: its flows are indexed, and its jobs' steps divided, once for all of them.
+    """
     known = {"flows": partition.flows, "topology": topology, **partition.tables}
     values = PartitionValues(partition.flows, window, settings)
     for stage in stages:
         began_ns = time.monotonic_ns()
         written = _run(stage, known, values, partition.other_starts, window, settings)
-        if written is not None:
-            tables = zip(stage.writes, written, strict=True)
-            results.by_stage[stage.name] = {
-                table: conform(rows, table, ordered=True, compact=True) for table, rows in tables
-            }
-            known |= results.by_stage[stage.name]
-        results.stage_ns[stage.name] = time.monotonic_ns() - began_ns
-    return results
+        tables = {} if written is None else dict(zip(stage.writes, written, strict=True))
+        made = {table: conform(rows, table, ordered=True, compact=True) for table, rows in tables.items()}
+        known |= made
+        stage_ns = {stage.name: time.monotonic_ns() - began_ns}
+        yield StageResults({} if written is None else {stage.name: made}, stage_ns)
 
 
 def _run(
