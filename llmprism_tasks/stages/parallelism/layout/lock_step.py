@@ -73,13 +73,18 @@ def peers(sent: pl.DataFrame, pairs: pl.DataFrame, job_members: pl.DataFrame) ->
 
 
 def _varying(moments: pl.DataFrame, others: pl.DataFrame, place: str) -> pl.DataFrame:
-    """Return by how much the moments of two NICs of one place vary: `job_id`, `piped`, `src_addr`, `dst_addr`,
-    `varies_ns`."""
+    """Return by how much the moments of two NICs of one place vary: `job_id`, `src_addr`, `dst_addr`, `varies_ns`.
+
+    Of what a pipeline sends and what is not piped, that which varies more: a collective that begins when its last
+    member is there begins on all of them together, whoever they are.
+    """
     return (
         moments.join(others, on=["job_id", "piped", "step", place], suffix="_other")
         .group_by("job_id", "piped", src_addr="addr", dst_addr="addr_other")
         .agg(steps=pl.len(), varies_ns=sigma(pl.col("at_ns") - pl.col("at_ns_other")))
         .filter(pl.col("steps") >= LEAST_STEPS)
+        .group_by("job_id", *ENDS)
+        .agg(pl.col("varies_ns").max())
     )
 
 

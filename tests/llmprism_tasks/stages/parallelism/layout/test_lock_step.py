@@ -22,9 +22,10 @@ def peers(
     seed: int = 1,
     hosts_ms: float = 0.0,
     kind: str = "pp",
+    gradients: bool = False,
 ) -> int | str | None:
     """Return what is found of pipelines from host to host, whose replicas of `width` GPUs send up to so much apart, and
-    hosts up to `hosts_ms` besides: their peers, or `absent`."""
+    hosts up to `hosts_ms` besides, and which reduce gradients at one moment: their peers, or `absent`."""
     draw = random.Random(seed)
     rows = []
     for step in range(steps):
@@ -36,8 +37,13 @@ def peers(
                 for gpu in range(gpus)
                 for offset in (0, 100)
             ]
+        if gradients:
+            met = round((step * 1000 + 500) * MS)
+            rows += [("j", step, f"{host}{gpu}", f"c{gpu}", met) for host in HOSTS for gpu in range(gpus)]
     flows = pl.DataFrame(rows, schema=["job_id", "step", "src_addr", "dst_addr", "flow_start_ns"], orient="row")
-    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=pl.lit(kind)).unique().with_row_index("pair")
+    reduced = pl.col("dst_addr").str.starts_with("c")
+    kinds = pl.when(reduced).then(pl.lit("dp")).otherwise(pl.lit(kind))
+    pairs = flows.select("job_id", "src_addr", "dst_addr", kind=kinds).unique().with_row_index("pair")
     sent = (
         flows.join(pairs, on=["src_addr", "dst_addr"])
         .group_by("pair", "step")
@@ -51,6 +57,12 @@ def peers(
 @pytest.mark.parametrize(("apart_ms", "found"), [(0, 4), (2, 4), (20, 2)])
 def test_peers_send_together_and_replicas_do_not(apart_ms: float, found: int) -> None:
     assert peers(apart_ms) == found
+
+
+def test_who_begins_to_reduce_together_is_no_peer_if_its_pipeline_is_apart() -> None:
+    """A collective may begin when its last member is there, on all of them at once."""
+    assert peers(20, gradients=True) == 2
+    assert peers(0, gradients=True) == 4
 
 
 def test_every_gpu_may_be_a_replica() -> None:
