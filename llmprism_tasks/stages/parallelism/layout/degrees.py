@@ -50,6 +50,22 @@ def likeliest(
     return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp", "ep"))).drop("asked"), seen
 
 
+def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame) -> pl.DataFrame:
+    """Keep `tp` and `dp` of jobs whose parameters are not gathered layer by layer, or whose `tp` is 1.
+
+    Replicas that share parameters meet in every layer, as tensor-parallel peers do. A ring through all GPUs of hosts
+    leaves a host at the NIC where it came in, a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide): what is seen
+    is the same as one ring for each place in the hosts.
+
+    Parameters
+    ----------
+    laid : as `degrees` returns
+    sharded : `job_id`, `sharded`, as `job_profile.sharded` returns
+    """
+    gathered = pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
+    return laid.with_columns(pl.when(~(gathered & (pl.col("tp") > 1)).fill_null(value=False)).then(pl.col("tp", "dp")))
+
+
 def _frames(seen: Rings) -> tuple[pl.DataFrame, ...]:
     return seen.nics, seen.groups, seen.unclear
 
@@ -87,7 +103,7 @@ def degrees(pairs: pl.DataFrame, rings: Rings, peers: pl.DataFrame | None = None
     for name, sizes in (
         ("group", _sizes(groups)),
         ("pp", pipeline_lengths(pairs, links, groups)),
-        ("cp", _sizes(groups_of(pairs.filter(pl.col("kind") == "cp"), nics))),
+        ("cp", _sizes(groups_of(context_pairs(pairs), nics))),
         ("ep", _sizes(expert_groups(pairs, groups, nics))),
     ):
         table = table.join(_agreed(sizes, name), on="job_id", how="left")
@@ -146,6 +162,30 @@ def _within_one(pairs: pl.DataFrame, links: pl.DataFrame) -> pl.DataFrame:
 
 def _unless_hidden() -> pl.Expr:
     return pl.when(pl.col("sharing").fill_null(1) == 1).then(1)
+
+
+def context_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs over which context-parallel rings pass blocks of keys and values.
+
+    A ring of gradients through several context-parallel groups goes over most hops of theirs. Then the pairs that carry
+    blocks alone leave these open, and the others are those that carry more than gradients: by half of the blocks.
+
+    Parameters
+    ----------
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, and where steps are known `bytes_per_step`
+    """
+    blocks = pairs.filter(pl.col("kind") == "cp")
+    if blocks.is_empty() or "bytes_per_step" not in pairs.columns:
+        return blocks
+    sending, receiving = (blocks.select("job_id", addr=end).unique() for end in ENDS)
+    is_open = pl.concat(
+        [sending.join(receiving, on=NIC, how="anti"), receiving.join(sending, on=NIC, how="anti")]
+    ).select("job_id")
+    of_blocks = blocks.group_by("job_id").agg(blocks=pl.col("bytes_per_step").median())
+    gradients = pairs.filter(pl.col("kind") == "dp").join(is_open.unique(), on="job_id", how="semi")
+    more = pl.col("bytes_per_step") - pl.col("bytes_per_step").min().over("job_id")
+    both = gradients.join(of_blocks, on="job_id").filter(more >= pl.col("blocks") / 2).drop("blocks")
+    return pl.concat([blocks, both])
 
 
 def _multiplied(table: pl.DataFrame) -> pl.DataFrame:

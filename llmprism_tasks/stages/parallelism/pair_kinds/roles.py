@@ -253,13 +253,15 @@ def misfits(job: Job, label: Labels) -> dict[str, int]:
     found["unanswered"] = int((is_[PP] & ~np.isin(job.back, job.link[is_[PP]])).sum())
     found["apart"] = _missing(job, is_[EP], is_[EP] | is_[DP])
     found["crowded"] = _crowded(job, is_[CP], RING_PEERS) + _crowded(job, is_[DP], TREE_PEERS)
-    # Gradients may share their pairs with tokens and blocks.
-    found["open"] = _open(job, is_[CP]) + (_open(job, reducing) if is_[DP].any() else 0)
     ring = connected_components(job.src[is_[DP]], job.dst[is_[DP]], n)
+    # Blocks may share the hops of a ring of gradients that they are part of, and gradients those of tokens and blocks.
+    along = is_[CP] & (ring[job.src] == ring[job.dst])
+    found["open"] = _open(job, is_[CP] & ~along, is_[CP]) + _open(job, along, is_[CP] | is_[DP])
+    found["open"] += _open(job, reducing, reducing) if is_[DP].any() else 0
     closed = np.isin(np.arange(n), job.src[is_[DP]]) & np.isin(np.arange(n), job.dst[is_[DP]])
     # Who exchanges tokens with several NICs of a host shares gradients with them, by hops inside the host.
-    along = is_[CP] | (is_[EP] if not _crossing(job, is_[EP]) else np.zeros_like(is_[EP]))
-    bridges = along & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
+    hopping = is_[CP] | (is_[EP] if not _crossing(job, is_[EP]) else np.zeros_like(is_[EP]))
+    bridges = hopping & (ring[job.src] != ring[job.dst]) & closed[job.src] & closed[job.dst]
     found["bridges"] = int(bridges.sum())
     used = np.zeros(n, bool)
     for kind in is_.values():
@@ -284,12 +286,22 @@ def _crowded(job: Job, some: npt.NDArray[np.bool_], most: int) -> int:
     return int(sum(np.maximum(peers - most, 0).sum() for peers in ends))
 
 
-def _open(job: Job, ring: npt.NDArray[np.bool_]) -> int:
+def _open(job: Job, ring: npt.NDArray[np.bool_], onward: npt.NDArray[np.bool_]) -> int:
     """Count NICs where a ring comes in and does not go on, or the other way round, but for those where it may go on
-    through another NIC of the host."""
+    through another NIC of the host.
+
+    Parameters
+    ----------
+    ring : its pairs
+    onward : those that it may go on by
+    """
     n = int(job.host.max(initial=0)) + 1
-    ends = [np.bincount(job.host[np.unique(end[ring])], minlength=n) for end in (job.src, job.dst)]
-    return int(np.abs(ends[0] - ends[1]).sum())
+    sending, receiving = (
+        [np.bincount(job.host[np.unique(end[some])], minlength=n) for some in (ring, onward)]
+        for end in (job.src, job.dst)
+    )
+    lost, found = sending[0] - receiving[1], receiving[0] - sending[1]
+    return int((np.maximum(lost, 0) + np.maximum(found, 0)).sum())
 
 
 def _crossing(job: Job, exchange: npt.NDArray[np.bool_]) -> bool:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from handmade import degrees_of, members, topology
 
-from llmprism_tasks.stages.parallelism.layout.degrees import likeliest
+from llmprism_tasks.stages.parallelism.layout.degrees import likeliest, unless_sharded
 
 Pair = tuple[str, str, str]
 
@@ -33,10 +33,14 @@ def cluster(hosts: int, gpus: int) -> tuple[dict[str, list[str]], list[list[str]
     return {f"host-{chr(97 + host)}": of for host, of in enumerate(nics)}, nics
 
 
+def placed(hosts: dict[str, list[str]]) -> pl.DataFrame:
+    """Return the members of one job on all NICs of the hosts."""
+    return members({"j": {addr: host for host, of in hosts.items() for addr in of}})
+
+
 def found(pairs: Iterable[Pair], hosts: dict[str, list[str]]) -> tuple[int | None, int | None, int | None] | None:
     """Return (tp, pp, dp) of one job on all NICs of the hosts; None if the job has no row."""
-    nics = members({"j": {addr: host for host, of in hosts.items() for addr in of}})
-    table_ = degrees_of(table(pairs), nics, topology(hosts))
+    table_ = degrees_of(table(pairs), placed(hosts), topology(hosts))
     return table_.select("tp", "pp", "dp").row(0) if table_.height else None
 
 
@@ -136,6 +140,32 @@ def test_context_blocks_go_round_within_the_gradients_group() -> None:
         pairs += [*ring([a, b], "cp"), *ring([c, d], "cp"), (b, c, "dp"), (d, a, "dp")]
     row = layout_of(pairs, hosts)
     assert (row["tp"], row["dp"], row["cp"]) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(("mb", "sizes"), [(14, (1, 1, 2, 3)), (12, (1, 1, None, None))])
+def test_blocks_go_on_over_the_hops_of_a_ring_of_gradients_that_carry_as_much_more(
+    mb: float, sizes: tuple[int | None, ...]
+) -> None:
+    """Two groups of three share a ring of gradients of 10 MB; blocks of 6 MB come back over pairs of their own."""
+    hosts, nics = cluster(6, 1)
+    a, b, c, d, e, f = (of[0] for of in nics)
+    both = dict.fromkeys([(a, b), (b, c), (d, e), (e, f)], mb)
+    carried = {**both, (c, d): 10, (f, a): 10, (c, a): 6, (f, d): 6}
+    pairs = table((src, dst, "cp" if mb == 6 else "dp") for (src, dst), mb in carried.items()).with_columns(
+        bytes_per_step=pl.Series([mb * 1e6 for mb in carried.values()])
+    )
+    assert degrees_of(pairs, placed(hosts), topology(hosts)).select("tp", "pp", "dp", "cp").row(0) == sizes
+
+
+@pytest.mark.parametrize(
+    ("tp", "sharded", "known"), [(8, True, (None, None)), (8, False, (8, 4)), (1, True, (1, 4)), (8, None, (8, 4))]
+)
+def test_who_shares_parameters_in_every_layer_may_be_a_peer_or_a_replica(
+    tp: int, sharded: bool | None, known: tuple[int | None, int | None]
+) -> None:
+    laid = pl.DataFrame({"job_id": ["j"], "tp": [tp], "pp": [1], "dp": [4]})
+    told = pl.DataFrame({"job_id": ["j"], "sharded": [sharded]}, schema_overrides={"sharded": pl.Boolean})
+    assert unless_sharded(laid, told).select("tp", "dp").row(0) == known
 
 
 def test_experts_are_exchanged_within_the_dense_layers_group() -> None:

@@ -104,6 +104,13 @@ def test_a_copy_between_stages_is_nothing_and_leaves_the_layout_as_it_is() -> No
     assert {link for link, kind in told.items() if kind == "pp"} == set(LINKS)
 
 
+def test_blocks_come_back_over_pairs_of_their_own_where_their_groups_share_a_ring_of_gradients() -> None:
+    """Two groups of four go around along the ring, and are closed by a pair each."""
+    ring = [seeming([link], "dp", 9 if link in ("de", "ha") else 14)[0] for link in around("abcdefgh")]
+    seen = kinds(ring, seeming(["da", "he"], "cp", 5))
+    assert seen == dict.fromkeys(around("abcdefgh"), "dp") | {"da": "cp", "he": "cp"}
+
+
 @pytest.mark.parametrize(("blocks", "told"), [(around("dcba"), "cp"), (["dc"], "dp")], ids=["all around", "one hop"])
 def test_blocks_that_go_around_the_other_way_may_be_as_many_bytes_as_gradients(blocks: list[str], told: str) -> None:
     """What one hop of a ring seems to be beside hops that carry as much is chance."""
