@@ -36,6 +36,9 @@ from llmprism_tasks.stages.step_division.periodicity import (
 from llmprism_tasks.stages.step_division.segmentation import STEPPING, Cut, cut
 from llmprism_tasks.stages.traffic import nic_pairs
 
+SEVERAL = 1.5
+"""Ratio of two periods from which on the longer one is several of the shorter."""
+
 
 @dataclass(frozen=True)
 class Streams:
@@ -177,7 +180,8 @@ def _steps_of_groups(
     under way.
     """
     whole = found.filter(pl.col("size_class") == WHOLE)
-    together = steps_together(flows, whole, settings)
+    seen = steps_together(flows, whole, settings)
+    together, clear = (seen.of(seen.streams.filter(told)) for told in (pl.col("told"), ~pl.col("told")))
     shared = _cut_together(nic_pairs.as_coded(found, flows), together)
     lines = _lines(shared.with_columns(size_class=pl.lit(WHOLE, pl.Int64)), settings)
     together = together.of(together.streams.join(lines, on="group", how="anti"))
@@ -185,6 +189,10 @@ def _steps_of_groups(
         flows, found.join(together.streams, on="group", how="anti", maintain_order="left"), settings, until_ns
     )
     periods = periods.join(refused, on="group", how="anti")
+    clear = clear.of(several_steps(clear.streams, periods))
+    periods = periods.join(clear.streams, on="group", how="anti")
+    together = all_of([together, clear])
+    alone = alone.join(clear.streams, on="group", how="anti", maintain_order="left")
     in_step, known = _in_step(flows, alone, periods, settings), periods.select("group")
     answered = pl.concat([in_step.select("group"), together.streams.select("group")]).unique()
     silent = whole.join(answered, on="group", how="anti", maintain_order="left")
@@ -200,6 +208,21 @@ def _steps_of_groups(
     streams = Streams(found, pl.concat([in_step, shared]), once, together)
     in_step = streams.in_step
     return _numbered(flows, streams, pl.concat([in_step.select(STEPPING), once.select(STEPPING)]), settings, before_ns)
+
+
+def several_steps(clear: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups whose clear template is as long as several of what single pairs take for steps: `group`.
+
+    These are layers or micro-batches.
+
+    Parameters
+    ----------
+    clear : streams of `Found` that silences alone do not tell
+    periods : as `group_periods` returns
+    """
+    period = clear.group_by("group").agg(pl.col("group_period_ns").first())
+    longer = pl.col("group_period_ns") >= SEVERAL * pl.col("period_ns")
+    return period.join(periods, on="group").filter(longer).select("group")
 
 
 def _refused(joint: JointSteps) -> pl.DataFrame:

@@ -47,6 +47,10 @@ LONGER = 0.7
 of micro-batches and layers are nearer to each other. Steps of captured training have 0.9 to 2.3; micro-batches and hops
 of a ring that the byte clock took for steps, since a minute held less than three of these, -0.3 to 0.5."""
 
+ALL = 0.95
+"""Ratio of the bytes that a template must explain to be one of steps where its silences are not clear: layers of a
+sharded model were seen to explain 0.6 to 0.92, its steps 0.96 to 1."""
+
 JITTER = 0.05
 """Least variance of the logarithm of silences: they differ by a fifth whatever causes them."""
 
@@ -104,7 +108,8 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    streams : `pair`, `group`, `group_period_ns`, `clarity`, sorted by `pair`: those that take part in the steps
+    streams : `pair`, `group`, `group_period_ns`, `clarity`, `told`, sorted by `pair`: those that take part in the
+        steps, and whether silences or bytes tell that these are no parts of steps
     until_ns, number : shape (segments,): up to when each goes, and which step it is, -1 for none; group by group
     low, high : shape (streams,): the segments of each one's group
     """
@@ -227,6 +232,10 @@ class _Steps(NamedTuple):
         whole = self.whole
         return bool(whole.sum() >= FEW and whole.mean() >= MOST and self.explained >= MOST)
 
+    def is_clear(self) -> bool:
+        """Say whether the template explains all that is sent, and the silences between segments are longer ones."""
+        return bool(self.explained >= ALL and self.clarity >= LONGER)
+
 
 def steps_together(
     flows: pl.DataFrame,
@@ -247,7 +256,7 @@ def steps_together(
 
     Returns
     -------
-    the steps of groups of which most bytes and most NICs take part in them
+    the steps of groups of which most bytes and most NICs take part in them, told or not
     """
     offsets = nic_pairs.starts_of_pairs(flows)
     place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
@@ -262,7 +271,9 @@ def steps_together(
     looked_at = looked_at.sort("group", "pair")
     groups = _groups(looked_at, parts)
     found = [_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups]
-    none = looked_at.clear().select("pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0))
+    none = looked_at.clear().select(
+        "pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0), told=pl.lit(value=True)
+    )
     every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
     return every.of(_explained(every.streams, pairs, settings))
 
@@ -351,14 +362,16 @@ def _found(
     moved_until = partial(_moved_until, times, offsets, place)
     steps = _steps(traffic, settings, by_bytes=by_bytes)
     cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), back, settings)
-    if cut is None and (is_piped or steps is not None):
+    if cut is None and (is_piped or (steps is not None and steps.told)):
+        steps = None
         silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
         cut = _between_empty(traffic, silences, moved_until, back)
     if cut is None:
         return None
     steady = _takes_part(cut.alike.T)
     steady[np.flatnonzero(sample)[foreign]] = False
-    described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity)}
+    told = steps is None or steps.told
+    described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity), "told": pl.lit(told)}
     streams = pairs.filter(pl.Series(steady)).with_columns(**described)
     low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
     return Found(streams, cut.until_ns, cut.number, low, high)
@@ -485,7 +498,8 @@ def _of_half(pauses: Integers) -> float:
 
 def _steps(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _Steps | None:
     """Return the steps of a group: what the smallest template between whose segments the silences stand out makes of
-    it; where none does, what the template makes of it that comes again by the byte clock. None without either.
+    it; where none does, what the template makes of it that comes again by the byte clock, or the clearest one if it
+    explains all. None without any of these.
 
     Foreign traffic fills the silences. So pairs that have no part in the likeliest steps are left out once, and so are
     records that last longer than these; and the others are asked again.
@@ -499,7 +513,7 @@ def _steps(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _S
     steady = _takes_part(each.reshape(pairs, segments).T[best.whole])
     kept = steady[traffic.pair] & (best.whole[segment] | (traffic.ends - traffic.starts <= best.period_ns))
     again = best if kept.all() else _shown(traffic.of(kept), settings, by_bytes=by_bytes)
-    return again if again is not None and again.told else None
+    return again if again is not None and (again.told or again.is_clear()) else None
 
 
 def _shown(traffic: _Traffic, settings: RhythmSettings, *, by_bytes: bool) -> _Steps | None:

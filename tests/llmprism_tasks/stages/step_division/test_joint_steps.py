@@ -770,3 +770,10 @@ def test_bursts_of_which_few_carry_most_bytes_are_no_steps(times: int, count: in
         for src, dst in ("ab", "bc", "ca"):
             rows += messages(src, dst, [start], (times if number in large else 1) * 10 * MB)
     assert steps(flows(rows))["step"].n_unique() == count
+
+
+@pytest.mark.parametrize(("period", "several"), [(1490, []), (1500, ["g"]), (13_000, ["g"])])
+def test_what_a_clear_template_has_several_of_are_layers(period: float, several: list[str]) -> None:
+    clear = pl.DataFrame({"pair": [0, 1], "group": ["g", "g"], "group_period_ns": [period, period]})
+    found = joint_steps.several_steps(clear, pl.DataFrame({"group": ["g", "h"], "period_ns": [1000.0, 1.0]}))
+    assert found["group"].to_list() == several

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
 
 import numpy as np
@@ -32,11 +33,13 @@ def steps_of(begins: list[float], nics: str = "abcd", pause: float = 15, buckets
     return rows
 
 
-def ends(*parts: list[Row]) -> list[float]:
-    """Return the ends of steps as pair a to b shows them, in ms; none where the group shows none together."""
+def ends(*parts: list[Row], told: bool = True) -> list[float]:
+    """Return the ends of steps as pair a to b shows them, in ms; none where the group shows none together, of those
+    that are told or of those that are not."""
     table = nic_pairs.in_order(flows(*parts))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
     found = steps_together(table, pairs, DEFAULT)
+    found = found.of(found.streams.filter(told=told))
     shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr="a", dst_addr="b")["pair"][0])
     if shown.is_empty():
         return []
@@ -70,6 +73,28 @@ def test_foreign_bytes_between_two_of_the_nics_hide_no_step() -> None:
     begins = uneven(40)
     copy: list[Row] = [(10_000, 18_000, "b", "c", 300 * MB)]
     assert ends(steps_of(begins), copy) == pytest.approx(expected(begins), abs=1e-3)
+
+
+def layered(count: int, spread: float, *, other: int = 0) -> list[Row]:
+    """Return steps of a sharded model: eight layers as far apart as the steps are, give or take so much, the first of
+    which has another size. Some of the steps send half of a layer more."""
+    draw = np.random.default_rng(1)
+    rows: list[Row] = []
+    begin = 0.0
+    for step in range(count):
+        for layer in range(8):
+            size = (60 if layer == 0 else 20) + (10 if layer == 3 and step < other else 0)
+            rows += ring("abcd", [begin], length=20, parts=1, size=size * MB)
+            begin += 20 + 100 * math.exp(draw.normal(0, spread) + (0.7 if layer == 7 else 0))
+    return rows
+
+
+@pytest.mark.parametrize(("other", "clear"), [(2, True), (6, False)])
+def test_steps_that_explain_all_bytes_are_found_though_silences_alone_do_not_tell_them(
+    other: int, *, clear: bool
+) -> None:
+    assert ends(layered(40, 0.45, other=other)) == []
+    assert bool(ends(layered(40, 0.45, other=other), told=False)) == clear
 
 
 @pytest.mark.parametrize(("pause", "told"), [(15, True), (400, False)])
