@@ -107,12 +107,12 @@ def _context(docs: Path | None) -> EphemeralDataContext:
 
 
 def _site(docs: Path) -> dict[str, Any]:
-    """Return the configuration of a site of Data Docs in a folder."""
+    """Return the configuration of a site of Data Docs in a folder, which Great Expectations wants to be absolute."""
     return {
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs)},
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs.absolute())},
     }
 
 

@@ -59,6 +59,16 @@ def test_pages_are_built_when_a_critical_expectation_fails_and_show_the_rows(tmp
     assert not pages.exists()  # what it said is no longer so
 
 
+def test_pages_may_be_beside_a_warehouse_that_a_relative_path_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    warehouse = empty_warehouse(Path("w.duckdb"))
+    store.replace(warehouse, WINDOW, sound() | {"windows": changed("windows", status="lost")(sound())})
+    validation.validate(warehouse, WINDOW, ["windows"], docs=Path("w.duckdb.docs/window"))
+    assert (tmp_path / "w.duckdb.docs" / "window" / "index.html").exists()
+
+
 def test_pages_of_the_last_window_of_an_hour_are_built_whatever_it_holds(tmp_path: Path) -> None:
     warehouse, pages = empty_warehouse(tmp_path / "w.duckdb"), tmp_path / "docs" / "window"
     store.replace(warehouse, LAST_OF_HOUR, sound(LAST_OF_HOUR))

@@ -186,7 +186,7 @@ def _likeliest(job: Job) -> tuple[Labels, Floats]:
     odds /= odds.sum()
     likeliest = found[int(odds.argmax())][1]
     sure = sum((odd * (label == likeliest) for odd, (_, label) in zip(odds, found, strict=True)), np.zeros(1))
-    return likeliest, sure
+    return likeliest, np.minimum(sure, 1.0)  # a sum of odds may be rounded up
 
 
 def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels | int]]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise, permutations
 
 import polars as pl
@@ -164,3 +165,20 @@ def test_who_exchanges_tokens_with_a_whole_host_shares_gradients_inside_it() -> 
     own = kinds(seeming(rings, "dp", 60), seeming(tokens, "ep", 9), hosts=on_hosts("abcd", "efgh"))
     assert {own[link] for link in rings} == {"dp"}
     assert {own[link] for link in tokens} == {"ep"}
+
+
+def test_no_kind_is_more_likely_than_certain() -> None:
+    """The odds of many ways add up to one, but for rounding."""
+    draw = random.Random(10)
+    nics = "abcdefgh"[: draw.randint(4, 6)]
+    parts = [
+        seeming(
+            [link],
+            draw.choice(["dp", "cp", "ep"]),
+            round(draw.uniform(1, 30)),
+            sure=round(draw.uniform(0.3, 0.9), 1),
+            expert=round(draw.uniform(0, 0.5), 1),
+        )
+        for link in all_with_all(nics)
+    ]
+    assert max(sure for _, sure in found(*parts).values() if sure is not None) <= 1.0
