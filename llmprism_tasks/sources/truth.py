@@ -18,6 +18,7 @@ REQUIRED = {
 
 COLUMNS = REQUIRED | {
     "truth_faults": ("kind", "job", "subject_type", "subject", "start_ns", "end_ns"),
+    "truth_pauses": ("job", "start_ns", "end_ns"),
     "truth_ranks": ("job", "addr", "pp_index"),
     "layouts": ("job",),
 }

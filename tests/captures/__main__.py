@@ -15,6 +15,7 @@ from pathlib import Path
 import capture
 import cluster
 import drawn
+import polars as pl
 import records
 import truth
 from setups import SCENARIOS
@@ -28,14 +29,21 @@ ZSTD_LEVEL = 19
 def main(arguments: list[str]) -> None:
     """Capture each scenario into a folder of its name."""
     parser = argparse.ArgumentParser(prog="python tests/captures", description=__doc__)
-    parser.add_argument("--python", required=True, help="an interpreter that has PyTorch 2.13")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--python", help="an interpreter that has PyTorch 2.13")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--keep-packets", action="store_true", help="keep the pcap files")
     parser.add_argument("--again", action="store_true", help="make tables of packets that were kept; capture nothing")
+    parser.add_argument("--truth", type=Path, nargs="+", metavar="FOLDER", help="make the truth of captures anew")
     parser.add_argument("--drawn", type=int, nargs="+", metavar="SEED", help="capture what these seeds draw")
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], help="all, by default")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    for folder in options.truth or []:
+        truth.write(truth.tables(folder / "logs", pl.read_parquet(folder / "flows.parquet")), folder / "truth")
+    if options.truth:
+        return
+    if not (options.python and options.out):
+        parser.error("--python and --out are needed to capture")
     if options.drawn:
         scenarios = {str(seed): drawn.draw(seed) for seed in options.drawn}
         for seed in options.drawn:

@@ -22,11 +22,16 @@ def write_logs(
     ep_group: list[str] | None = None,
     direction: int = 0,
     last_steps: Sequence[int] = (2,) * 4,
+    evaluate_every: int = 0,
+    faults: Sequence[dict[str, object]] = (),
+    again_ns: int = 0,
 ) -> None:
     """Log a job of four ranks with steps of 100 ns from 1000 on; `last_steps` are those each rank finished last."""
-    (folder / "jobA.json").write_text(json.dumps({"storage": "10.0.100.1"}))
-    (folder / "faults.json").write_text("[]")
-    (folder / "launched.json").write_text(json.dumps([{"job": "jobA", "addr": a, "start_ns": 500} for a in FOUR]))
+    (folder / "jobA.json").write_text(json.dumps({"storage": "10.0.100.1", "evaluate_every": evaluate_every}))
+    (folder / "faults.json").write_text(json.dumps(list(faults)))
+    launched = [{"job": "jobA", "addr": addr, "start_ns": 500} for addr in FOUR]
+    again = [{"job": "jobA_again", "addr": addr, "start_ns": again_ns} for addr in FOUR if again_ns]
+    (folder / "launched.json").write_text(json.dumps(launched + again))
     for rank, addr in enumerate(FOUR):
         place = {"rank": rank, "pp_index": 0, "dp_index": rank, "dp_group": dp_group, "pp_group": pp_group}
         place["ep_group"] = ep_group or []
@@ -122,9 +127,29 @@ def test_what_a_fault_did_is_measured_on_the_steps_that_it_overlaps() -> None:
     assert measured.select("effect", "longest", "noise").rows() == [(1.0, 1.0, 0.0), (None, None, 0.0)]
 
 
+def test_an_evaluation_lasts_from_a_step_to_the_next_one(tmp_path: Path) -> None:
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], evaluate_every=2)
+    pauses = truth.tables(tmp_path, flows(*ring(-1)))["truth_pauses"]
+    assert pauses.rows() == [("evaluation", "jobA", 1193, 1200)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "again_ns", "until"), [("killed_rank", 0, 3000), ("killed_rank", 2000, 2000), ("slow_rank", 0, 1210)]
+)
+def test_who_was_killed_is_dead_until_its_job_is_launched_again(
+    tmp_path: Path, kind: str, again_ns: int, until: int
+) -> None:
+    fault = {"kind": kind, "job": "jobA", "subject_type": "addr", "subject": FOUR[0], "severity": 1.0}
+    fault |= {"start_ns": 1205, "end_ns": 1210}
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], faults=[fault], again_ns=again_ns)
+    tables = truth.tables(tmp_path, flows(*ring(-1), (0, 1, SMALL, 3000)))
+    assert tables["truth_faults"].select("start_ns", "end_ns").rows() == [(1205, until)]
+
+
 def test_tables_that_nothing_happened_in_have_their_columns(tmp_path: Path) -> None:
     write_logs(tmp_path, dp_group=FOUR, pp_group=[])
     tables = truth.tables(tmp_path, flows(*ring(-1)))
     assert tables["truth_faults"].is_empty()
     assert dict(tables["truth_faults"].schema) == truth.FAULT | truth.EFFECT
     assert dict(tables["truth_noise"].schema) == truth.NOISE
+    assert dict(tables["truth_pauses"].schema) == truth.PAUSE

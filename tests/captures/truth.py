@@ -20,6 +20,11 @@ FAULT = {"kind": pl.String, "job": pl.String, "subject_type": pl.String, "subjec
 EFFECT = {"effect": pl.Float64, "longest": pl.Float64, "noise": pl.Float64}
 """What a fault did to its job's steps; see `effects`."""
 
+PAUSE = {"kind": pl.String, "job": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
+
+AGAIN = "_again"
+"""What the name of a job that was launched again ends with; see `setups`."""
+
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution, in median absolute deviations."""
 
@@ -68,7 +73,8 @@ def tables(logs: Path, flows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         "truth_steps": steps,
         "truth_rank_steps": rank_steps,
         "truth_ranks": places,
-        "truth_faults": effects(_faults(logs, events), steps),
+        "truth_faults": effects(_lasting(_faults(logs, events), launched, flows), steps),
+        "truth_pauses": _pauses(logs, rank_steps),
         "truth_noise": _noise(logs, events),
     }
 
@@ -219,6 +225,35 @@ def _faults(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
         during = (pl.col("start_ns") < one["end_ns"]) & (pl.col("end_ns") > one["start_ns"])
         stalls = stalls.with_columns(severity=pl.when(during).then(one["severity"]).otherwise("severity"))
     return pl.concat([injected, stalls]).sort("start_ns")
+
+
+def _lasting(faults: pl.DataFrame, launched: pl.DataFrame, flows: pl.DataFrame) -> pl.DataFrame:
+    """Let a rank that was killed be dead until its job is launched again, or nothing more is seen."""
+    again = launched.group_by(job=pl.col("job").str.strip_suffix(AGAIN)).agg(
+        again_ns=pl.col("start_ns").filter(pl.col("job").str.ends_with(AGAIN)).min()
+    )
+    last_ns = pl.lit(flows["flow_start_ns"].max(), pl.Int64)
+    killed = pl.col("kind") == "killed_rank"
+    until = pl.max_horizontal("end_ns", pl.coalesce("again_ns", last_ns))
+    return (
+        faults.join(again, on="job", how="left", maintain_order="left")
+        .with_columns(end_ns=pl.when(killed).then(until).otherwise("end_ns"))
+        .select(faults.columns)
+    )
+
+
+def _pauses(logs: Path, rank_steps: pl.DataFrame) -> pl.DataFrame:
+    """Return when jobs stood still on purpose: from the last step before an evaluation to the first one after it."""
+    every = {job: json.loads((logs / f"{job}.json").read_text()).get("evaluate_every", 0) for job in _jobs(logs)}
+    steps = rank_steps.group_by("job", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    return (
+        steps.sort("job", "step")
+        .with_columns(every=pl.col("job").replace_strict(every, return_dtype=pl.Int64))
+        .select("job", "every", "step", start_ns="end_ns", end_ns=pl.col("start_ns").shift(-1).over("job"))
+        .filter(pl.col("every") > 0, (pl.col("step") + 1) % pl.col("every") == 0, pl.col("end_ns").is_not_null())
+        .select(pl.lit("evaluation").alias("kind"), "job", "start_ns", "end_ns")
+        .cast(pl.Schema(PAUSE))
+    )
 
 
 def _noise(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:

@@ -28,6 +28,7 @@ DIAGNOSIS = {
     "end_ns": pl.Int64,
     "score": pl.Float64,
     "severity": pl.Float64,
+    "steps": pl.Int32,
 }
 FAULT = ("kind", "job", "subject_type", "subject", "start_ns", "end_ns", "accept")
 PAIRS: dict[str, Rows] = {
@@ -118,5 +119,5 @@ def faults(*rows: tuple[Any, ...]) -> dict[str, pl.DataFrame]:
 
 def diagnoses(*rows: tuple[Any, ...]) -> dict[str, pl.DataFrame]:
     """Return `diagnoses` from `(window, job_id, subject_type, subject, severity)`, each of its whole window."""
-    full = [(w, job, "straggler", kind, who, w, w + 999, 9.0, severity) for w, job, kind, who, severity in rows]
+    full = [(w, job, "straggler", kind, who, w, w + 999, 9.0, severity, None) for w, job, kind, who, severity in rows]
     return {"diagnoses": pl.DataFrame(full, schema=DIAGNOSIS, orient="row")}

@@ -45,7 +45,8 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
     -------
     `diagnoses` with `fault` (its row in `truth_faults`; NULL for none), `job` (the true one) and `verdict`: `named` (a
     subject that counts as right), `symptom` (a fault's effect on its job: subject type job, dp_group or pp_stage; or
-    `ended` of a job that had no step meanwhile) or `false`.
+    `ended` of a job that had no step meanwhile; a `cross_step` about single steps in which the job stood still on
+    purpose) or `false`.
     At times of several faults, a diagnosis belongs to the fault that it names.
     """
     diagnoses = found["diagnoses"].with_row_index("diagnosis").join(owned.select(*FOUND_JOB, "job"), FOUND_JOB, "left")
@@ -63,7 +64,8 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
         .select("diagnosis", "fault", "named")
     )
     silent = diagnoses.filter(pl.col("kind") == "ended").join(_at_work(diagnoses, truth), on="diagnosis", how="anti")
-    effect = pl.col("fault").is_not_null() | pl.col("diagnosis").is_in(silent["diagnosis"].implode())
+    known = pl.concat([silent["diagnosis"], _of_pauses(diagnoses, truth)])
+    effect = pl.col("fault").is_not_null() | pl.col("diagnosis").is_in(known.implode())
     verdict = pl.when("named").then(pl.lit("named")).when(effect).then(pl.lit("symptom"))
     return (
         diagnoses.join(met, on="diagnosis", how="left")
@@ -71,6 +73,16 @@ def judged(found: Tables, truth: Tables, owned: pl.DataFrame) -> pl.DataFrame:
         .drop("diagnosis", "named")
         .sort(*FOUND_JOB, "kind", "subject_type", "subject")
     )
+
+
+def _of_pauses(diagnoses: pl.DataFrame, truth: Tables) -> pl.Series:
+    """Return `diagnosis`: the rows about single slow steps in which their true job stood still on purpose."""
+    pauses = truth["truth_pauses"].select("job", since_ns="start_ns", until_ns="end_ns")
+    single = diagnoses.filter(pl.col("kind") == "cross_step", pl.col("steps").is_not_null())
+    met = single.join(pauses, on="job").filter(
+        pl.col("start_ns") < pl.col("until_ns"), pl.col("end_ns") > pl.col("since_ns")
+    )
+    return met["diagnosis"]
 
 
 def _at_work(diagnoses: pl.DataFrame, truth: Tables) -> pl.DataFrame:

@@ -16,6 +16,7 @@ FAULT: dict[str, pl.DataType | type[pl.DataType]] = {
     "accept": pl.List(pl.String),
 }
 FAULT_ORDER = ("start_ns", "kind", "subject_type", "subject", "job")
+PAUSE: dict[str, type[pl.DataType]] = {"job": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
 RANK: dict[str, type[pl.DataType]] = {"job": pl.String, "addr": pl.String, "pp_index": pl.Int64}
 LAYOUT: dict[str, type[pl.DataType]] = {"job": pl.String, "tp": pl.Int64, "pp": pl.Int64, "dp": pl.Int64}
 
@@ -28,7 +29,8 @@ def normal(truth: Tables) -> dict[str, pl.DataFrame]:
     `truth_jobs` with `kind` and `visible` (real runs: training, all visible); `truth_steps`, which end with the
     gradient synchronisation (`grad_end_ns`) if that is recorded, because no flow shows when an optimizer has finished,
     and with `optimized` if not; `truth_pairs`; `truth_faults` with `accept` (if not recorded: the subject itself, and a
-    NIC's host); `truth_ranks`; `layouts`, computed from the ranks if not recorded, with `sharded` as a boolean
+    NIC's host); `truth_pauses` (of jobs that stood still on purpose, as to evaluate); `truth_ranks`; `layouts`,
+    computed from the ranks if not recorded, with `sharded` as a boolean
     """
     members, steps = truth["truth_jobs"], truth["truth_steps"]
     defaults = {"kind": pl.lit("training"), "visible": pl.lit(value=True)}
@@ -41,6 +43,7 @@ def normal(truth: Tables) -> dict[str, pl.DataFrame]:
         "truth_steps": steps,
         "truth_pairs": truth["truth_pairs"],
         "truth_faults": _faults(truth, members),
+        "truth_pauses": truth.get("truth_pauses", pl.DataFrame(schema=PAUSE)).select(*PAUSE),
         "truth_ranks": ranks,
         "layouts": _layouts(truth["layouts"]) if "layouts" in truth else _counted(ranks),
     }

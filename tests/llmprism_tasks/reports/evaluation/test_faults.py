@@ -118,6 +118,22 @@ def test_a_fault_outside_the_windows_is_not_asked_for() -> None:
     assert evaluate(run.found(), run.truth(**run.faults(late))).faults.is_empty()
 
 
+@pytest.mark.parametrize(
+    ("kind", "steps", "begins", "false"),
+    [("cross_step", 1, 400, 0), ("cross_step", 1, 999, 1), ("cross_step", None, 400, 1), ("stalls", 3, 400, 1)],
+    ids=["its single step", "another time", "all steps", "another kind"],
+)
+def test_a_single_slow_step_in_which_the_job_evaluates_is_true(
+    kind: str, steps: int | None, begins: int, false: int
+) -> None:
+    said = run.diagnoses((0, "x", "job", "x", 0.3))["diagnoses"].with_columns(
+        kind=pl.lit(kind), steps=pl.lit(steps, pl.Int32)
+    )
+    pauses = pl.DataFrame({"job": ["a"], "start_ns": [begins], "end_ns": [begins + 100]})
+    figures = headline(evaluate(run.found(diagnoses=said), run.truth(truth_pauses=pauses)))
+    assert figures["false_diagnoses"] == false
+
+
 def test_false_diagnoses_are_counted_per_hour_of_jobs() -> None:
     figures = headline(evaluate(run.found(**run.diagnoses((0, "x", "addr", "1", 0.3))), run.truth()))
     assert figures["job_hours"] == pytest.approx(4 * 1000 / 3_600e9)
