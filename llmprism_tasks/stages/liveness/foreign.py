@@ -1,8 +1,8 @@
 """Foreign traffic: what goes on between members of a job while the job stands still, such as a copy of files.
 
 In lock step all pairs of a job fall silent soon after one of its members. A few pairs that go on sending while all
-others are silent for longer than ever do not train. They would hide the silence. What chatters, or sent once at the
-start, says nothing of it: only pairs that move much are asked.
+others are silent for longer than ever do not train. They would hide the silence, as heartbeats would: what a pair sends
+about a time when it moves next to nothing is not asked, nor are pairs that chatter, or sent once at the start.
 """
 
 from __future__ import annotations
@@ -11,17 +11,53 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics import ragged
 from llmprism_tasks.numerics.asof import AFTER_ALL
 from llmprism_tasks.numerics.robust import Flags, Integers
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
-from llmprism_tasks.stages.step_division.restarts import main_pairs
+from llmprism_tasks.stages.liveness.kernels.trickle import trickles
+from llmprism_tasks.stages.step_division.restarts import ends_of_pairs, main_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
 
 FEW = 0.25
 """Share of a job's pairs, at most, that may be foreign: a job of four NICs has one copy, and not three."""
 
+LITTLE = 0.02
+"""Share of what a pair usually moves in as long a time up to which it trains no more: heartbeats and logs of a job that
+stands still are a thousandth of its training, and nobody calls a job fifty times slower a job at work."""
+
+NOTHING = 0.002
+"""The same as a share of what the largest pair of either of its NICs moves: chatter moves at most 0.0004 of that, the
+smallest activations 0.013. Pairs that sent once, at the start, have no usual pace to compare with."""
+
+SMALL = 65_536
+"""Bytes below which a record that nothing follows is chatter: no activation is smaller, and logs have 20 kB. What a
+stopped member leaves of a message follows its other parts within a second."""
+
 PART_NS = 1_000_000_000
-"""Bins in which silences are searched, one second."""
+"""Bins in which silences are searched, one second; parts of one message follow each other sooner."""
+
+
+def at_work(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
+    """Return which flows are sent about times when their pair moves more than chatter.
+
+    What follows the last of these times by a second and more is chatter where it is small.
+
+    Parameters
+    ----------
+    bulk : flows, as `nic_pairs.in_order` returns
+    least_ns : the shortest time for which a job is called silent
+    """
+    if bulk.is_empty():
+        return np.zeros(0, np.bool_)
+    offsets, (source, target, count) = nic_pairs.starts_of_pairs(bulk), ends_of_pairs(bulk)
+    starts, ends, sizes = (bulk[name].to_numpy() for name in nic_pairs.TIMES)
+    lasted = np.maximum(starts[offsets[1:] - 1] - starts[offsets[:-1]], least_ns)
+    usual, largest = ragged.sums(sizes, offsets) / lasted * least_ns, np.zeros(count)
+    for nics in (source, target):
+        np.maximum.at(largest, nics, usual)
+    least = np.maximum(LITTLE * usual, NOTHING * np.maximum(largest[source], largest[target]))
+    return ~trickles(starts, ends, sizes, offsets, least, small=SMALL, reach=least_ns // 2, pause=PART_NS)
 
 
 def foreign_pairs(bulk: pl.DataFrame, window: Window, *, least_ns: int, more: float) -> pl.DataFrame:

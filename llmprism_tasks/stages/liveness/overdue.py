@@ -13,16 +13,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.settings import Settings
-from llmprism_tasks.stages.liveness.foreign import foreign_pairs
+from llmprism_tasks.stages.liveness.foreign import at_work, foreign_pairs
 from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.step_progress import LEAST_STEPS_NS, StepProgress, step_progress_at
 from llmprism_tasks.stages.step_division.periodicity import PAIR
-from llmprism_tasks.stages.step_division.restarts import main_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.index import TrafficIndex
 
@@ -116,8 +114,7 @@ def long_silences(
     bulk, foreign, amid = _training(bulk, window, settings)
     away = pl.concat([away, amid])
     for gap in _long_gaps(bulk, window, settings):
-        of_job = bulk.filter(pl.col("job_id") == gap.job_id)
-        mine = nic_pairs.named(of_job)
+        mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
         before = mine.filter(pl.col("flow_start_ns") <= gap.since_ns)
         where = step_progress_at(before, gap.since_ns, settings, foreign)
         if where is None:
@@ -132,8 +129,6 @@ def long_silences(
         if _is_loaded(gap, where, outside.filter(receives), settings):
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, traffic, topology)
-        if silence.over and not silence.replaced and not _works_again(of_job, gap):
-            continue  # chatter among the members of a job that may have ended
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
         lasts = silence.until_ns > window.start_ns and not _of_all(silence, strangers)
         if not (silence.replaced or lasts):
@@ -174,13 +169,15 @@ def overdue(
 
 
 def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
-    """Return the flows of jobs without those of foreign pairs while their job stands still.
+    """Return the flows of jobs without chatter, and without those of foreign pairs while their job stands still.
 
     Returns
     -------
-    the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the other flows was last seen in the silence, ns
+    the flows; the foreign pairs (`src_addr`, `dst_addr`); when each of the others was last seen in the silence, ns
     """
     bulk = nic_pairs.in_order(bulk)
+    works = pl.Series(at_work(bulk, least_ns=_least_ns(settings)))
+    bulk = bulk.filter(pl.Series(works))
     found = foreign_pairs(bulk, window, least_ns=int(AS_RESTART * _least_ns(settings)), more=STEP_MORE)
     if found.is_empty():
         return bulk, pl.DataFrame(schema=dict.fromkeys(PAIR, pl.String)), pl.Series("flow_start_ns", [], pl.Int64)
@@ -190,12 +187,6 @@ def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[p
     pairs = nic_pairs.pairs_of(bulk, list(PAIR)).join(found, on="pair", how="semi").select(PAIR)
     seen = flows.filter(amid).select(flow_start_ns=pl.min_horizontal("flow_end_ns", pl.col("back_ns") - 1)).to_series()
     return flows.filter(~amid).select(bulk.columns), pairs, seen
-
-
-def _works_again(bulk: pl.DataFrame, gap: Gap) -> bool:
-    """Return whether any pair that moves much of a job's bytes has sent after a silence."""
-    main = np.repeat(main_pairs(bulk), np.diff(nic_pairs.starts_of_pairs(bulk)))
-    return bool((main & (bulk["flow_start_ns"].to_numpy() >= gap.back_ns)).any())
 
 
 def _is_surprising(silence: Silence) -> bool:

@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
-from llmprism_tasks.settings import RecognitionSettings, Settings
+from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.foreign import FEW, at_work
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.step_division.restarts import at_restarts
@@ -49,7 +50,8 @@ def with_fallen_silent(
     """
     jobs, members = found
     least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
-    silent = _silent_pairs(bulk, members, topology, window.end_ns - least_ns, settings.recognition)
+    trains = members.join(jobs.filter(pl.col("kind") == "training"), on="job_id", how="semi")
+    silent = _silent_pairs(bulk, trains, topology, window.end_ns - least_ns, settings)
     for then, their, mine in _as_they_were(bulk, silent, window, recognise):
         for silence in long_silences(
             nic_pairs.inside_jobs(mine, their), traffic, topology, window, settings, elsewhere
@@ -59,7 +61,7 @@ def with_fallen_silent(
             if not silence.over and (may_have_ended or (silence.in_mid_step and _hangs(silence, again, settings))):
                 jobs, members = _with((jobs, members), silence.gap.job_id, then, again)
     before = _before_they_came_back(bulk, jobs, members, topology, window, settings)
-    parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings.recognition)
+    parted = _silent_pairs(before, members.clear(), topology, window.end_ns, settings)
     for then, their, _ in _as_they_were(before, parted, window, recognise):
         for silence in long_silences(
             nic_pairs.inside_jobs(bulk, their), traffic, topology, window, settings, elsewhere
@@ -128,41 +130,53 @@ def _as_they_were(
         while not left.is_empty():
             moment = Window(int(left["last_ns"].max()) + 1 - window.length_ns, window.length_ns)  # type: ignore[arg-type]
             mine = nic_pairs.of_pairs(bulk, left.select("pair"))
-            then, their = recognise(_in_windows_of(mine, moment), moment)
+            before = mine.filter(pl.col("flow_start_ns") < moment.end_ns)
+            then, their = recognise(_in_windows_of(before, moment), moment)
             yield then, their, mine
             known = their["addr"].implode()
             latest = pl.col("last_ns") == pl.col("last_ns").max()
-            left = left.filter(~(pl.col("src_addr").is_in(known) | latest.max().over("cluster")))
+            done = pl.col("src_addr").is_in(known) | latest.max().over("cluster").fill_null(value=False)
+            left = left.filter(~done & pl.col("last_ns").is_not_null().any().over("cluster"))
 
 
 def _silent_pairs(
-    bulk: pl.DataFrame, members: pl.DataFrame, topology: pl.DataFrame, since_ns: int, settings: RecognitionSettings
+    bulk: pl.DataFrame, members: pl.DataFrame, topology: pl.DataFrame, since_ns: int, settings: Settings
 ) -> pl.DataFrame:
-    """Return the pairs, chatter apart, of NICs none of which has sent since, nor is in a job whose others have.
+    """Return the pairs, chatter apart, of clusters of which at most a few have sent since, as a copy of files does; not
+    those of a job that trains and whose others have sent.
+
+    Parameters
+    ----------
+    members : of jobs that train
 
     Returns
     -------
-    sorted: `pair`, `src_addr`, `dst_addr`, `last_ns`, `cluster` (of NICs that sent to each other), `site` (of clusters
-    that share hosts, as the rails of a job do)
+    sorted: `pair`, `src_addr`, `dst_addr`, `last_ns` (NULL if the pair goes on, or only chatters), `cluster` (of NICs
+    that sent to each other), `site` (of clusters that share hosts, as the rails of a job do)
     """
     bulk = nic_pairs.in_order(bulk)
+    least_ns = int(settings.traffic.restart_silence_s * NANOSECONDS_PER_SECOND)
+    moves = at_work(bulk, least_ns=least_ns)
     sizes, ends = (bulk[column].to_numpy() for column in ("bytes", "flow_end_ns"))
     first = nic_pairs.starts_of_pairs(bulk)[:-1]
     pairs = nic_pairs.pairs_of(bulk, PAIR).with_columns(
-        bytes=np.add.reduceat(sizes, first), last_ns=np.maximum.reduceat(ends, first)
+        bytes=np.add.reduceat(sizes, first), last_ns=np.maximum.reduceat(np.where(moves, ends, 0), first)
     )
     if (pairs["last_ns"] >= since_ns).all():
         return pairs.select("pair", *PAIR, "last_ns", cluster="pair", site="pair").clear()
     largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
-    heavy = pairs.filter(pl.col("bytes") >= settings.negligible * largest)
+    heavy = pairs.filter(pl.col("bytes") >= settings.recognition.negligible * largest)
     clustered = heavy.join(connected_nics(heavy, heavy), left_on="src_addr", right_on="addr")
     jobs = clustered.join(members.select("job_id", src_addr="addr"), on="src_addr", how="left")
     last = pl.col("last_ns").max()
-    works = (last.over("cluster") >= since_ns) | ((last.over("job_id") >= since_ns) & pl.col("job_id").is_not_null())
+    trained = pl.col("last_ns").filter(pl.col("last_ns") > 0)
+    sends = (trained >= since_ns).mean().over("cluster") > FEW
+    works = sends | ((last.over("job_id") >= since_ns) & pl.col("job_id").is_not_null())
     silent = jobs.with_columns(works=works).filter(~pl.col("works").any().over("cluster"))
+    fell_ns = pl.when(pl.col("last_ns").is_between(1, since_ns - 1)).then("last_ns")
     return (
         silent.join(_sites(silent, topology), left_on="src_addr", right_on="addr")
-        .select("pair", *PAIR, "last_ns", "cluster", "site")
+        .select("pair", *PAIR, "cluster", "site", last_ns=fell_ns)
         .sort("site", *PAIR)
     )
 

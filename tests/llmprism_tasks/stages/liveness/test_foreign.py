@@ -6,9 +6,9 @@ from itertools import permutations
 
 import polars as pl
 import pytest
-from handmade import MB, WINDOW, every, flows, ring, settings
+from handmade import MB, WINDOW, Row, every, flows, ring, settings
 
-from llmprism_tasks.stages.liveness.foreign import foreign_pairs
+from llmprism_tasks.stages.liveness.foreign import at_work, foreign_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
 
 NICS = "abcdef"
@@ -25,3 +25,43 @@ def test_what_chatters_is_not_asked_whether_the_job_stands_still(size: int, fore
     inside = nic_pairs.inside_jobs(flows(RING, rest), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
     bulk = nic_pairs.in_order(nic_pairs.bulk(inside, settings().traffic))
     assert foreign_pairs(bulk, WINDOW, least_ns=10 * SECOND_NS, more=1.0).height == foreign
+
+
+def still_at_work(*parts: list[Row]) -> set[tuple[str, str, int]]:
+    """Return who sends to whom, and in which second, about times when the pair moves more than chatter."""
+    seconds = (pl.col("flow_start_ns") - WINDOW.start_ns) // SECOND_NS
+    return set(kept(*parts).select("src_addr", "dst_addr", seconds).rows())
+
+
+def kept(*parts: list[Row]) -> pl.DataFrame:
+    inside = nic_pairs.inside_jobs(flows(*parts), pl.DataFrame({"addr": list(NICS), "job_id": "j"}))
+    bulk = nic_pairs.in_order(inside)
+    works = at_work(bulk, least_ns=10 * SECOND_NS)
+    return nic_pairs.named(bulk.filter(pl.Series(works)))
+
+
+@pytest.mark.parametrize(("ratio", "works"), [(0.01, False), (0.04, True)])
+def test_a_pair_is_at_work_as_long_as_it_moves_more_than_a_fiftieth_of_its_pace(ratio: float, works: bool) -> None:
+    pace = [(at, at + 100, "a", "b", 10 * MB) for at in every(1000, count=40)]
+    later = [(at, at + 100, "a", "b", round(ratio * 10 * MB)) for at in every(1000, count=14, start=46_000)]
+    assert {second for *_, second in still_at_work(pace, later)} >= set(range(40))
+    assert (("a", "b", 53) in still_at_work(pace, later)) == works
+
+
+@pytest.mark.parametrize(("size", "works"), [(100_000, False), (2 * MB, True)])
+def test_a_pair_that_sent_once_is_measured_by_the_others_of_its_nics(size: int, works: bool) -> None:
+    """Chatter is far below a thousandth of training; activations beside gradients are above a hundredth."""
+    gradients = [(at, at + 400, "a", "b", 100 * MB) for at in every(2000, count=29)]
+    little = [(at, at + 5, "a", "c", size) for at in every(10_000, count=5, start=5000)]
+    assert (("a", "c", 25) in still_at_work(gradients, little)) == works
+
+
+@pytest.mark.parametrize(
+    ("size", "after_ms", "works"), [(50_000, 1200, False), (100_000, 1200, True), (50_000, 900, True)]
+)
+def test_what_is_small_after_the_last_message_is_chatter_unless_it_is_a_part_of_it(
+    size: int, after_ms: float, works: bool
+) -> None:
+    pace = [(at, at + 100, "a", "b", 10 * MB) for at in every(1000, count=41)]
+    last = [(40_000 + after_ms, 40_001 + after_ms, "a", "b", size)]
+    assert kept(pace, last).height == len(pace) + works

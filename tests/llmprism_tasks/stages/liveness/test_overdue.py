@@ -90,6 +90,13 @@ def test_a_copy_of_files_between_two_members_hides_no_silence(over: tuple[str, s
     assert not silence.alone
 
 
+@pytest.mark.parametrize(("size", "silent"), [(100_000, 1), (8 * MB, 0)])
+def test_logs_and_heartbeats_of_its_members_hide_no_silence(size: int, silent: int) -> None:
+    """What every pair moves each second in that time is a tenth in the second case, and the job trains slowly."""
+    every_pair = [row for at in every(1000, count=20, start=LAST + 1000) for row in ring(NICS, [at], size=size)]
+    assert len(found(whole(), begun(0.5), others(60_000), every_pair)) == silent
+
+
 def test_a_copy_in_one_record_that_begins_early_in_the_silence_hides_none() -> None:
     copy = [(LAST + 1000, LAST + 25_000, "b", "a", 200 * MB)]
     (silence,) = found(whole(), begun(0.4), copy, others(60_000))

@@ -66,6 +66,18 @@ def test_a_job_without_another_beside_it_stays_too() -> None:
     assert [nics for nics, _ in members(whole(), begun(), seen, after=1)] == ["abcd"]
 
 
+def test_a_copy_of_files_between_two_members_does_not_hide_a_job_that_hangs() -> None:
+    copy = [(at, at + 400, "a", "b", 10 * MB) for at in every(1000, count=160, start=70_000)]
+    parts = (whole("abcdef"), begun("abcdef"), copy, whole("gh", 120))
+    for after in (1, 2):
+        assert [nics for nics, _ in members(*parts, after=after)] == ["abcdef", "gh"]
+
+
+def test_a_ring_that_goes_on_without_a_member_is_no_job_that_hangs() -> None:
+    parts = (whole("abcdef"), ring("abcde", every(2000, count=40, start=40_000)))
+    assert [nics for nics, _ in members(*parts, after=1)] == ["abcde"]
+
+
 def test_a_job_of_which_the_window_shows_the_last_moment_is_whole() -> None:
     """One hop of the ring was the last to send, in the first second of the window."""
     parts = (whole(count=30), begun(at=59_950), burst("c", "d", 60_040, size=10 * MB), other())

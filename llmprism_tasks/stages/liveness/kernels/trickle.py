@@ -1,0 +1,62 @@
+"""Trickles: transfers about which their series moves next to nothing, and small ones after which it does not go on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.jit import FLOAT64S, INT64, INT64S, kernel
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+
+
+def trickles(
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    offsets: Integers,
+    least: Floats,
+    *,
+    small: int,
+    reach: int,
+    pause: int,
+) -> Flags:
+    """Return which transfers are trickles, shape (transfers,).
+
+    Parameters
+    ----------
+    starts, ends, sizes : shape (transfers,), each series in order of the starts
+    offsets : shape (series + 1,): series i holds the transfers `offsets[i]` to `offsets[i + 1]`
+    least : shape (series,): what a series moves, at least, about a transfer that is no trickle
+    small : the size below which a transfer is small
+    reach : how long before and after a transfer counts, in the unit of the starts
+    pause : from which a transfer that follows the one before it later than this begins something new
+    """
+    return _trickles(starts, ends, sizes, offsets, least, small, reach, pause)
+
+
+@kernel(INT64S, INT64S, INT64S, INT64S, FLOAT64S, INT64, INT64, INT64)
+def _trickles(
+    starts: Integers,
+    ends: Integers,
+    sizes: Integers,
+    offsets: Integers,
+    least: Floats,
+    small: int,
+    reach: int,
+    pause: int,
+) -> Flags:
+    marked = np.zeros(starts.size, np.bool_)
+    for series in range(least.size):
+        first, until, before, after = offsets[series], offsets[series], 0, 0
+        last = starts[first] - pause - 1
+        for i in range(offsets[series], offsets[series + 1]):
+            while until < offsets[series + 1] and starts[until] <= starts[i] + reach:
+                after += sizes[until]
+                until += 1
+            while starts[first] < starts[i] - reach:
+                before -= sizes[first]
+                first += 1
+            over = after < least[series] and sizes[i] < small and starts[i] - last > pause
+            marked[i] = over or before + after < least[series]
+            before, after = before + sizes[i], after - sizes[i]
+            last = max(last, ends[i])
+    return marked

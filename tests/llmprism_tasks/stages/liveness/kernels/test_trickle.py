@@ -1,0 +1,30 @@
+"""A transfer is a trickle if little is moved about it, or if it is small, begins something, and little follows."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmprism_tasks.stages.liveness.kernels.trickle import trickles
+
+REACH, PAUSE, SMALL = 10, 2, 5
+TRANSFERS = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 9), st.integers(0, 5)), max_size=12, min_size=1)
+
+
+@given(st.lists(st.tuples(TRANSFERS, st.integers(0, 40)), max_size=4))
+def test_what_is_near_counts(series: list[tuple[list[tuple[int, int, int]], int]]) -> None:
+    ordered = [sorted(transfers) for transfers, _ in series]
+    rows = np.array([row for some in ordered for row in some], dtype=np.int64).reshape(-1, 3)
+    starts, sizes, lengths = (np.ascontiguousarray(column) for column in rows.T)
+    offsets = np.cumsum([0, *(len(some) for some in ordered)])
+    least = np.array([bar for _, bar in series], dtype=np.float64)
+    found = trickles(starts, starts + lengths, sizes, offsets, least, small=SMALL, reach=REACH, pause=PAUSE)
+    expected = []
+    for some, (_, bar) in zip(ordered, series, strict=True):
+        for place, (at, size, _) in enumerate(some):
+            near = sum(more for when, more, _ in some if abs(when - at) <= REACH)
+            following = sum(more for when, more, _ in some[place:] if when <= at + REACH)
+            last = max((when + length for when, _, length in some[:place]), default=at - PAUSE - 1)
+            expected.append(near < bar or (following < bar and size < SMALL and at - last > PAUSE))
+    assert found.tolist() == expected
