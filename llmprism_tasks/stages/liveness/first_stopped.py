@@ -8,7 +8,7 @@ for. A ring falls silent hop by hop, beginning with the member that stopped firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -104,6 +104,29 @@ def find_first_stopped(
         or _between_idle(where, first, hosts)
         or _ring_order(where, ends, hosts)
     )
+
+
+def confirm_by_return(
+    first: FirstStopped | None, resumed: Sequence[tuple[str, str]], hosts: Mapping[str, str]
+) -> FirstStopped | None:
+    """Return who stopped first, by who went on first, where nothing else tells or two hosts are left.
+
+    All others wait in the silence, and can only go on after that one: what it sends and what it is sent come first.
+
+    Parameters
+    ----------
+    resumed : who sent the first two flows when the job went on, and to whom
+    """
+    if len(resumed) < 2 or len({hosts.get(addr) for pair in resumed for addr in pair} - {None}) < 2:
+        return first
+    (mover, other), (_, then) = resumed
+    place = hosts[mover]
+    if then == mover and first is None and hosts[other] != place:
+        return FirstStopped((mover,), hosts[other], "was the first to go on", LIKELIER)
+    if then == mover and first is not None and first.other == place:
+        rival = hosts[first.addrs[0]]
+        return FirstStopped((mover,), rival, f"was the first to go on, though host {rival} {first.reason}", LIKELIER)
+    return first
 
 
 def _front(where: StepProgress, hosts: Mapping[str, str]) -> pl.DataFrame:

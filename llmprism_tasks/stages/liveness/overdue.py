@@ -67,6 +67,7 @@ class Silence:
     stages : pipeline stage of each member, as far as known
     saved : bytes that members wrote to storage about when the job fell silent
     in_mid_step : whether it began in the middle of a step, and not with a checkpoint
+    resumed : who sent the first two flows when the job came back, and to whom
     is_news : whether it is short beside what was seen of the job, and no earlier window could tell of it: it has just
         become too long, or is just over
     """
@@ -81,6 +82,7 @@ class Silence:
     stages: Mapping[str, int] = field(default_factory=dict)
     saved: int = 0
     in_mid_step: bool = True
+    resumed: tuple[tuple[str, str], ...] = ()
     is_news: bool = True
 
     @property
@@ -359,7 +361,10 @@ def _silence(gap: Gap, where: StepProgress, mine: pl.DataFrame, others: pl.Serie
     alone = seen_ns <= gap.since_ns + where.period_ns
     if gap.back_ns is None:
         return Silence(gap, window.end_ns if alone else seen_ns, restarted=False, alone=alone, where=where)
-    return Silence(gap, gap.back_ns, _begins_anew(where, mine, gap.back_ns), alone=alone, where=where)
+    again = mine.filter(pl.col("flow_start_ns") >= gap.back_ns).sort("flow_start_ns", "flow_end_ns", *PAIR)
+    resumed = tuple(again.select(PAIR).head(2).rows())
+    restarted = _begins_anew(where, mine, gap.back_ns)
+    return Silence(gap, gap.back_ns, restarted, alone=alone, where=where, resumed=resumed)
 
 
 def _begins_anew(where: StepProgress, mine: pl.DataFrame, back_ns: int) -> bool:

@@ -55,6 +55,7 @@ class StepProgress:
     even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
     job
         that ends normally is, if its parameters are gathered in the next step
+    level : whether all pairs with more to send are equally far in the step, as where the job stops on purpose
     pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of the
         last flow of the unfinished step; NULL without one)
     due : pairs with more to send: `src_addr`, `dst_addr`, `late_ns` (time for which the pair had been due when the job
@@ -70,6 +71,7 @@ class StepProgress:
     pairs: pl.DataFrame
     due: pl.DataFrame
     lengths_ns: tuple[int, ...] = ()
+    level: bool = False
 
 
 def step_progress_at(
@@ -109,10 +111,11 @@ def step_progress_at(
     midway = midway and not (_is_whole(begun, steps, settings) or _are_micro_batches(steps, pairs))
     midway = midway and _kept(period_ns, bulk, moment, settings)
     due = due if midway else due.clear()
-    even = _is_even(due, pairs, settings) or _at_pause(division.numbered, whole, settings)
+    level = _is_even(due, pairs, settings)
+    even = level or _at_pause(division.numbered, whole, settings)
     last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
     pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
-    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, due, tuple(lengths_ns))
+    return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, due, tuple(lengths_ns), level)
 
 
 def _whole_steps(endpoints: pl.DataFrame, settings: Settings) -> pl.DataFrame | None:

@@ -6,7 +6,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence, shares
-from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.first_stopped import FirstStopped, confirm_by_return, find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.overdue import Silence
 
 SURE, UNSURE = 0.9, 0.5
@@ -35,6 +35,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         at = dict(members.select("addr", "host").rows())
         late = late_pairs(silence.where, at, settings).height > 0
         first = find_first_stopped(silence.where, at, silence.stages, late=late)
+        if not (silence.restarted or silence.alone or silence.where.level):
+            first = confirm_by_return(first, silence.resumed, at)
         quiet = _replaced(silence, at) if silence.restarted else first
         hangs = not silence.restarted and (silence.over or late or first is not None)
         if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):

@@ -314,6 +314,31 @@ def test_who_goes_on_after_a_while_hung() -> None:
     assert named(evidence(pairs(RING, {}), over=True)) == [("hang", "job", "j")]
 
 
+@pytest.mark.parametrize(
+    ("resumed", "change", "subject"),
+    [
+        ([("b", "c"), ("a", "b")], {}, "b"),
+        ([("b", "c"), ("c", "d")], {}, "j"),
+        ([("b", "c"), ("a", "b")], {"alone": True}, None),
+        ([("b", "c"), ("a", "b")], {"restarted": True}, "j"),
+    ],
+    ids=["it sends and is sent to", "others go on, too", "nobody else is seen", "the job began anew"],
+)
+def test_who_goes_on_first_stopped_first(
+    resumed: list[tuple[str, str]], change: dict[str, bool], subject: str | None
+) -> None:
+    known = evidence(pairs(RING, {}), **({"over": True} | change))
+    (silence,) = known.silences
+    silence = dataclasses.replace(silence, resumed=tuple(resumed))
+    rows = hang.find(dataclasses.replace(known, silences=[silence]), DEFAULT).to_dicts()
+    assert [row["subject"] for row in rows] == ([] if subject is None else [subject])
+    if subject == "b":
+        assert (rows[0]["candidates"], rows[0]["odds"]) == (["host-b", "host-c"], [0.75, 0.25])
+        level = dataclasses.replace(silence, where=dataclasses.replace(silence.where, level=True))
+        (row,) = hang.find(dataclasses.replace(known, silences=[level]), DEFAULT).to_dicts()
+        assert row["subject"] == "j"
+
+
 def test_where_all_have_come_equally_far_and_one_was_quiet_first_the_job_did_not_end_there() -> None:
     assert named(evidence(IDLE_B, even=True, over=True, restarted=True)) == [("stopped", "job", "j")]
     assert named(evidence(pairs(RING, {}), even=True, over=True, restarted=True)) == []
