@@ -40,6 +40,9 @@ SELDOM = 0.2
 ALIKE = 0.1
 """Ratio by which two pauses may differ in length to be the same work, such as an evaluation after so many steps."""
 
+TWICE = 2
+"""Slow steps that are one work done twice if they are alike; more of them also come after equal numbers of steps."""
+
 SAME_BYTES = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
@@ -160,19 +163,24 @@ def _shifted(steps: Steps) -> Flags:
 
 
 def _on_schedule(steps: Steps, slow: Flags) -> Flags:
-    """Return which slow steps come after equal numbers of steps, or, as the second of two, are as long as the first.
+    """Return which slow steps come after equal numbers of steps, or are as long as another one, or as all others.
 
-    Evaluations and checkpoints do. Of two distances nobody can tell that they are equal, but work that is done again
-    takes as long again.
+    Evaluations and checkpoints are, whatever else makes other steps slow. Of two distances nobody can tell that they
+    are equal, but work that is done again takes as long again.
     """
     at = np.flatnonzero(slow)
     excess = steps.excess[at]
-    every = np.diff(at)
-    equal = every.size > 1 and np.ptp(every) <= 1 and every.min() > 1
-    again = at.size > 1 and np.ptp(excess) <= ALIKE * float(excess.max())
+    alike = np.abs(excess[:, np.newaxis] - excess) <= ALIKE * np.maximum(excess[:, np.newaxis], excess)
     scheduled = np.zeros_like(slow)
-    scheduled[at] = equal or again
+    scheduled[at] = [mine.sum() == TWICE or _equal(at[mine]) for mine in alike]
+    scheduled[at] |= _equal(at) or (at.size > 1 and bool(alike.all()))
     return scheduled
+
+
+def _equal(at: Integers) -> bool:
+    """Return whether steps come after equal numbers of steps, of which there are two at least."""
+    every = np.diff(at)
+    return bool(every.size > 1 and np.ptp(every) <= 1 and every.min() > 1)
 
 
 def _explained(steps: Steps, found: pl.DataFrame) -> Flags:

@@ -108,6 +108,21 @@ def test_a_second_pause_of_another_length_is_no_schedule() -> None:
     assert [row["steps"] for row in told(evidence(lengths, current=8))] == [1]
 
 
+@pytest.mark.parametrize(
+    ("pauses", "count"),
+    [
+        ({8: 12_000, 20: 7500, 34: 12_000}, 0),
+        ({8: 12_000, 20: 7500, 34: 9500}, 1),
+        ({8: 12_000, 12: 12_200, 20: 7500, 32: 12_000}, 1),
+        ({6: 12_000, 19: 12_200, 22: 7500, 32: 12_000}, 0),
+    ],
+    ids=["alike", "unlike", "three alike, now and then", "three alike, after equal numbers"],
+)
+def test_a_schedule_is_one_whatever_else_makes_a_step_slow(pauses: dict[int, float], count: int) -> None:
+    lengths = [pauses.get(at, WELL[at % len(WELL)]) for at in range(36)]
+    assert len(told(evidence(lengths, current=8))) == count
+
+
 @pytest.mark.parametrize(("pauses", "kind"), [(2, "cross_step"), (3, "stalls")])
 def test_silences_that_come_now_and_then_are_stalls(pauses: int, kind: str) -> None:
     at = {26: 6000, 29: 8000, 34: 11_000} if pauses > 2 else {26: 6000, 29: 8000}
