@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.fault_catalogue import HIDDEN
+from llmprism_tasks.contract.fault_catalogue import HIDDEN, NETWORK, work_of
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import evidence_sql
@@ -23,6 +23,9 @@ SHARED = ("switch_level", "slow_network")
 
 CAUSE_UNKNOWN = ("straggler", *SHARED)
 """Kinds that name a slow subject, but not the cause."""
+
+SEEMS_SLOW = ("slow_compute", "straggler")
+"""Kinds that say of a device that it computes slowly, for what it sends comes late."""
 
 EFFECTS = ("cross_step", "cross_group")
 """Kinds that describe an effect on a job."""
@@ -78,7 +81,7 @@ def assemble(found: pl.DataFrame, evidence: Evidence, settings: Settings) -> pl.
     if found.is_empty():
         return nothing
     hosts = {(job_id, addr): host for job_id, addr, host in evidence.members.select("job_id", "addr", "host").rows()}
-    rows = ranked(unexplained(worst_per_device(found.to_dicts(), hosts)))
+    rows = ranked(unexplained(not_waiting(worst_per_device(found.to_dicts(), hosts), hosts)))
     begins = dict(evidence.of_jobs(found["job_id"]).group_by("job_id").agg(pl.col("flow_start_ns").min()).iter_rows())
     for row in rows:
         window, since_ns = evidence.window, begins.get(row["job_id"])
@@ -128,6 +131,32 @@ def unexplained(found: list[Row]) -> list[Row]:
         return row["kind"] in CAUSE_UNKNOWN and any(explains(cause, row) for cause in surely)
 
     return [row for row in found if not (is_explained(row) or is_said_better(row))]
+
+
+def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row]:
+    """Drop devices that seem to compute slowly while slow transfers of another device take most of their job's loss.
+
+    A transfer that takes longer for the same bytes is measured. That a GPU computes is inferred from what it does not
+    send, and whoever waits for data over a slow path, or for a receiver that does, sends later. Both stand if their
+    shares of the loss do not add up to more than all of it.
+
+    Parameters
+    ----------
+    hosts : host by job and NIC
+    """
+    devices = [row for row in found if row["subject_type"] in DEVICES and row["kind"] not in HIDDEN]
+    moves = [row for row in devices if work_of(row["kind"]) == NETWORK and (row["confidence"] or 0) >= MOST]
+
+    def waits_for(row: Row, cause: Row) -> bool:
+        together = row["job_id"] == cause["job_id"] and _together(row, cause)
+        too_much = (row["confidence"] or 0) + cause["confidence"] > 1
+        return together and too_much and not _one_trouble(row, cause, hosts)
+
+    def waits(row: Row) -> bool:
+        seems_slow = row["kind"] in SEEMS_SLOW and row["subject_type"] in DEVICES
+        return seems_slow and any(waits_for(row, cause) for cause in moves)
+
+    return [row for row in found if not waits(row)]
 
 
 def ranked(found: list[Row]) -> list[Row]:

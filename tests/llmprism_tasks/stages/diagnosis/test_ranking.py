@@ -50,9 +50,9 @@ LATER = {"start_ns": EVIDENCE.window.start_ns + 1_000_000_000, "end_ns": EVIDENC
 def test_suspects_are_numbered_by_what_they_cost_and_effects_are_not() -> None:
     assert diagnosed(
         row("cross_step", "job", "j", confidence=None),
-        row("slow_compute", "addr", "a", severity=0.2),
-        row("slow_nic", "addr", "d", severity=0.4),
-        row("degraded_switch", "switch", "leaf", severity=0.9, confidence=0.3),
+        row("slow_compute", "addr", "a", severity=0.2, confidence=0.4),
+        row("slow_nic", "addr", "d", severity=0.4, confidence=0.6),
+        row("degraded_switch", "switch", "leaf", severity=0.7, confidence=0.3),
     ) == [("slow_nic", "d", 1), ("degraded_switch", "leaf", 2), ("slow_compute", "a", 3), ("cross_step", "j", None)]
 
 
@@ -65,6 +65,28 @@ def test_that_one_of_few_is_slow_says_more_than_that_steps_are_longer(other: dic
     straggler = row("straggler", "job", "j", confidence=None) | other
     assert len(diagnosed(longer, straggler)) == kept
     assert len(diagnosed(longer | {"steps": 1}, straggler)) == 2
+
+
+@pytest.mark.parametrize(
+    ("moves", "computes", "kept"),
+    [
+        ({}, {}, 1),
+        ({"confidence": 0.5}, {"confidence": 0.6}, 1),
+        ({"confidence": 0.5}, {"confidence": 0.5}, 2),
+        ({"confidence": 0.4}, {}, 2),
+        ({}, {"job_id": "k"}, 2),
+        ({}, LATER, 2),
+        ({}, {"kind": "hang"}, 2),
+        ({"kind": "latent", "severity": 0.0, "confidence": None}, {}, 2),
+    ],
+    ids=["all", "too much", "half each", "the smaller part", "another job", "later", "a silence", "hidden"],
+)
+def test_who_seems_to_compute_slowly_may_wait_for_a_slow_path(
+    moves: dict[str, Any], computes: dict[str, Any], kept: int
+) -> None:
+    cause = row("slow_nic", "addr", "d") | moves
+    assert len(diagnosed(row("slow_compute", "addr", "a", severity=0.9) | computes, cause)) == kept
+    assert len(diagnosed(row("slow_compute", "addr", "d", severity=0.9), cause)) == 1
 
 
 def test_each_job_has_its_own_suspects() -> None:
@@ -123,14 +145,14 @@ def test_what_a_job_suffers_is_kept_beside_its_cause() -> None:
 @pytest.mark.parametrize(
     ("second", "kept"),
     [
-        (row("slow_nic", "addr", "a", confidence=0.6), 1),
-        (row("slow_nic", "host", "host-a", confidence=0.6), 1),
-        (row("slow_compute", "host", "host-a", confidence=0.6), 1),
-        (row("slow_nic", "host", "host-b", confidence=0.6), 2),
-        (row("slow_nic", "addr", "b", confidence=0.6), 2),
-        (row("slow_nic", "addr", "a", confidence=0.6, job_id="k"), 2),
-        (row("hang", "addr", "a", confidence=0.6) | LATER, 2),
-        (row("degraded_switch", "switch", "a", confidence=0.6), 2),
+        (row("slow_nic", "addr", "a", confidence=0.3), 1),
+        (row("slow_nic", "host", "host-a", confidence=0.3), 1),
+        (row("slow_compute", "host", "host-a", confidence=0.3), 1),
+        (row("slow_nic", "host", "host-b", confidence=0.3), 2),
+        (row("slow_nic", "addr", "b", confidence=0.3), 2),
+        (row("slow_nic", "addr", "a", confidence=0.3, job_id="k"), 2),
+        (row("hang", "addr", "a", confidence=0.3) | LATER, 2),
+        (row("degraded_switch", "switch", "a", confidence=0.3), 2),
     ],
 )
 def test_one_device_has_one_trouble_at_a_time(second: dict[str, Any], kept: int) -> None:
