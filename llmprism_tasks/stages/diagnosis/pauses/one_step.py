@@ -166,14 +166,16 @@ def _on_schedule(steps: Steps, slow: Flags) -> Flags:
     """Return which slow steps come after equal numbers of steps, or are as long as another one, or as all others.
 
     Evaluations and checkpoints are, whatever else makes other steps slow. Of two distances nobody can tell that they
-    are equal, but work that is done again takes as long again.
+    are equal, but work that is done again takes as long again. What comes on schedule and takes `SLOWER` times as long
+    as the others is none of them.
     """
     at = np.flatnonzero(slow)
     excess = steps.excess[at]
     alike = np.abs(excess[:, np.newaxis] - excess) <= ALIKE * np.maximum(excess[:, np.newaxis], excess)
     scheduled = np.zeros_like(slow)
     scheduled[at] = [mine.sum() == TWICE or _equal(at[mine]) for mine in alike]
-    scheduled[at] |= _equal(at) or (at.size > 1 and bool(alike.all()))
+    if _equal(at) or (at.size > 1 and bool(alike.all())):
+        scheduled[at] |= excess < SLOWER * np.median(excess)
     return scheduled
 
 

@@ -103,6 +103,13 @@ def test_what_recurs_after_equal_numbers_of_steps_or_takes_as_long_again_is_a_sc
     assert told(evidence(lengths, current=8)) == []
 
 
+@pytest.mark.parametrize(("last", "count"), [(9900, 0), (10_100, 1)])
+def test_what_is_on_schedule_and_takes_twice_as_long_is_told(last: float, count: int) -> None:
+    """Three seconds more than other steps are usual after ten of them."""
+    lengths = [{10: 7000, 20: 7000, 30: last}.get(at, WELL[at % len(WELL)]) for at in range(36)]
+    assert len(told(evidence(lengths, current=8))) == count
+
+
 def test_a_second_pause_of_another_length_is_no_schedule() -> None:
     lengths = [{14: 7000, 30: 12_000}.get(at, WELL[at % len(WELL)]) for at in range(36)]
     assert [row["steps"] for row in told(evidence(lengths, current=8))] == [1]
