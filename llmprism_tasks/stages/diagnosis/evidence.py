@@ -14,6 +14,7 @@ from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import grouped_sort
 from llmprism_tasks.settings import DiagnosisSettings, Settings
+from llmprism_tasks.stages.diagnosis.own_work.announcements import HEARD, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
 from llmprism_tasks.stages.parallelism.layout.dp_groups import gradient_groups
@@ -95,6 +96,7 @@ class Evidence:
     beside : bulk flows of members that are no training of their job, as from and to others than members, once for each
         member at their ends: `job_id`, `addr`, `flow_start_ns`, `bytes`
     retried : tries in vain between members, as `retries.retried` returns, with `job_id`
+    announced : control messages by which members tell each other that they have come, as `announced` returns them
     """
 
     flows: pl.DataFrame
@@ -109,6 +111,7 @@ class Evidence:
     paths: pl.Series | None = None
     beside: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BESIDE))
     retried: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RETRIED))
+    announced: pl.DataFrame | None = None
 
     def once(self, find: Finder, settings: DiagnosisSettings) -> pl.DataFrame:
         """Return what a detector finds in this evidence; computed once, also if several detectors ask."""
@@ -124,6 +127,14 @@ class Evidence:
         """Return the flows of some jobs."""
         return self.flows.filter(pl.col("job_id").is_in(jobs.unique().implode()))
 
+    def heard(self, flows: pl.DataFrame) -> pl.DataFrame:
+        """Return flows of some jobs with the announcements of their members, to measure own work."""
+        if self.announced is None or self.announced.is_empty():
+            return flows
+        jobs = flows["job_id"].unique().implode()
+        flows = flows.select(HEARD)
+        return pl.concat([flows, self.announced.filter(pl.col("job_id").is_in(jobs)).cast(flows.schema)])
+
     def with_paths(self, flows: pl.DataFrame) -> pl.DataFrame:
         """Add `switch_path` and address texts to some of the flows; for all flows that would be expensive."""
         flows = flows.with_columns(nic_pairs.named(flows.select("job_id", *nic_pairs.PAIR)))
@@ -138,7 +149,7 @@ class Evidence:
         now = self.steps.filter("current").group_by("job_id").agg(many=pl.col("step_index").n_unique() >= ENOUGH)
         enough = now.filter("many").join(self.groups, on="job_id", how="semi")
         known = pl.col("current") | ~pl.col("job_id").is_in(enough["job_id"].implode())
-        return own_work(self.flows, self.steps.filter(known), self.groups, hosts=self.members)
+        return own_work(self.heard(self.flows), self.steps.filter(known), self.groups, hosts=self.members)
 
 
 def gather(
@@ -172,8 +183,9 @@ def gather(
     # Another run may have other hosts, another layout, or be another job, so runs are not compared.
     division = None if step_ends is None else step_ends.by_run()[0]
     bulk = since_restart(every, window, settings.traffic) if division is None else division.flows
+    flows = _with_kinds(bulk, traffic, pairs)
     return Evidence(
-        flows=_with_kinds(bulk, traffic, pairs),
+        flows=flows,
         steps=_spans(None if division is None else division.endpoints, *NIC).rename({"step": "step_index"}),
         history=_spans(None if division is None else division.job_steps, "job_id").drop("step"),
         groups=gradient_groups(pairs, job_members, topology).rename({"group": "component"}),
@@ -185,6 +197,7 @@ def gather(
         paths=traffic.table["switch_path"],
         beside=_beside(traffic, job_members, pairs),
         retried=_retried(traffic, job_members, window),
+        announced=announced(job_traffic.flows, flows, settings.traffic),
     )
 
 

@@ -108,7 +108,7 @@ def last_arrivals(
         .with_columns(slow=slow, quick=pl.col("quick").fill_null(value=False))
         .filter(pl.col("slow") != pl.col("quick"))
     )
-    flows = evidence.of_jobs(slower["job_id"])
+    flows = evidence.heard(evidence.of_jobs(slower["job_id"]))
     work = own_work(flows, steps, evidence.groups, early=PUSHED, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
     marked = work.filter(pl.col("last_stage").is_null()).with_columns(

@@ -66,7 +66,7 @@ def quick_steps(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame
 def _usual(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the pace of NICs in quick steps: `WORK`, `usual`, and `noise`, the robust deviation in their job."""
     steps = evidence.once(quick_steps, settings)
-    work = own_work(evidence.of_jobs(steps["job_id"]), steps, evidence.groups, hosts=evidence.members)
+    work = own_work(evidence.heard(evidence.of_jobs(steps["job_id"])), steps, evidence.groups, hosts=evidence.members)
     seen = work.filter(pl.len().over(WORK) >= settings.least_steps).with_columns(
         usual=pl.col("pace").median().over(WORK)
     )

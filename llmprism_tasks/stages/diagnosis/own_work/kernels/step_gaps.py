@@ -74,7 +74,9 @@ def _bursts_of(transfers: Transfers, steps: Steps, wanted: Flags, *, sent_only: 
     first[present] = steps.starts[steps.bounds[:-1][present]]
     since = np.minimum(first[transfers.senders], first[transfers.receivers])
     seen, bounds = transfers_by_nic.in_order(*transfers[:2], *transfers[3:6], since=since, wanted=wanted & present)
-    shows = (seen & 1) == 0 if sent_only else np.ones(seen.size, np.bool_)
+    sent = (seen & 1) == 0
+    # What has no bytes announces its sender, and says nothing of its receiver.
+    shows = sent if sent_only else sent | (transfers.sizes[seen >> 1] > 0)
     kinds = np.repeat(transfers.kinds, np.diff(transfers.offsets))
     bursts = _bursts(seen, shows, bounds, transfers, kinds, steps)
     shown = bursts.begins < AFTER_ALL
