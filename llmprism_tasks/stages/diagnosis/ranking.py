@@ -9,6 +9,7 @@ import polars as pl
 
 from llmprism_tasks.contract.fault_catalogue import HIDDEN, NETWORK, work_of
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import evidence_sql
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
@@ -29,9 +30,6 @@ SEEMS_SLOW = ("slow_compute", "straggler")
 
 EFFECTS = ("cross_step", "cross_group")
 """Kinds that describe an effect on a job."""
-
-MOST = 0.5
-"""Share of its job's loss from which a cause takes more than all other causes together."""
 
 AMONG_ALIKE = ("slow_compute", "pipeline_imbalance", *HIDDEN)
 """Kinds found by comparing members that do the same work; only the layout says which members do."""
@@ -116,7 +114,7 @@ def unexplained(found: list[Row]) -> list[Row]:
     `straggler` of the whole job says more than that its steps became longer.
     """
     stragglers = [row for row in found if row["kind"] == "straggler" and row["subject_type"] == "job"]
-    surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MOST]
+    surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MAJORITY]
 
     def explains(cause: Row, row: Row) -> bool:
         more = cause["kind"] in SHARED and row["kind"] == "straggler"
@@ -145,7 +143,7 @@ def not_waiting(found: list[Row], hosts: dict[tuple[str, str], str]) -> list[Row
     hosts : host by job and NIC
     """
     devices = [row for row in found if row["subject_type"] in DEVICES and row["kind"] not in HIDDEN]
-    moves = [row for row in devices if work_of(row["kind"]) == NETWORK and (row["confidence"] or 0) >= MOST]
+    moves = [row for row in devices if work_of(row["kind"]) == NETWORK and (row["confidence"] or 0) >= MAJORITY]
 
     def waits_for(row: Row, cause: Row) -> bool:
         together = row["job_id"] == cause["job_id"] and _together(row, cause)

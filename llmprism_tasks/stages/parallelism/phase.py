@@ -12,6 +12,7 @@ import polars as pl
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import laid_out
@@ -142,7 +143,7 @@ def _with_beginnings(
     judged: pl.DataFrame, steps: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
     """Add to votes when pairs begin, in jobs of which some fill the step: `begins`."""
-    jobs = pairs.join(judged.filter(pl.col("filling") >= classifier.MAJORITY), on="pair", how="semi")
+    jobs = pairs.join(judged.filter(pl.col("filling") >= MAJORITY), on="pair", how="semi")
     asked = pairs.join(jobs, on="job_id", how="semi")
     return judged.join(classifier.beginnings(steps, asked, settings), on="pair", how="left")
 
@@ -156,7 +157,7 @@ def _with_relayed(
     settings: Settings,
 ) -> pl.DataFrame:
     """Add the votes of pipelines that are answered on another pair of NICs."""
-    silent = judged.filter(pl.col("filling") >= classifier.MAJORITY, pl.col("pipeline") < classifier.MAJORITY)
+    silent = judged.filter(pl.col("filling") >= MAJORITY, pl.col("pipeline") < MAJORITY)
     if silent.is_empty():
         return judged
     relayed = classifier.relayed(flows, pairs, silent.select("pair"), job_members, periods, settings)
@@ -172,17 +173,17 @@ def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
     tokens reduce something: what a few seem to reduce repeats by chance. What each pair is in the end, and how sure
     that is, the likeliest layout of the whole job says.
     """
-    expert, reduces = pl.col("expert") >= classifier.MAJORITY, pl.col("reduces") & pl.col("periodic")
+    expert, reduces = pl.col("expert") >= MAJORITY, pl.col("reduces") & pl.col("periodic")
     nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
     judged = judged.with_columns(reduces=reduces & (nics[0] >= pair_graph.AGREEMENT * nics[1]))
     judged = judged.with_columns(
         kind=pl.when(pl.col("presence") < settings.parallelism.least_presence)
         .then(pl.lit("other"))
-        .when(pl.col("pipeline") >= classifier.MAJORITY)
+        .when(pl.col("pipeline") >= MAJORITY)
         .then(pl.lit("pp"))
         .when(expert & ~pl.col("reduces"))
         .then(pl.lit("ep"))
-        .when(pl.col("filling") >= classifier.MAJORITY)
+        .when(pl.col("filling") >= MAJORITY)
         .then(pl.lit("filling"))
         .when(pl.col("periodic"))
         .then(pl.lit("dp"))

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import grouped_sort, ragged
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups.group_period import CUT_OFF
 from llmprism_tasks.stages.step_division.kernels import circular_delay
@@ -21,9 +21,6 @@ BRIEF = 0.05
 FAR_OFF = 1.5
 """Ratio of periods, one way or the other, of steps that have another pace, since somebody became slow or before that;
 jitter is far below."""
-
-MOST = 0.5
-"""Ratio of a beat's bytes that came whole in the beat before, too, above which the two are not of one step."""
 
 DIGITS = 9
 """Digits of a sum of ratios that do not depend on their order."""
@@ -165,7 +162,7 @@ def _beats(bursts: pl.DataFrame, streams: pl.DataFrame, settings: RhythmSettings
             complete=ragged.sums(complete[places].astype(np.int64), of_beat) > 0,
             bytes=bytes_,
             carried=np.bincount(beat, of_typical / np.repeat(present, counts)),
-            again=ragged.sums(np.where(again, sizes, 0)[places], of_beat) > MOST * bytes_,
+            again=ragged.sums(np.where(again, sizes, 0)[places], of_beat) > MAJORITY * bytes_,
         )
         .with_columns(
             pl.col("carried").round(DIGITS),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
-from llmprism_tasks.numerics.robust import relative_sigma
+from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import length_ns
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import quick_steps
@@ -34,9 +34,6 @@ PUSHED = 0.3
 """Share of a NIC's mean burst below which a burst was sent early. The buffers of a channel hold 4 MB; its share of a
 layer of a small sharded model is 15 MB. Other small bursts may be mistaken for early ones; compute gaps are then too
 short, but equally so in all steps."""
-
-MOST = 0.5
-"""Share of the time that the job's steps lose by which the compute gaps of the slow NIC must have grown."""
 
 
 def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -144,7 +141,7 @@ def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pl.col("slow") >= settings.persistence * pl.col("steps"),
             chance < settings.persistence,
             binomial.tail_bound(pl.col("slow"), pl.col("steps"), chance) <= BY_CHANCE,
-            pl.col("loss") >= pl.max_horizontal(settings.least_effect, MOST * pl.col("longer")),
+            pl.col("loss") >= pl.max_horizontal(settings.least_effect, MAJORITY * pl.col("longer")),
         )
         .with_columns(
             score=pl.col("excess") / pl.max_horizontal("noise", settings.least_noise),

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import relative_sigma
+from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.first_backward import first_backward_times, with_first_backward
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past, quick_steps
 from llmprism_tasks.stages.diagnosis.evidence import Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, usual
 from llmprism_tasks.stages.timeline.placement import NIC, STEP
-
-MOST = 0.5
-"""Share of the delay at the beginning by which later work must be longer, if one cause made both long."""
 
 LEAST_LATER = 0.1
 """Share of the first compute gap below which all other gaps may belong to the optimizer. A longer sample does not
@@ -108,14 +105,14 @@ def late_at_first(settings: DiagnosisSettings) -> pl.Expr:
     """
     by_peers = (
         pl.col("later_excess").median()
-        < MOST * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
+        < MAJORITY * pl.col("first_excess").filter(pl.col("later_excess").is_not_null()).median()
     )
     begins, later = relative_sigma(pl.col("first_ns")), relative_sigma(pl.col("later_ns"))
-    by_steps = pl.when(begins >= settings.least_effect).then(later < MOST * begins)
+    by_steps = pl.when(begins >= settings.least_effect).then(later < MAJORITY * begins)
     seen = pl.col("later_ns").count()
     return (
         pl.when(pl.col("later_excess").count() >= settings.least_steps)
         .then(by_peers)
-        .when(pl.col("last_stage").is_null().all() & (seen >= MOST * pl.len()) & (seen >= settings.least_steps))
+        .when(pl.col("last_stage").is_null().all() & (seen >= MAJORITY * pl.len()) & (seen >= settings.least_steps))
         .then(by_steps)
     )

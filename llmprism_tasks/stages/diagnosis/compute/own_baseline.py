@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from llmprism_tasks.numerics.robust import sigma_about_zero
+from llmprism_tasks.numerics.robust import MAJORITY, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
 from llmprism_tasks.stages.diagnosis.own_work.own_work import SAME, own_work
 from llmprism_tasks.stages.diagnosis.step_times import slow_run
 from llmprism_tasks.stages.timeline.placement import NIC
-
-MOST = 0.5
-"""Share of a job's NICs that must have become slower. With less, the NICs that work as before outvote them."""
 
 FEW = 4
 """Replicas of which two are half. With more replicas the peers show what is usual; if half of those are late, the cause
@@ -49,7 +46,8 @@ def against_past(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFram
     compared = work.join(_usual(evidence, settings), on=WORK, nulls_equal=True).with_columns(ratio=ratio)
     many = compared.group_by(NIC).agg(late=late).group_by("job_id").agg(pl.col("late").mean())
     return (
-        compared.join(many.filter(pl.col("late") >= MOST), on="job_id", how="semi")
+        # With less, the NICs that work as before outvote the slow ones.
+        compared.join(many.filter(pl.col("late") >= MAJORITY), on="job_id", how="semi")
         .with_columns(least=least)
         .with_columns(excess=pl.col("ratio") / of_stage - 1, common=more < 1 + settings.least_effect)
         .drop("since_ns", "usual", "ratio", "least")

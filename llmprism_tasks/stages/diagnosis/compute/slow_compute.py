@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import max_subarray
-from llmprism_tasks.numerics.robust import sigma, sigma_about_zero
+from llmprism_tasks.numerics.robust import MAJORITY, sigma, sigma_about_zero
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import at_first
 from llmprism_tasks.stages.diagnosis.compute.own_baseline import against_past
@@ -21,10 +21,6 @@ from llmprism_tasks.stages.timeline.placement import NIC
 
 QUARTILE_PER_SIGMA = 0.3186
 """Lower quartile of the absolute value of a standard normal deviate."""
-
-MOST = 0.5
-"""Share of a job's NICs above which so many are slow that none is an outlier; share of the loss from which a cause
-explains it."""
 
 ALL_PASSES = 3
 """Work of one micro-batch, in forward passes: one forward pass, and a backward pass of at least twice that."""
@@ -116,7 +112,7 @@ def _noise(excess: pl.Expr) -> pl.Expr:
 def _mostly_slow_jobs(found: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Return the jobs in which most NICs were found slow."""
     nics = evidence.work.group_by("job_id").agg(nics=pl.col("addr").n_unique())
-    return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MOST * pl.col("nics"))
+    return found.group_by("job_id").len().join(nics, on="job_id").filter(pl.col("len") > MAJORITY * pl.col("nics"))
 
 
 def _without_peers(work: pl.DataFrame) -> pl.DataFrame:
@@ -257,7 +253,7 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     usual_ns = found["own_ns"] / (1 + found["excess"])
     at_first = found["at_first"] or (found["alone"] and _costs_once(history, found))
     known = "stalls" if at_first else "slow_compute"
-    kind = known if confidence >= MOST else "straggler"
+    kind = known if confidence >= MAJORITY else "straggler"
     times = f"({found['own_ns'] / 1e6:.0f} ms against {usual_ns / 1e6:.0f} ms)"
     what = f"computes {1 + found['excess']:.2f} times as long as {usual} before it sends {times}"
     if at_first:

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
-from llmprism_tasks.stages.diagnosis.ranking import MOST
 
 Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
             continue
         inside = (pl.col("job_id") == job_id) & pl.col("slow")
         row = losses.row(str(job_id), of_rings.filter(inside), settings)
-        if row is None or row["confidence"] < MOST:
+        if row is None or row["confidence"] < MAJORITY:
             continue
         how = f"and {len(others)} of {mine.height} groups are not slower"
         if alone:

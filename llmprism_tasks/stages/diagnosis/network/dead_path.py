@@ -9,12 +9,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
-
-MOST = 0.5
-"""Share of the time for which nothing came back by which the job's steps must be longer; the remainder may be hidden
-behind what others had to do anyway."""
 
 
 def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -40,7 +37,8 @@ def _row(job_id: str, addr: str, tries: pl.DataFrame, history: pl.DataFrame) -> 
     usual_ns = float(np.quantile(ends - starts, QUICK))
     excess = (ends - starts)[met] - usual_ns
     dead_ns = int(until.max() - since.min())
-    if excess.sum() < MOST * dead_ns:
+    # The remainder may be hidden behind what others had to do anyway.
+    if excess.sum() < MAJORITY * dead_ns:
         return None
     senders = tries["src_addr"].unique().sort()
     steps = "One step" if excess.size == 1 else f"{excess.size} steps"

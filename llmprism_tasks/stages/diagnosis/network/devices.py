@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
 from llmprism_tasks.stages.diagnosis.network.localisation import OF_NIC, certainty, subject, subject_type, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
-from llmprism_tasks.stages.diagnosis.ranking import EFFECTS, MOST
+from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 
 Row = dict[str, Any]
@@ -74,7 +75,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 continue
             if culprit["device_type"] in OF_NIC and _is_shared(culprit, job_id, losses, evidence, settings):
                 shared.add(job_id)
-            elif row["confidence"] < MOST:
+            elif row["confidence"] < MAJORITY:
                 rows.extend(switch_level.rows(row, culprit, settings))
             elif certainty(culprit) >= SURE:
                 rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))

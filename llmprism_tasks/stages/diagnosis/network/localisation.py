@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from llmprism_tasks.numerics.robust import Floats
+from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE
-from llmprism_tasks.stages.diagnosis.ranking import MOST
 
 DEVICE = ["device_type", "device"]
 
@@ -162,7 +161,7 @@ def _most_suspect(crossings: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     judged = _judged(crossings, settings.slow_rate).filter(
         pl.col("accused") >= settings.persistence * (pl.col("accused") + pl.col("cleared")),
         (pl.col("slow_hops") > 1) | (pl.col("own_hops") > 0),
-        pl.col("units") >= MOST * pl.col("all_units"),
+        pl.col("units") >= MAJORITY * pl.col("all_units"),
         ~pl.col("device_type").is_in(ONE_DIRECTION) | (pl.col("peers") >= PEERS),
     )
     if judged.is_empty():

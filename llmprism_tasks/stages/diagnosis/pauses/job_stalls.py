@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from llmprism_tasks.numerics.robust import relative_sigma
+from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import LEAST_LATER, length_ns
-from llmprism_tasks.stages.diagnosis.compute.slow_compute import MOST, slow_nics
+from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
@@ -69,9 +69,9 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
     steps = steps.with_columns(late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0), stretched=_stretched())
     long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
-    still = long.filter(pl.col("late_ns") >= MOST * longer, ~pl.col("stretched"))
+    still = long.filter(pl.col("late_ns") >= MAJORITY * longer, ~pl.col("stretched"))
     others = steps.join(long, on="step_index", how="anti")
-    if still.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
+    if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
     varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
     if not still.select((pl.col("late_ns") >= BEYOND * varies_ns).all()).item():
@@ -79,7 +79,7 @@ def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[
     if not stalls.apart(still, others) or not _now_and_then(still):
         return None
     now, window = still.filter("current"), steps.filter("current")
-    if now.is_empty() or now.height > MOST * window.height:
+    if now.is_empty() or now.height > MAJORITY * window.height:
         return None
     lost_ns = float(now.select(pl.min_horizontal("late_ns", longer).sum()).item())
     loss = lost_ns / float(window["length_ns"].sum())
@@ -116,7 +116,7 @@ def _now_and_then(still: pl.DataFrame) -> bool:
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
     fixed = least >= FIXED and most - least <= 1
     pattern = least < most and _in_a_pattern(still["step_index"].to_numpy())
-    return longest <= MOST * still.height + 1 and not fixed and not pattern
+    return longest <= MAJORITY * still.height + 1 and not fixed and not pattern
 
 
 def _in_a_pattern(steps: npt.NDArray[np.int64]) -> bool:

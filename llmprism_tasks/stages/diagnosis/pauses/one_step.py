@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, ROW, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
@@ -30,9 +31,6 @@ from llmprism_tasks.stages.traffic import nic_pairs
 Row = dict[str, Any]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-MOST = 0.5
-"""Share of a step's excess that must be silence, or a device's delay, or explained by another finding."""
 
 SELDOM = 0.2
 """Share of a job's steps from which on slow ones are no single steps: they are how the job works."""
@@ -159,7 +157,7 @@ def _in_runs(slow: Flags, least: int) -> Flags:
 def _shifted(steps: Steps) -> Flags:
     """Return which steps are long because a step next to them is as much too short: cut at another place."""
     missing = np.concatenate([[0.0], np.maximum(-steps.excess, 0), [0.0]])
-    return np.asarray(np.maximum(missing[:-2], missing[2:]) >= MOST * steps.excess)
+    return np.asarray(np.maximum(missing[:-2], missing[2:]) >= MAJORITY * steps.excess)
 
 
 def _on_schedule(steps: Steps, slow: Flags) -> Flags:
@@ -191,7 +189,7 @@ def _explained(steps: Steps, found: pl.DataFrame) -> Flags:
     for start_ns, end_ns, kind, severity in (
         found.filter(pl.col("job_id") == steps.job_id).select("start_ns", "end_ns", "kind", "severity").iter_rows()
     ):
-        enough = (kind in EACH) | (severity * steps.model.usual_ns >= MOST * steps.excess)
+        enough = (kind in EACH) | (severity * steps.model.usual_ns >= MAJORITY * steps.excess)
         explained |= (steps.starts < end_ns) & (steps.ends > start_ns) & enough
     return explained
 
@@ -258,7 +256,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
     course = _course(steps, quick, evidence)
     usual_silent, usual_written = (float(np.median(values[quick])) for values in (course.silent, course.written))
     slow &= np.abs(course.moved - 1) <= SAME_BYTES
-    silent = course.silent - usual_silent >= MOST * steps.excess
+    silent = course.silent - usual_silent >= MAJORITY * steps.excess
     saving = max(WRITTEN, ON_PURPOSE * usual_written)
     saves = slow & silent & (course.written >= saving)
     rest = slow & ~saves
@@ -304,7 +302,7 @@ def _stopped(steps: Steps, slow: Flags, evidence: Evidence, settings: Settings) 
     order = np.argsort(starts[inside], kind="stable")
     until = np.maximum.accumulate(np.append(steps.starts[at], ends[inside][order]))
     gaps = np.append(starts[inside][order], steps.ends[at]) - until
-    if gaps.max() < MOST * steps.excess[at]:
+    if gaps.max() < MAJORITY * steps.excess[at]:
         return {}
     since = int(until[gaps.argmax()])
     before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
@@ -364,7 +362,7 @@ def _flap(steps: Steps, slow: Flags, evidence: Evidence, settings: DiagnosisSett
     )
     once = dataclasses.replace(settings, least_steps=1)
     rows = devices.find(alone, once)
-    rows = rows.filter(pl.col("kind").is_in(OF_ONE), pl.col("confidence") >= MOST)
+    rows = rows.filter(pl.col("kind").is_in(OF_ONE), pl.col("confidence") >= MAJORITY)
     if rows["subject"].n_unique() == 1:
         row = rows.row(0, named=True)
         how = f"while traffic through {row['subject']} took {row['score']:.1f} times the usual time per byte"

@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 
 from llmprism_tasks.numerics import binomial
-from llmprism_tasks.numerics.robust import relative_sigma
+from llmprism_tasks.numerics.robust import MAJORITY, relative_sigma
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.compute.later_work import late_at_first, later_work, length_ns
-from llmprism_tasks.stages.diagnosis.compute.slow_compute import MOST, slow_nics
+from llmprism_tasks.stages.diagnosis.compute.slow_compute import slow_nics
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.step_times.job_slowdown import paid
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND, spread_of_work
@@ -116,8 +116,8 @@ def _stalled(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> d
     if long.height < settings.least_steps:
         return None
     others = steps.join(long, on="step_index", how="anti")
-    explained = long.filter((later >= MOST * longer) & pl.col("beyond"))
-    if explained.height < max(settings.least_steps, MOST * long.height) or others.height < settings.least_steps:
+    explained = long.filter((later >= MAJORITY * longer) & pl.col("beyond"))
+    if explained.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
     if not apart(explained, others):
         return None
@@ -206,14 +206,14 @@ def _pays(steps: pl.DataFrame, settings: DiagnosisSettings, *, one_host: bool) -
 def apart(stalls: pl.DataFrame, others: pl.DataFrame) -> bool:
     """Return whether the stalls differ from the tail of ordinary delays: twice as late as other steps ever are."""
     least, usual = stalls["late_ns"].quantile(1 - USUAL), others["late_ns"].quantile(USUAL)
-    return float(usual) <= MOST * float(least)  # type: ignore[arg-type]
+    return float(usual) <= MAJORITY * float(least)  # type: ignore[arg-type]
 
 
 def _one_host(stalls: pl.DataFrame) -> str | None:
     """Return the host with most of the stalls, unless it has them by chance."""
     host, count = stalls["host"].value_counts(sort=True).sort("count", "host", descending=[True, False]).row(0)
     chance = binomial.any_value_bound(count, stalls.height, int(stalls["hosts"][0]))
-    return host if count > MOST * stalls.height and chance < BY_CHANCE else None
+    return host if count > MAJORITY * stalls.height and chance < BY_CHANCE else None
 
 
 def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
@@ -224,7 +224,7 @@ def _uneven(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> di
     """
     hosts = steps["host"].value_counts()["count"]
     loss = float((steps["late_ns"] / steps["length_ns"]).median())  # type: ignore[arg-type]
-    same = float(hosts.max()) > MOST * steps.height  # type: ignore[arg-type]
+    same = float(hosts.max()) > MAJORITY * steps.height  # type: ignore[arg-type]
     if not steps["whole"].all() or steps.height < settings.least_steps or same or loss < settings.least_uneven:
         return None
     later = pl.col("late_ns") > pl.col("late_ns").median()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-MOST = 0.5
-"""Share of a delay's cost by which steps must be longer; the remainder may be hidden behind something else."""
+from llmprism_tasks.numerics.robust import MAJORITY
 
 
 def paid(late: pl.Expr, *, cost_ns: pl.Expr, length_ns: pl.Expr) -> pl.Expr:
@@ -21,4 +20,5 @@ def paid(late: pl.Expr, *, cost_ns: pl.Expr, length_ns: pl.Expr) -> pl.Expr:
     one value for all steps, or for each group of them; NULL if all steps are late, or none
     """
     more, longer = (value.filter(late).median() - value.filter(~late).median() for value in (cost_ns, length_ns))
-    return longer >= MOST * more
+    # The remainder may be hidden behind something else.
+    return longer >= MAJORITY * more

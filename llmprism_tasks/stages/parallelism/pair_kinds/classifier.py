@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics import ragged, robust
-from llmprism_tasks.numerics.robust import Floats
+from llmprism_tasks.numerics.robust import MAJORITY, Floats
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism.kernels import ranked_shares
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
@@ -21,8 +21,6 @@ from llmprism_tasks.stages.traffic import nic_pairs
 from llmprism_tasks.stages.traffic.opposite import same_size
 
 STREAM = ["pair", "size_class"]
-MAJORITY = 0.5
-"""Ratio of its steps that decides what a pair is."""
 
 
 def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
