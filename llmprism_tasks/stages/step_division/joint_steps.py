@@ -20,7 +20,7 @@ from llmprism_tasks.stages.step_division.alignment import line_up, whole_steps
 from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
-from llmprism_tasks.stages.step_division.groups.templates import Found, all_of, steps_together
+from llmprism_tasks.stages.step_division.groups.templates import Found, all_of, ended_alike, steps_together
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
     LAGS,
@@ -245,17 +245,7 @@ def _refused(joint: JointSteps) -> pl.DataFrame:
     offsets = nic_pairs.starts_of_pairs(joint.flows)
     place = np.searchsorted(joint.flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     numbers = pairs["group"].rle_id().to_numpy().astype(np.int64)
-    group_of = np.full(offsets.size - 1, -1)
-    group_of[place] = numbers
-    steps = np.flatnonzero(joint.steps >= 0)
-    ended = (
-        joint.taken.table[steps]
-        .select("end_ns", group=group_of[joint.places[steps]], step=joint.steps[steps])
-        .filter(pl.col("group") >= 0)
-        .group_by("group", "step")
-        .agg(pl.col("end_ns").max())
-        .sort("group", "end_ns")
-    )
+    ended = _ends(joint, place, numbers)
     sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
     back, on_link = balance.answers(pairs), pairs["shows"].to_numpy()
     rows, bounds, ends = [], ragged.bounds(numbers), ended["end_ns"].to_numpy()
@@ -274,6 +264,27 @@ def _refused(joint: JointSteps) -> pl.DataFrame:
     return pairs[chosen].select("group", parts=parts_of)
 
 
+def _ends(joint: JointSteps, place: Integers, group: Integers) -> pl.DataFrame:
+    """Return when the steps of groups end: `group`, `step`, `end_ns`, in the order of time in each group.
+
+    Parameters
+    ----------
+    place : of the pairs of groups, among those of the flows
+    group : of each of these pairs, a number
+    """
+    group_of = np.full(joint.periods.size, -1)
+    group_of[place] = group
+    steps = np.flatnonzero(joint.steps >= 0)
+    return (
+        joint.taken.table[steps]
+        .select("end_ns", group=group_of[joint.places[steps]], step=joint.steps[steps])
+        .filter(pl.col("group") >= 0)
+        .group_by("group", "step")
+        .agg(pl.col("end_ns").max())
+        .sort("group", "end_ns")
+    )
+
+
 def _moved(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Integers) -> Floats:
     """Return what some pairs send in each step but the first, given their ends: bytes, shape (pairs, steps)."""
     rows, within = grouped_sort.spread(offsets, place)
@@ -289,6 +300,8 @@ def _moved(flows: pl.DataFrame, offsets: Integers, place: Integers, ends: Intege
 def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -> JointSteps:
     """Return the same steps of jobs, by the same numbers, as the bursts of some pairs alone show them.
 
+    Whoever found the steps, jobs that are silent between them end them alike, as `step_ends` says.
+
     Bursts of these pairs that the joint steps left out, because their pair is too broken to show the period, or because
     they end elsewhere in the step than others, are lined up with the rest. Where some of these have a number, all have.
 
@@ -298,10 +311,33 @@ def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -
     pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
         job's others
     """
-    once = joint.streams.once.join(pairs, on=PAIR, how="semi")
-    chosen = pl.concat([_named_streams(joint.streams, pairs).select(STEPPING), once.select(STEPPING)])
-    own = _numbered(joint.flows, joint.streams, chosen, settings, joint.before_ns)
+    streams = _ended_alike(joint, settings)
+    once = streams.once.join(pairs, on=PAIR, how="semi")
+    chosen = pl.concat([_named_streams(streams, pairs).select(STEPPING), once.select(STEPPING)])
+    own = _numbered(joint.flows, streams, chosen, settings, joint.before_ns)
     return replace(own, steps=_joint_numbers(own, joint))
+
+
+def _ended_alike(joint: JointSteps, settings: RhythmSettings) -> Streams:
+    """Return the streams of jobs, of which those that are silent between their steps are cut there."""
+    streams = joint.streams
+    groups = streams.in_step.select("group").unique()
+    whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE), joint.flows)
+    whole = whole.join(groups, on="group", how="semi", maintain_order="left").sort("group", "pair")
+    if whole.is_empty():
+        return streams
+    pairs = joint.flows["pair"].to_numpy()[nic_pairs.starts_of_pairs(joint.flows)[:-1]]
+    numbers = whole["group"].rle_id().to_numpy().astype(np.int64)
+    ends = _ends(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
+    names = whole["group"].gather(ragged.bounds(numbers)[:-1])
+    ended = ends.with_columns(group=names.gather(ends["group"]))
+    anew = ended_alike(joint.flows, whole, ended, settings)
+    others = streams.together.streams.join(anew.streams, on="group", how="anti")
+    found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
+    shared = _cut_together(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
+    kept = streams.in_step.join(anew.streams, on="group", how="anti", maintain_order="left")
+    in_step = pl.concat([kept, shared])
+    return replace(streams, in_step=in_step, together=all_of([streams.together.of(others), anew]))
 
 
 def _joint_numbers(own: JointSteps, joint: JointSteps) -> Integers:

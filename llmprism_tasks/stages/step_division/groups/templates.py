@@ -24,9 +24,10 @@ import polars as pl
 from llmprism_tasks.numerics import asof, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups import balance, byte_clock
+from llmprism_tasks.stages.step_division.groups import balance, byte_clock, step_ends
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
+from llmprism_tasks.stages.step_division.periodicity import answered
 from llmprism_tasks.stages.traffic import nic_pairs
 
 MOST = 0.75
@@ -101,6 +102,10 @@ NANOSECONDS_PER_MS = 1e6
 
 SAME = 0.05
 """Ratio within which two templates are the same, and segments one template's."""
+
+
+_Times = tuple[Integers, Integers, Integers]
+"""Starts and ends, ns, and bytes of flows."""
 
 
 class Found(NamedTuple):
@@ -258,20 +263,49 @@ def steps_together(
     -------
     the steps of groups of which most bytes and most NICs take part in them, told or not
     """
+    times, offsets, groups = _looked_at(flows, pairs, parts)
+    return _believed([_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups], pairs, settings)
+
+
+def ended_alike(flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, settings: RhythmSettings) -> Found:
+    """Cut groups where their steps end, whoever found the steps (`step_ends`).
+
+    Parameters
+    ----------
+    flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides
+    steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
+
+    Returns
+    -------
+    the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's
+    """
+    linked = pairs.join(answered(pairs, settings), on="pair", how="semi").select("group").unique()
+    asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
+    times, offsets, groups = _looked_at(flows, asked, None)
+    ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}
+    known = [(group, ends.get(group.pairs["group"][0], np.zeros(0, np.int64))) for group in groups]
+    return _believed([_ended_alike(times, offsets, group, own, settings) for group, own in known], asked, settings)
+
+
+def _looked_at(
+    flows: pl.DataFrame, pairs: pl.DataFrame, parts: pl.Series | None
+) -> tuple[_Times, Integers, list[_Group]]:
+    """Return the times and bytes of the flows, where each pair's begin, and the pairs of groups that are looked at."""
     offsets = nic_pairs.starts_of_pairs(flows)
     place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
     begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
-    times = begins, ends, sizes
     heavy = pl.col("bytes") >= LEAST * pl.col("bytes").max().over("group")
     span = pl.col("last_ns") - pl.col("first_ns")
     throughout = span >= THROUGHOUT * span.filter(heavy).median().over("group")
     looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
         pairs.select(throughout & heavy).to_series()
     )
-    looked_at = looked_at.sort("group", "pair")
-    groups = _groups(looked_at, parts)
-    found = [_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups]
-    none = looked_at.clear().select(
+    return (begins, ends, sizes), offsets, _groups(looked_at.sort("group", "pair"), parts)
+
+
+def _believed(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
+    """Return the steps of groups of which most bytes and most NICs take part in them."""
+    none = pairs.clear().select(
         "pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0), told=pl.lit(value=True)
     )
     every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
@@ -340,39 +374,68 @@ def _groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Group]:
     ]
 
 
-def _found(
-    times: tuple[Integers, Integers, Integers],
-    offsets: Integers,
-    group: _Group,
-    settings: RhythmSettings,
-    *,
-    by_bytes: bool,
-) -> Found | None:
-    """Return the steps of one group."""
-    pairs, place, sender, back, is_piped = group
-    senders = int(sender.max()) + 1
-    looked_at = min(senders, max(SAMPLE * senders // place.size, FEWEST))
-    sample = np.isin(sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
-    traffic = _traffic(times, offsets, place[sample], sender[sample])
+class _Sample(NamedTuple):
+    """What is looked at of a group.
+
+    Attributes
+    ----------
+    traffic : of some senders, without what never pauses
+    pairs : shape (pairs of the group,), whether these senders have it
+    foreign : shape (pairs of these senders,), whether most of it never pauses
+    """
+
+    traffic: _Traffic
+    pairs: Flags
+    foreign: Flags
+
+
+def _sample(times: _Times, offsets: Integers, group: _Group) -> _Sample | None:
+    """Return what is looked at of a group; None if all of it never pauses."""
+    senders = int(group.sender.max()) + 1
+    looked_at = min(senders, max(SAMPLE * senders // group.place.size, FEWEST))
+    chosen = np.isin(group.sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
+    traffic = _traffic(times, offsets, group.place[chosen], group.sender[chosen])
     pausing = _pausing(traffic)
     foreign = np.bincount(traffic.pair, traffic.sizes * pausing) < HALF * np.bincount(traffic.pair, traffic.sizes)
     traffic = traffic.of(pausing)
-    if not traffic.stream.size:
+    return _Sample(traffic, chosen, foreign) if traffic.stream.size else None
+
+
+def _found(
+    times: _Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool
+) -> Found | None:
+    """Return the steps of one group."""
+    sample = _sample(times, offsets, group)
+    if sample is None:
         return None
-    moved_until = partial(_moved_until, times, offsets, place)
-    steps = _steps(traffic, settings, by_bytes=by_bytes)
-    cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), back, settings)
-    if cut is None and (is_piped or (steps is not None and steps.told)):
-        steps = None
-        silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
-        cut = _between_empty(traffic, silences, moved_until, back)
-    if cut is None:
-        return None
-    steady = _takes_part(cut.alike.T)
-    steady[np.flatnonzero(sample)[foreign]] = False
+    moved_until = partial(_moved_until, times, offsets, group.place)
+    steps = _steps(sample.traffic, settings, by_bytes=by_bytes)
+    cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), group.back, settings)
     told = steps is None or steps.told
+    if cut is None and (group.is_piped or (steps is not None and told)):
+        silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
+        cut, told = _between_empty(sample.traffic, silences, moved_until, group.back), True
+    return None if cut is None else _with_part(cut, group, sample, told=told)
+
+
+def _ended_alike(
+    times: _Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings
+) -> Found | None:
+    """Return the steps of one group, given when they ended as somebody found them."""
+    sample = _sample(times, offsets, group)
+    steps = None if sample is None else _steps_at(sample.traffic, ends, settings)
+    if sample is None or steps is None:
+        return None
+    cut = _as_steps(steps, _moved_until(times, offsets, group.place, steps.until_ns), group.back, settings)
+    return None if cut is None else _with_part(cut, group, sample, told=True)
+
+
+def _with_part(cut: _Cut, group: _Group, sample: _Sample, *, told: bool) -> Found:
+    """Return the steps of a group, with the pairs that take part in them."""
+    steady = _takes_part(cut.alike.T)
+    steady[np.flatnonzero(sample.pairs)[sample.foreign]] = False
     described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity), "told": pl.lit(told)}
-    streams = pairs.filter(pl.Series(steady)).with_columns(**described)
+    streams = group.pairs.filter(pl.Series(steady)).with_columns(**described)
     low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
     return Found(streams, cut.until_ns, cut.number, low, high)
 
@@ -438,9 +501,7 @@ def _between_empty(
     return _Cut(until, number, float(np.median(np.diff(last_ends[ends]))), 0.0, of_steps[:, alike])
 
 
-def _moved_until(
-    times: tuple[Integers, Integers, Integers], offsets: Integers, place: Integers, until_ns: Integers
-) -> Floats:
+def _moved_until(times: _Times, offsets: Integers, place: Integers, until_ns: Integers) -> Floats:
     """Return what some pairs move in each of several segments, given up to when they go: shape (pairs, segments)."""
     segments = until_ns.size
     rows, within = grouped_sort.spread(offsets, place)
@@ -458,9 +519,7 @@ def _by_step(each: Floats, ends: Integers) -> Floats:
     return steps
 
 
-def _traffic(
-    times: tuple[Integers, Integers, Integers], offsets: Integers, places: Integers, senders: Integers
-) -> _Traffic:
+def _traffic(times: _Times, offsets: Integers, places: Integers, senders: Integers) -> _Traffic:
     rows, within = grouped_sort.spread(offsets, places)
     starts, ends, sizes = (one[rows] for one in times)
     order = grouped_sort.time_order(starts)
@@ -599,20 +658,76 @@ def _fitted(
     for _ in range(TURNS):
         if not template.any():
             return None
-        longest = silences.longest(per_step * max(int(total.sum() / template.sum()), SILENCES_PER_STEP))
-        moved, there = traffic.moved(longest.at), template > 0
-        length = np.concatenate([[0.0], longest.length, [0.0]])
-        cuts = best_cuts(moved[:, there] / template[there], length, tolerance=settings.byte_tolerance, most=1 - MOST)
-        segments = np.diff(moved[cuts], axis=0)
-        like = np.abs(segments - template) <= settings.byte_tolerance * template
-        whole = like[:, there].mean(axis=1) >= MOST
+        longest = silences.longest(_count(per_step, total, template))
+        cuts, segments = _cut(traffic, longest, longest.length, template, settings)
+        whole = _like(segments, template, settings)[:, template > 0].mean(axis=1) >= MOST
         if whole.sum() < FEW:
             return None
         template = np.median(segments[whole], axis=0)
-    there = template > 0
-    like = (np.abs(segments - template) <= settings.byte_tolerance * template) & there
-    share = np.minimum(segments[:, there] / template[there], 1.0).mean(axis=1)
-    return _described(traffic, longest, cuts, total, template, like, share)
+    return _described(traffic, longest, cuts, total, template, segments, settings)
+
+
+def _steps_at(traffic: _Traffic, ends: Integers, settings: RhythmSettings) -> _Steps | None:
+    """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
+
+    Parameters
+    ----------
+    ends : when the steps ended that were found, ns
+    """
+    silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
+    moved = traffic.moved(np.searchsorted(traffic.starts, ends, side="right"))[1:-1]
+    if silences.at.size < FEW or len(moved) < FEW:
+        return None
+    total = traffic.moved(silences.at[:0])[-1]
+    found = _fitted(traffic, silences, total, np.median(np.diff(moved, axis=0), axis=0), settings, ALL_PER_STEP)
+    if found is None or found.explained < MOST or found.whole.sum() < MOST * ends.size:
+        return None
+    longest = silences.longest(_count(ALL_PER_STEP, total, found.template))
+    sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
+    sender[traffic.pair] = traffic.stream
+    records = traffic.pair, traffic.starts, traffic.sizes
+    steps = total.sum() / found.template.sum()
+    waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
+    cuts, segments = _cut(traffic, longest, waits - np.median(waits), found.template, settings)
+    ended = _described(traffic, longest, cuts, total, found.template, segments, settings)
+    if ended.whole.sum() < FEW:
+        return None
+
+    def waited(moments: Integers) -> float:
+        at = np.searchsorted(traffic.starts, moments, side="right")
+        return float(np.median(step_ends.waits(records, sender, at, moments, steps)))
+
+    return ended if waited(ended.ends_ns[ended.whole][:-1]) > waited(ends[:-1]) + step_ends.LATER else None
+
+
+def _count(per_step: int, total: Floats, template: Floats) -> int:
+    """Return how many silences cuts are chosen from."""
+    return per_step * max(int(total.sum() / template.sum()), SILENCES_PER_STEP)
+
+
+def _cut(
+    traffic: _Traffic, silences: _Silences, worth: Floats, template: Floats, settings: RhythmSettings
+) -> tuple[Integers, Floats]:
+    """Return the best cuts at silences, and what each stream moves between them, shape (segments, streams).
+
+    Parameters
+    ----------
+    worth : shape (silences,), of a cut at each, the logarithm of some time
+    """
+    moved, there = traffic.moved(silences.at), template > 0
+    cuts = best_cuts(
+        *(moved[:, there] / template[there], np.concatenate([[0.0], worth, [0.0]])),
+        tolerance=settings.byte_tolerance,
+        most=1 - MOST,
+    )
+    segments: Floats = np.diff(moved[cuts], axis=0)
+    return cuts, segments
+
+
+def _like(segments: Floats, template: Floats, settings: RhythmSettings) -> Flags:
+    """Say whether each stream moves in each segment what it does in the template, shape (segments, streams)."""
+    like: Flags = (np.abs(segments - template) <= settings.byte_tolerance * template) & (template > 0)
+    return like
 
 
 def _described(
@@ -621,9 +736,12 @@ def _described(
     cuts: Integers,
     total: Floats,
     template: Floats,
-    like: Flags,
-    share: Floats,
+    segments: Floats,
+    settings: RhythmSettings,
 ) -> _Steps:
+    """Return what a template makes of a group, given what each stream moves in each segment."""
+    there, like = template > 0, _like(segments, template, settings)
+    share = np.minimum(segments[:, there] / template[there], 1.0).mean(axis=1)
     at, inner = cuts[1:-1] - 1, np.ones(silences.at.size, np.bool_)
     inner[at] = False
     between, inside = silences.length[at], silences.length[inner]

@@ -1,0 +1,124 @@
+"""Where a step ends: after which silence the bytes of a step come latest."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import polars as pl
+import pytest
+from handmade import MB, MS, WINDOW, Row, flows, messages, ring
+
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups import step_ends
+from llmprism_tasks.stages.step_division.groups.templates import ended_alike
+from llmprism_tasks.stages.step_division.periodicity import WHOLE, stream_rhythms
+from llmprism_tasks.stages.traffic import nic_pairs
+
+DEFAULT = RhythmSettings()
+STEPS = [1000.0 * number for number in range(30)]
+
+
+def ends(rows: list[Row], known: list[float]) -> list[float]:
+    """Return when steps end, in ms, given when they did as somebody found them; none where nobody is asked."""
+    table = nic_pairs.in_order(flows(rows))
+    pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
+    found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
+    found = ended_alike(table, pairs, pl.DataFrame({"group": "g", "end_ns": found_ns}), DEFAULT)
+    if found.streams.is_empty():
+        return []
+    taken = table.filter(pl.col("pair").is_in(found.streams["pair"].implode()))
+    begins, lasts = (taken[name].to_numpy() for name in ("flow_start_ns", "flow_end_ns"))
+    offsets = nic_pairs.starts_of_pairs(taken)
+    number = found.numbers(taken["pair"].to_numpy()[offsets[:-1]], begins, lasts, offsets)
+    return [(int(lasts[number == step].max()) - WINDOW.start_ns) / MS for step in range(int(number.max()) + 1)]
+
+
+def exchange(begins: list[float], seed: int) -> list[Row]:
+    """Return tokens that all of four NICs send to each other, another number each time."""
+    draw = np.random.default_rng(seed)
+    return [
+        (begin, begin + 10, source, target, int(draw.integers(500, 2500)) * 1000)
+        for begin in begins
+        for source, target in permutations("abcd", 2)
+    ]
+
+
+def experts() -> list[Row]:
+    """Return steps that end after 860 ms, and are silent longest before the backward pass, after 210 ms."""
+    rows: list[Row] = []
+    for number, after in enumerate((0, 100, 200, 550, 700)):
+        rows += exchange([step + after for step in STEPS], number)
+    for after in (600, 750, 840):
+        rows += ring("abcd", [step + after for step in STEPS], length=20, parts=1, size=30 * MB)
+    return rows
+
+
+def sharded() -> list[Row]:
+    """Return steps that end after 920 ms: gathers go around one way, and gradients the other in the backward pass."""
+    rows: list[Row] = []
+    for after, size in ((0, 20), (100, 12), (200, 8), (550, 12)):
+        rows += ring("abcd", [step + after for step in STEPS], length=20, parts=1, size=size * MB)
+    for after, size in ((500, 8), (700, 12), (900, 20)):
+        rows += ring("dcba", [step + after for step in STEPS], length=20, parts=1, size=size * MB)
+    return rows
+
+
+@pytest.mark.parametrize("found", [110.0, 210.0, 710.0])
+def test_a_step_ends_with_its_gradients_wherever_its_finder_ended_it(found: float) -> None:
+    known = [step + found for step in STEPS]
+    assert ends(experts(), known)[:-1] == pytest.approx([step + 860 for step in STEPS][:-1])
+
+
+@pytest.mark.parametrize("found", [220.0, 570.0, 720.0])
+def test_gathers_of_the_next_step_begin_it_though_they_follow_soon(found: float) -> None:
+    known = [step + found for step in STEPS]
+    assert ends(sharded(), known)[:-1] == pytest.approx([step + 920 for step in STEPS][:-1])
+
+
+@pytest.mark.parametrize(("late", "moved"), [(10.0, False), (120.0, True)])
+def test_ends_that_are_about_right_stay(late: float, *, moved: bool) -> None:
+    """`LATER`: somebody ends the steps in the silence after them."""
+    assert bool(ends(experts(), [step + 860 + late for step in STEPS])) == moved
+
+
+def test_a_pipeline_is_not_asked() -> None:
+    """Its stages end a step one after another: here everybody is silent, and yet nobody says where."""
+    forth = messages("a", "b", [step + after for step in STEPS for after in (0, 100, 200)], 10 * MB)
+    back = messages("b", "a", [step + after for step in STEPS for after in (400, 550, 700)], 10 * MB)
+    assert ends([*forth, *back], [step + 110 for step in STEPS]) == []
+
+
+@pytest.mark.parametrize(("twice", "asked"), [(8, True), (12, False)])
+def test_there_must_be_about_as_many_steps_as_were_found(twice: int, *, asked: bool) -> None:
+    """Some of the steps were found twice, the second time in the silence after them."""
+    known = [step + 210 for step in STEPS] + [step + 250 for step in STEPS[:twice]]
+    assert bool(ends(experts(), sorted(known))) == asked
+
+
+def test_parts_that_are_unlike_each_other_are_no_steps() -> None:
+    assert ends(experts(), [step + after for step in STEPS for after in (110, 210, 560, 620, 710, 860)]) == []
+
+
+def test_bytes_come_latest_after_what_is_sent_last() -> None:
+    """Of two pairs one sends at 0, 20, 40, 60 and 80 of every 100, the other one, gradients, at 70 and 90."""
+    of_step = [(0, 0), (20, 0), (40, 0), (60, 0), (70, 1), (80, 0), (90, 1)]
+    times = np.array([step + at for step in range(0, 1000, 100) for at, _ in of_step])
+    pair = np.array([one for _ in range(10) for _, one in of_step])
+    at = np.arange(1, 8)
+    since = times[at - 1] + 5
+    records = pair, times, np.full(times.size, 100)
+    one_sender, two = (step_ends.waits(records, np.array(who), at, since, 10) for who in ([0, 0], [0, 1]))
+    assert int(np.argmax(one_sender)) == 6
+    # After 95 the first pair sends at 100 to 180, the second at 170 and 190.
+    assert np.exp(one_sender[6]) == pytest.approx(180 - 95)
+    assert np.exp(two[6]) == pytest.approx(np.sqrt((140 - 95) * (180 - 95)))
+
+
+@pytest.mark.parametrize(("share", "counts"), [(0.11, True), (0.09, False)])
+def test_pairs_with_few_of_a_senders_bytes_end_no_step(share: float, *, counts: bool) -> None:
+    """`balance.MAIN`: what goes over the second pair once a step would be waited for longest."""
+    times = np.array([step + at for step in range(0, 1000, 100) for at in (0, 50, 60)])
+    records = np.tile([0, 0, 1], 10), times, np.tile([500, 500, round(1000 * share)], 10)
+    wait = step_ends.waits(records, np.array([0, 0]), np.array([3]), np.array([65]), 10)
+    assert np.exp(wait[0]) == pytest.approx(160 - 65 if counts else 125 - 65)
