@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
+NANOSECONDS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, order=True)

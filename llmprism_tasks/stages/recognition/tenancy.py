@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics import graphs, grouped_sort, ragged
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.recognition.kernels import coincidence
 from llmprism_tasks.stages.traffic import nic_pairs
-
-NANOSECONDS_PER_MS = 1e6
 
 LEAST_STEPS = 4
 """Steps below which a series says nothing about a drift: three have two differences."""

@@ -10,7 +10,7 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.templates import Found
+from llmprism_tasks.stages.step_division.groups.group_steps import Found
 from llmprism_tasks.stages.step_division.kernels import burst_totals, gap_segmentation
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (

@@ -271,11 +271,11 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
         rest &= ~moving
     stalls = rest & silent
     if stalls.sum() >= settings.least_steps:
-        how = "while all its members were silent and waited for one; the flows do not show which"
+        how = "while its training stood still, and its members waited for one; the flows do not show which"
         rows.append(_row("stalls", steps, stalls, course, how) | {"confidence": 1.0})
         rest &= ~stalls
     if rest.any():
-        how = "while all its members were silent" if (rest & silent).any() else "while its members sent data"
+        how = "while its training stood still" if (rest & silent).any() else "while its members sent data"
         who = _stopped(steps, rest, evidence, every)
         how += who.pop("how", "; the flows name nobody")
         rows.append(_row("cross_step", steps, rest, course, how) | who)

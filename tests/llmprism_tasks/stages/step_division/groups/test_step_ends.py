@@ -11,7 +11,7 @@ from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import step_ends
-from llmprism_tasks.stages.step_division.groups.templates import ended_alike
+from llmprism_tasks.stages.step_division.groups.group_steps import ended_alike
 from llmprism_tasks.stages.step_division.periodicity import WHOLE, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 

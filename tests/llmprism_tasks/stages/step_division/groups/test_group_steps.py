@@ -11,7 +11,7 @@ import pytest
 from handmade import MB, MS, WINDOW, Row, flows, messages, ring
 
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups.templates import steps_together
+from llmprism_tasks.stages.step_division.groups.group_steps import steps_together
 from llmprism_tasks.stages.step_division.periodicity import WHOLE, stream_rhythms
 from llmprism_tasks.stages.traffic import nic_pairs
 

@@ -1,0 +1,358 @@
+"""The steps of groups whose pairs show them together: who is looked at, and which pairs take part in the steps.
+
+What the steps are `templates.py` says; `balance.py` says whether they are parts of a pipeline's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
+from llmprism_tasks.numerics import asof, grouped_sort, ragged
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups import balance
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Times, Traffic, pausing, pooled
+from llmprism_tasks.stages.step_division.groups.templates import (
+    HALF,
+    LAST,
+    NEARLY_ALL,
+    SAME,
+    Steps,
+    repeated,
+    repeated_at,
+    takes_part,
+)
+from llmprism_tasks.stages.step_division.periodicity import answered
+from llmprism_tasks.stages.traffic import nic_pairs
+
+SAMPLE = 32
+"""Pairs of a group that are looked at, as far as `FEWEST` senders have no more: they all tell of the same steps."""
+
+FEWEST = 8
+"""Senders that are looked at, at least: one or two may be disturbed."""
+
+THROUGHOUT = 0.6
+"""Ratio of the time that is typical of its group's pairs that a pair must be there for: a copy is not, and says nothing
+of the steps."""
+
+LEAST = 0.001
+"""Ratio of the bytes of its group's largest pair that a pair must move to be looked at."""
+
+
+class Found(NamedTuple):
+    """The steps of groups that show them together.
+
+    Attributes
+    ----------
+    streams : `pair`, `group`, `group_period_ns`, `clarity`, `told`, sorted by `pair`: those that take part in the
+        steps, and whether silences or bytes tell that these are no parts of steps
+    until_ns, number : shape (segments,): up to when each goes, and which step it is, -1 for none; group by group
+    low, high : shape (streams,): the segments of each one's group
+    """
+
+    streams: pl.DataFrame
+    until_ns: Integers
+    number: Integers
+    low: Integers
+    high: Integers
+
+    def of(self, groups: pl.DataFrame) -> Found:
+        """Return the steps of some groups: `group`."""
+        kept = self.streams.select(pl.col("group").is_in(groups["group"].implode())).to_series()
+        return self._replace(streams=self.streams.filter(kept), low=self.low[kept], high=self.high[kept])
+
+    def numbers(self, pairs: Integers, starts: Integers, ends: Integers, offsets: Integers) -> Integers:
+        """Return the step of each record, -1 for those of none: a record that lasts for all of the next segment, too.
+
+        Parameters
+        ----------
+        pairs : shape (series,), of streams that take part
+        starts, ends : ns, all series one after another
+        offsets : shape (series + 1,): series i holds the records `offsets[i]` to `offsets[i + 1]`
+        """
+        stream = np.searchsorted(self.streams["pair"].to_numpy(), pairs)
+        low, high = self.low[stream], self.high[stream]
+        begins, over = (asof.first_from(times, offsets, self.until_ns, low, high) for times in (starts, ends))
+        return np.where(over <= begins + 1, self.number[begins], -1)
+
+
+def steps_together(
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    settings: RhythmSettings,
+    *,
+    by_bytes: bool = False,
+    parts: pl.Series | None = None,
+) -> Found:
+    """Find the steps of groups whose pairs show them together.
+
+    Parameters
+    ----------
+    flows : bulk flows, as `nic_pairs.in_order` returns
+    pairs : `pair`, `src_addr`, `dst_addr`, `group`, `bytes`, `first_ns`, `last_ns`, a row for each pair of the groups
+    by_bytes : whether the byte clock may tell the steps where silences do not
+    parts : groups that are pipelines: their steps end where nothing is under way, if nothing else tells them
+
+    Returns
+    -------
+    the steps of groups of which most bytes and most NICs take part in them, told or not
+    """
+    times, offsets, groups = _looked_at(flows, pairs, parts)
+    return _believed([_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups], pairs, settings)
+
+
+def ended_alike(flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, settings: RhythmSettings) -> Found:
+    """Cut groups where their steps end, whoever found the steps (`step_ends`).
+
+    Parameters
+    ----------
+    flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides
+    steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
+
+    Returns
+    -------
+    the steps of groups that are silent between them, that end elsewhere, and of which no pair is a pipeline's
+    """
+    linked = pairs.join(answered(pairs, settings), on="pair", how="semi").select("group").unique()
+    asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
+    times, offsets, groups = _looked_at(flows, asked, None)
+    ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}
+    known = [(group, ends.get(group.pairs["group"][0], np.zeros(0, np.int64))) for group in groups]
+    return _believed([_ended_alike(times, offsets, group, own, settings) for group, own in known], asked, settings)
+
+
+def _looked_at(
+    flows: pl.DataFrame, pairs: pl.DataFrame, parts: pl.Series | None
+) -> tuple[Times, Integers, list[_Group]]:
+    """Return the times and bytes of the flows, where each pair's begin, and the pairs of groups that are looked at."""
+    offsets = nic_pairs.starts_of_pairs(flows)
+    place = np.searchsorted(flows["pair"].to_numpy()[offsets[:-1]], pairs["pair"].to_numpy())
+    begins, ends, sizes = (flows[name].to_numpy() for name in nic_pairs.TIMES)
+    heavy = pl.col("bytes") >= LEAST * pl.col("bytes").max().over("group")
+    span = pl.col("last_ns") - pl.col("first_ns")
+    throughout = span >= THROUGHOUT * span.filter(heavy).median().over("group")
+    looked_at = pairs.select("pair", "group", "src_addr", "dst_addr", place=place).filter(
+        pairs.select(throughout & heavy).to_series()
+    )
+    return (begins, ends, sizes), offsets, _groups(looked_at.sort("group", "pair"), parts)
+
+
+def _believed(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
+    """Return the steps of groups of which most bytes and most NICs take part in them."""
+    none = pairs.clear().select(
+        "pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0), told=pl.lit(value=True)
+    )
+    every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
+    return every.of(_explained(every.streams, pairs, settings))
+
+
+def _explained(streams: pl.DataFrame, pairs: pl.DataFrame, settings: RhythmSettings) -> pl.DataFrame:
+    """Return the groups of which most bytes, and most NICs, are of pairs that take part in the steps: `group`."""
+
+    def measured(some: pl.DataFrame) -> pl.DataFrame:
+        nics = pl.concat([some.select("group", addr=end) for end in nic_pairs.PAIR]).unique()
+        bytes_ = some.group_by("group").agg(pl.col("bytes").sum())
+        return nics.group_by("group").agg(nics=pl.len()).join(bytes_, on="group")
+
+    known = pairs.join(streams.select("group").unique(), on="group", how="semi")
+    theirs = measured(known.join(streams, on="pair", how="semi"))
+    return theirs.join(measured(known), on="group", suffix="_in_all").filter(
+        pl.col("bytes") >= settings.least_explained * pl.col("bytes_in_all"),
+        pl.col("nics") >= settings.least_support * pl.col("nics_in_all"),
+    )
+
+
+def all_of(found: list[Found]) -> Found:
+    """Return the steps of several sets of groups as one."""
+    before = np.cumsum([0, *(one.number.size for one in found)])
+    low, high = (
+        np.concatenate([getattr(one, name) + shift for one, shift in zip(found, before, strict=False)])
+        for name in ("low", "high")
+    )
+    until, number = (np.concatenate([getattr(one, name) for one in found]) for name in ("until_ns", "number"))
+    streams = pl.concat([one.streams for one in found])
+    order = streams["pair"].arg_sort().to_numpy()
+    return Found(streams[order], until, number, low[order], high[order])
+
+
+class _Group(NamedTuple):
+    """The pairs of a group that are looked at.
+
+    Attributes
+    ----------
+    pairs : `pair`, `group`
+    place : shape (pairs,), of each among those that the flows have
+    sender : shape (pairs,), from 0
+    back : shape (pairs,), as `balance.answers` returns
+    is_piped : whether its steps end where nothing is under way, if nothing else tells them
+    """
+
+    pairs: pl.DataFrame
+    place: Integers
+    sender: Integers
+    back: Integers
+    is_piped: bool
+
+
+def _groups(pairs: pl.DataFrame, piped: pl.Series | None) -> list[_Group]:
+    """Return the groups of pairs: `pair`, `group`, `src_addr`, `dst_addr`, `place`, those of a group together. What
+    Polars is to find is asked for all of them at once: some platforms have a thousand."""
+    named = pairs.select("pair", "group")
+    sender = pairs.select(pl.col("src_addr").rank("dense").over("group").cast(pl.Int64) - 1).to_series().to_numpy()
+    flags = named["group"].is_in((named["group"].clear() if piped is None else piped).implode()).to_numpy()
+    place, back = pairs["place"].to_numpy(), balance.answers(pairs)
+    bounds = pairwise(ragged.bounds(pairs["group"].rle_id().to_numpy()))
+    return [
+        _Group(named[low:high], place[low:high], sender[low:high], back[low:high], bool(flags[low]))
+        for low, high in bounds
+    ]
+
+
+class _Sample(NamedTuple):
+    """What is looked at of a group.
+
+    Attributes
+    ----------
+    traffic : of some senders, without what never pauses
+    pairs : shape (pairs of the group,), whether these senders have it
+    foreign : shape (pairs of these senders,), whether most of it never pauses
+    """
+
+    traffic: Traffic
+    pairs: Flags
+    foreign: Flags
+
+
+def _sample(times: Times, offsets: Integers, group: _Group) -> _Sample | None:
+    """Return what is looked at of a group; None if all of it never pauses."""
+    senders = int(group.sender.max()) + 1
+    looked_at = min(senders, max(SAMPLE * senders // group.place.size, FEWEST))
+    chosen = np.isin(group.sender, np.linspace(0, senders - 1, looked_at).astype(np.int64))
+    traffic = pooled(times, offsets, group.place[chosen], group.sender[chosen])
+    pauses = pausing(traffic)
+    foreign = np.bincount(traffic.pair, traffic.sizes * pauses) < HALF * np.bincount(traffic.pair, traffic.sizes)
+    traffic = traffic.of(pauses)
+    return _Sample(traffic, chosen, foreign) if traffic.stream.size else None
+
+
+def _found(times: Times, offsets: Integers, group: _Group, settings: RhythmSettings, *, by_bytes: bool) -> Found | None:
+    """Return the steps of one group."""
+    sample = _sample(times, offsets, group)
+    if sample is None:
+        return None
+    moved_until = partial(_moved_until, times, offsets, group.place)
+    steps = repeated(sample.traffic, settings, by_bytes=by_bytes)
+    cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), group.back, settings)
+    told = steps is None or steps.told
+    if cut is None and (group.is_piped or (steps is not None and told)):
+        silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
+        cut, told = _between_empty(sample.traffic, silences, moved_until, group.back), True
+    return None if cut is None else _with_part(cut, group, sample, told=told)
+
+
+def _ended_alike(
+    times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings
+) -> Found | None:
+    """Return the steps of one group, given when they ended as somebody found them."""
+    sample = _sample(times, offsets, group)
+    steps = None if sample is None else repeated_at(sample.traffic, ends, settings)
+    if sample is None or steps is None:
+        return None
+    cut = _as_steps(steps, _moved_until(times, offsets, group.place, steps.until_ns), group.back, settings)
+    return None if cut is None else _with_part(cut, group, sample, told=True)
+
+
+def _with_part(cut: _Cut, group: _Group, sample: _Sample, *, told: bool) -> Found:
+    """Return the steps of a group, with the pairs that take part in them."""
+    steady = takes_part(cut.alike.T)
+    steady[np.flatnonzero(sample.pairs)[sample.foreign]] = False
+    described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity), "told": pl.lit(told)}
+    streams = group.pairs.filter(pl.Series(steady)).with_columns(**described)
+    low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
+    return Found(streams, cut.until_ns, cut.number, low, high)
+
+
+class _Cut(NamedTuple):
+    """The steps of a group.
+
+    Attributes
+    ----------
+    until_ns, number, period_ns, clarity : as of `Found`
+    alike : shape (pairs, steps), bytes of steps that are like others
+    """
+
+    until_ns: Integers
+    number: Integers
+    period_ns: float
+    clarity: float
+    alike: Floats
+
+
+def _as_steps(steps: Steps, each: Floats, back: Integers, settings: RhythmSettings) -> _Cut | None:
+    """Return the steps that a template makes of a group; None where bytes come back later than in the segment that
+    they were sent in, for then segments are parts of steps.
+
+    Parameters
+    ----------
+    each : shape (pairs, segments), bytes
+    back : of each pair, as `balance.answers` returns
+    """
+    step = steps.share >= HALF
+    step[-1] &= steps.share[-1] >= settings.least_step  # the rest of it may be still to come
+    if balance.unreturned(_by_step(each, np.flatnonzero(step)), back) > balance.UNRETURNED:
+        return None
+    number = np.where(step, np.cumsum(step) - 1, -1)
+    return _Cut(steps.until_ns, number, steps.period_ns, steps.clarity, each[:, steps.whole])
+
+
+def _between_empty(
+    traffic: Traffic, silences: Silences, moved_until: Callable[[Integers], Floats], back: Integers
+) -> _Cut | None:
+    """Return the steps of a group whose pipelines are empty between them; None without two such moments.
+
+    Parameters
+    ----------
+    moved_until : given the times up to which segments go, what each pair moves in each, shape (pairs, segments)
+    back : of each pair, as `balance.answers` returns
+    """
+    if not silences.at.size:
+        return None
+    last_ends = np.append(traffic.latest[silences.at - 1], traffic.latest[-1])
+    until = np.append((last_ends[:-1] + traffic.starts[silences.at]) // 2, LAST)
+    each = moved_until(until)
+    ends = balance.ends_of_steps(each, back)
+    if ends.size < 2:
+        return None
+    of_steps = _by_step(each, ends)
+    in_all = of_steps.sum(axis=0)
+    alike = np.abs(in_all / np.median(in_all) - 1) <= SAME
+    if alike.mean() < NEARLY_ALL:
+        return None
+    segment = np.arange(until.size)
+    number = np.where(segment <= ends[-1], np.searchsorted(ends, segment), -1)
+    return _Cut(until, number, float(np.median(np.diff(last_ends[ends]))), 0.0, of_steps[:, alike])
+
+
+def _moved_until(times: Times, offsets: Integers, place: Integers, until_ns: Integers) -> Floats:
+    """Return what some pairs move in each of several segments, given up to when they go: shape (pairs, segments)."""
+    segments = until_ns.size
+    rows, within = grouped_sort.spread(offsets, place)
+    low, high = np.zeros(place.size, np.int64), np.full(place.size, segments)
+    segment = asof.first_from(times[0][rows], within, until_ns, low, high)
+    cell = np.repeat(np.arange(place.size), np.diff(within)) * segments + segment
+    each: Floats = np.bincount(cell, times[2][rows], place.size * segments).astype(np.float64)
+    return each.reshape(place.size, segments)
+
+
+def _by_step(each: Floats, ends: Integers) -> Floats:
+    """Return what is moved in each step but the first, shape (pairs, steps), given the last segment of each step."""
+    moved = np.cumsum(each, axis=1)[:, ends]
+    steps: Floats = np.diff(moved, axis=1)
+    return steps

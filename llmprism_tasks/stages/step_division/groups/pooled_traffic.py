@@ -1,0 +1,119 @@
+"""Traffic of a group as one: the records of some of its senders, in order of time, and when none of them sends."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from llmprism_tasks.numerics import grouped_sort, ragged
+from llmprism_tasks.numerics.robust import Flags, Floats, Integers
+
+BRIEF = 0.25
+"""Ratio of the typical pause of a group's pairs below which a pause is none."""
+
+ENDLESS = 10
+"""Typical pauses of a group's pairs that what one of them sends without a pause may last: gradients and blocks are
+sent between computing, and last about as long as that; through a NIC at an eighth of its rate a few times as long.
+Copies of files go on for tens of seconds."""
+
+Times = tuple[Integers, Integers, Integers]
+"""Starts and ends, ns, and bytes of flows."""
+
+
+class Silences(NamedTuple):
+    """Silences of a group, in order of time: the records that begin after each, and the logarithm of its length over
+    the shortest that counts."""
+
+    at: Integers
+    length: Floats
+
+    def longest(self, count: int) -> Silences:
+        """Return some of them."""
+        if self.at.size <= count:
+            return self
+        chosen = np.sort(np.argsort(-self.length, kind="stable")[:count])
+        return Silences(self.at[chosen], self.length[chosen])
+
+
+class Traffic(NamedTuple):
+    """Records of several senders in order of their starts.
+
+    Attributes
+    ----------
+    stream, pair : the sender and the pair of each, from 0. What a sender moves to all its peers is the same in every
+        step also where experts' shares differ
+    starts, ends, latest, sizes : ns and bytes; `latest` is the last end of each and all before it
+    """
+
+    stream: Integers
+    pair: Integers
+    starts: Integers
+    latest: Integers
+    ends: Integers
+    sizes: Integers
+
+    def of(self, kept: Flags) -> Traffic:
+        """Return some of the records."""
+        stream, pair = (np.unique(which[kept], return_inverse=True)[1] for which in (self.stream, self.pair))
+        ends = self.ends[kept]
+        return Traffic(stream, pair, self.starts[kept], np.maximum.accumulate(ends), ends, self.sizes[kept])
+
+    def silences(self, shortest_ns: float) -> Silences:
+        """Return when none of the streams sends for longer than that."""
+        silence = np.append(0, self.starts[1:] - self.latest[:-1])
+        at = np.flatnonzero(silence > shortest_ns)
+        return Silences(at, np.log(silence[at] / shortest_ns))
+
+    def moved(self, at: Integers) -> Floats:
+        """Return what each stream moved before the first record, before some others and in all, shape (places,
+        streams)."""
+        streams = int(self.stream.max()) + 1
+        part = np.repeat(np.arange(at.size + 1), np.diff(np.concatenate([[0], at, [self.stream.size]])))
+        each = np.bincount(part * streams + self.stream, self.sizes, (at.size + 1) * streams)
+        return np.concatenate([np.zeros((1, streams)), np.cumsum(each.reshape(-1, streams), axis=0)])
+
+
+def pooled(times: Times, offsets: Integers, places: Integers, senders: Integers) -> Traffic:
+    """Return the records of some pairs as one.
+
+    Parameters
+    ----------
+    times : of all flows, pair by pair
+    offsets : shape (all pairs + 1,): pair i has the flows `offsets[i]` to `offsets[i + 1]`
+    places, senders : shape (pairs,): which pairs, and the number of each one's sender
+    """
+    rows, within = grouped_sort.spread(offsets, places)
+    starts, ends, sizes = (one[rows] for one in times)
+    order = grouped_sort.time_order(starts)
+    pair = np.repeat(np.arange(places.size), np.diff(within))[order]
+    stream = np.unique(senders, return_inverse=True)[1][pair]
+    return Traffic(stream, pair, starts[order], np.maximum.accumulate(ends[order]), ends[order], sizes[order])
+
+
+def pausing(traffic: Traffic) -> Flags:
+    """Say which records are of what pauses now and then, as all traffic of training does, and no copy of files."""
+    order = np.argsort(traffic.pair, kind="stable")
+    pair, starts, ends = traffic.pair[order], traffic.starts[order], traffic.ends[order]
+    offsets = ragged.bounds(pair)
+    ends = np.concatenate([np.maximum.accumulate(ends[low:high]) for low, high in pairwise(offsets)])
+    pauses = np.maximum(np.append(starts[1:] - ends[:-1], 0), 0)
+    pauses[offsets[1:] - 1] = 0
+    typical = float(np.median([_of_half(pauses[low:high]) for low, high in pairwise(offsets)]))
+    begins = np.zeros(pair.size, np.bool_)
+    begins[offsets[:-1]] = True
+    begins[1:] |= pauses[:-1] >= BRIEF * typical
+    run = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    lasts = ends[np.append(first[1:], pair.size) - 1] - starts[first]
+    pausing = np.empty(pair.size, np.bool_)
+    pausing[order] = (lasts <= ENDLESS * typical)[run] if typical else True
+    return pausing
+
+
+def _of_half(pauses: Integers) -> float:
+    """Return the pause such that those as long make up half of the time of all."""
+    ordered = np.sort(pauses)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
