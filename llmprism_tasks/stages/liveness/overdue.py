@@ -128,7 +128,7 @@ def long_silences(
         others = pl.concat([flows.filter(~(sends & receives))["flow_start_ns"], ended, away])
         silence = _silence(gap, where, mine, others, window)
         outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
-        if _is_loaded(gap, where, outside.filter(receives), settings):
+        if _is_loaded(gap, where, outside.filter(receives), outside.filter(sends), settings):
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, traffic, topology)
         strangers = pl.concat([flows.filter(~(sends | receives))["flow_start_ns"], away])
@@ -273,12 +273,17 @@ def _ends(flows: pl.DataFrame) -> set[str]:
     return {*flows["src_addr"].unique(), *flows["dst_addr"].unique()}
 
 
-def _is_loaded(gap: Gap, where: StepProgress, read: pl.DataFrame, settings: Settings) -> bool:
-    """Return whether members read far more from storage during a silence than for a step, as to load a checkpoint."""
+def _is_loaded(gap: Gap, where: StepProgress, read: pl.DataFrame, written: pl.DataFrame, settings: Settings) -> bool:
+    """Return whether members read far more from storage during a silence than for a step, as to load a checkpoint.
+
+    While they save one, storage acknowledges what they write: that is less than they write.
+    """
     if gap.back_ns is None:
         return False
     usual = _moved(read, gap.since_ns - PREFETCHED * where.period_ns, gap.since_ns)
-    return _moved(read, gap.since_ns, gap.back_ns) >= settings.recognition.least_bytes + 2 * usual
+    loaded = _moved(read, gap.since_ns, gap.back_ns)
+    saves = loaded < _moved(written, gap.since_ns, gap.back_ns)
+    return not saves and loaded >= settings.recognition.least_bytes + 2 * usual
 
 
 def _moved(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:

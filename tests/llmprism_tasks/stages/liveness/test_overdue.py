@@ -327,6 +327,15 @@ def test_a_checkpoint_that_is_read_begins_a_job_anew(read: float, restarted: boo
     assert silence.restarted == restarted
 
 
+@pytest.mark.parametrize(("written", "restarted"), [(18, True), (20, False)])
+def test_who_writes_more_than_is_read_saves_and_loads_nothing(written: int, restarted: bool) -> None:
+    """Storage acknowledges what is written: here 19 MB."""
+    acknowledged = messages("storage", "a", [LAST + 9000], 19 * MB)
+    saved = messages("a", "storage", [LAST + 9000], written * MB)
+    (silence,) = found(whole(), begun(0.4), acknowledged, saved, begun(0.6, at=55_000), others(60_000))
+    assert silence.restarted == restarted
+
+
 def test_who_others_take_the_place_of_is_known_when_a_job_begins_anew() -> None:
     again = ring("abce", [55_000, 57_000])
     (silence,) = found(whole(), begun(0.4), again, others(60_000), nics="abce")
