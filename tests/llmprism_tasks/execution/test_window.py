@@ -334,12 +334,16 @@ def test_of_more_flows_than_stages_see_at_once_each_part_is_looked_at_by_itself(
     assert differing(tables(copy), undisturbed) == []
 
 
-@pytest.fixture(scope="module", params=["data", "hosts"])
-def unparted(request: pytest.FixtureRequest, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """An undisturbed warehouse of two jobs that share what is named, so that no hosts can be parted."""
-    folder = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module", params=[("data", 2), ("hosts", 1)], ids=["data", "hosts"])
+def unparted(
+    request: pytest.FixtureRequest, place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Settings, int]:
+    """An undisturbed warehouse of two jobs that share what is named, so that no hosts can be parted; and in how many
+    batches their stages are run."""
+    shared, batches = request.param
+    folder = tmp_path_factory.mktemp(shared)
     topology, flows = pl.read_csv(place / "topology.csv"), pl.read_parquet(place / "flows.parquet")
-    if request.param == "hosts":
+    if shared == "hosts":
         topology = topology.with_columns(pl.col("host").str.replace(".*-", ""))
     else:  # a little, between members of both jobs
         ends = topology.group_by(pl.col("host").str.replace("-.*", "")).agg(pl.col("addr").min())["addr"].to_list()
@@ -349,19 +353,25 @@ def unparted(request: pytest.FixtureRequest, place: Path, tmp_path_factory: pyte
     flows.write_parquet(folder / "flows.parquet")
     settings = settings_for(folder, folder / "whole.duckdb")
     analyze(settings)
-    return settings
+    return settings, batches
 
 
 @pytest.mark.parametrize("task_by_task", [True, False])
 def test_where_hosts_cannot_be_parted_those_of_some_jobs_are_looked_at_at_a_time(
-    unparted: Settings, tmp_path: Path, windows: list[Window], caplog: pytest.LogCaptureFixture, *, task_by_task: bool
+    unparted: tuple[Settings, int],
+    tmp_path: Path,
+    windows: list[Window],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    task_by_task: bool,
 ) -> None:
-    whole, window = tables(unparted), windows[1]
+    at_once, batches = unparted
+    whole, window = tables(at_once), windows[1]
     divided = dataclasses.replace(
-        in_batches(unparted, at_once=int(whole["windows"]["rows_landed"].sum()) - 1),
-        places=dataclasses.replace(unparted.places, warehouse=str(tmp_path / "divided.duckdb")),
+        in_batches(at_once, at_once=int(whole["windows"]["rows_landed"].sum()) - 1),
+        places=dataclasses.replace(at_once.places, warehouse=str(tmp_path / "divided.duckdb")),
     )
-    shutil.copy(unparted.places.warehouse, divided.places.warehouse)
+    shutil.copy(at_once.places.warehouse, divided.places.warehouse)
     with caplog.at_level("INFO", logger=partitioned.logger.name):
         if task_by_task:
             for stage in STAGES:
@@ -369,7 +379,6 @@ def test_where_hosts_cannot_be_parted_those_of_some_jobs_are_looked_at_at_a_time
         else:
             derive_tables(window, divided)
     finished(divided, window)
-    batches = 1 if whole["job_members"]["host"].str.contains("-").not_().all() else 2
     some = [[f"{name}: of some jobs"] * batches for name in NAMES[1:4]] if task_by_task else [[OF_SOME] * batches]
     assert ways(caplog.records) == ["recognition: at once", *itertools.chain(*some), "diagnosis: at once"]
     assert whole["jobs"].height > 2

@@ -250,11 +250,12 @@ def _found(times: Times, offsets: Integers, group: _Group, settings: RhythmSetti
     moved_until = partial(_moved_until, times, offsets, group.place)
     steps = repeated(sample.traffic, settings, by_bytes=by_bytes)
     cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), group.back, settings)
-    told = steps is None or steps.told
-    if cut is None and (group.is_piped or (steps is not None and told)):
+    if steps is not None and cut is not None:
+        return _with_part(cut, group, sample, told=steps.told)
+    if group.is_piped or (steps is not None and steps.told):
         silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
-        cut, told = _between_empty(sample.traffic, silences, moved_until, group.back), True
-    return None if cut is None else _with_part(cut, group, sample, told=told)
+        cut = _between_empty(sample.traffic, silences, moved_until, group.back)
+    return None if cut is None else _with_part(cut, group, sample, told=True)
 
 
 def _ended_alike(

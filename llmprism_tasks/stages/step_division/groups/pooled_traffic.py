@@ -69,10 +69,22 @@ class Traffic(NamedTuple):
     def moved(self, at: Integers) -> Floats:
         """Return what each stream moved before the first record, before some others and in all, shape (places,
         streams)."""
-        streams = int(self.stream.max()) + 1
-        part = np.repeat(np.arange(at.size + 1), np.diff(np.concatenate([[0], at, [self.stream.size]])))
-        each = np.bincount(part * streams + self.stream, self.sizes, (at.size + 1) * streams)
-        return np.concatenate([np.zeros((1, streams)), np.cumsum(each.reshape(-1, streams), axis=0)])
+        places = np.concatenate([[0], at, [self.stream.size]])
+        return moved_before(self.stream, self.sizes, places, int(self.stream.max()) + 1)
+
+
+def moved_before(series: Integers, sizes: Integers, at: Integers, count: int) -> Floats:
+    """Return what each of `count` series moved before some records, shape (at, count).
+
+    Parameters
+    ----------
+    series, sizes : of all records, in order of time: whose each is, from 0, and its bytes
+    at : of the records, ascending
+    """
+    part = np.repeat(np.arange(at.size + 1), np.diff(np.concatenate([[0], at, [series.size]])))
+    each = np.bincount(part * count + series, sizes, (at.size + 1) * count).astype(np.float64)
+    moved: Floats = np.cumsum(each.reshape(-1, count), axis=0)[:-1]
+    return moved
 
 
 def pooled(times: Times, offsets: Integers, places: Integers, senders: Integers) -> Traffic:

@@ -15,6 +15,7 @@ import numpy as np
 
 from llmprism_tasks.numerics.robust import Floats, Integers
 from llmprism_tasks.stages.step_division.groups.balance import MAIN
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import moved_before
 
 LATER = 0.05
 """Logarithm of the time by which the bytes of a step must come later after other ends for those that were found to be
@@ -37,7 +38,7 @@ def waits(
     steps : how many steps all records are
     """
     pair, starts, sizes = records
-    each = _moved_before(pair, sizes, at, sender.size)
+    each = moved_before(pair, sizes, at, sender.size)
     in_all = np.bincount(pair, sizes, sender.size)
     order = np.argsort(pair, kind="stable")
     bytes_, times = sizes[order].astype(np.float64), (starts[order] - starts[0]).astype(np.float64)
@@ -54,11 +55,3 @@ def waits(
     np.maximum.at(latest, sender[main], wait.T[main])
     longest: Floats = np.log(latest).mean(axis=0)
     return longest
-
-
-def _moved_before(pair: Integers, sizes: Integers, at: Integers, pairs: int) -> Floats:
-    """Return what each pair moved before some records, in the order of time: shape (records, pairs)."""
-    part = np.repeat(np.arange(at.size + 1), np.diff(np.concatenate([[0], at, [pair.size]])))
-    each: Floats = np.bincount(part * pairs + pair, sizes, (at.size + 1) * pairs).astype(np.float64)
-    moved: Floats = np.cumsum(each.reshape(-1, pairs), axis=0)[:-1]
-    return moved
