@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes, rings
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
@@ -168,7 +169,7 @@ def context_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     """Return the pairs over which context-parallel rings pass blocks of keys and values.
 
     A ring of gradients through several context-parallel groups goes over most hops of theirs. Then the pairs that carry
-    blocks alone leave these open, and the others are those that carry more than gradients: by half of the blocks.
+    blocks alone leave these open, and the others are those that carry more than gradients: by most of the blocks.
 
     Parameters
     ----------
@@ -184,7 +185,7 @@ def context_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     of_blocks = blocks.group_by("job_id").agg(blocks=pl.col("bytes_per_step").median())
     gradients = pairs.filter(pl.col("kind") == "dp").join(is_open.unique(), on="job_id", how="semi")
     more = pl.col("bytes_per_step") - pl.col("bytes_per_step").min().over("job_id")
-    both = gradients.join(of_blocks, on="job_id").filter(more >= pl.col("blocks") / 2).drop("blocks")
+    both = gradients.join(of_blocks, on="job_id").filter(more >= MAJORITY * pl.col("blocks")).drop("blocks")
     return pl.concat([blocks, both])
 
 
