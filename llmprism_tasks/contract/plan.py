@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ENDS_TIMES_AND_BYTES = ("window_start_ns", "flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes")
+NEEDED_OF_FLOWS = ("window_start_ns", "flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "protocol", "bytes")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Stage:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     per_job: bool = False
-    flow_columns: tuple[str, ...] = ENDS_TIMES_AND_BYTES
+    flow_columns: tuple[str, ...] = NEEDED_OF_FLOWS
     sees_others: bool = False
     takes: tuple[str, ...] = ("job_traffic", "division")
 
@@ -62,7 +62,7 @@ STAGES: tuple[Stage, ...] = (
         "diagnosis",
         reads=("flows", "topology", "jobs", "job_members", "pairs", "steps"),
         writes=("diagnoses",),
-        flow_columns=(*ENDS_TIMES_AND_BYTES, "switch_path"),
+        flow_columns=(*NEEDED_OF_FLOWS, "switch_path"),
         sees_others=True,
         takes=("job_traffic", "step_ends"),
     ),

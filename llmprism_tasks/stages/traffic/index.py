@@ -9,6 +9,7 @@ import polars as pl
 
 from llmprism_tasks.settings import TrafficSettings
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.transport import beside_rdma
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +18,7 @@ class TrafficIndex:
 
     Attributes
     ----------
-    table : rows of the flows table, in any order
+    table : rows of the flows table, in any order; `protocol` may be missing
     flows : the same as `nic_pairs.numbered` returns them: addresses are codes, one for each NIC of the partition
     pairs : `pair`, `src_addr`, `dst_addr`, in this order
     settings : say what is bulk data
@@ -35,8 +36,12 @@ class TrafficIndex:
 
     @cached_property
     def bulk(self) -> pl.DataFrame:
-        """Return the flows that carry data, as `nic_pairs.bulk` does."""
-        return nic_pairs.bulk(self.flows, self.settings)
+        """Return the flows that carry data, as `nic_pairs.bulk` does, but for what goes by TCP beside RDMA."""
+        protocol = self.table.get_column("protocol", default=None)
+        if protocol is None:
+            return nic_pairs.bulk(self.flows, self.settings)
+        other = beside_rdma(self.flows, protocol.gather(self.flows["row"]), control_bytes=self.settings.control_bytes)
+        return nic_pairs.bulk(self.flows.filter(~pl.Series(other)) if other.any() else self.flows, self.settings)
 
     def inside(self, job_members: pl.DataFrame) -> JobTraffic:
         """Return the flows between two members of one job.

@@ -1,0 +1,50 @@
+"""What goes by TCP beside RDMA is no training; who has no RDMA trains by TCP."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.traffic.index import TrafficIndex
+
+UDP, TCP = 17, 6
+LARGE, SMALL = 1 << 20, 100
+ROWS = [
+    ("a", "b", UDP, LARGE),
+    ("b", "a", UDP, LARGE),
+    ("c", "a", UDP, LARGE),
+    ("a", "b", TCP, LARGE),  # beside the RDMA of the pair
+    ("b", "c", TCP, LARGE),  # both move data by RDMA, with others
+    ("c", "store", TCP, LARGE),  # the store has no RDMA
+    ("d", "e", TCP, LARGE),
+    ("d", "e", UDP, SMALL),  # no data
+    ("e", "d", None, LARGE),
+]
+
+
+@pytest.fixture
+def flows() -> pl.DataFrame:
+    return pl.DataFrame(ROWS, ["src_addr", "dst_addr", "protocol", "bytes"], orient="row").with_columns(
+        window_start_ns=0, flow_start_ns=pl.int_range(pl.len()) * 1_000, flow_end_ns=pl.int_range(pl.len()) * 1_000 + 9
+    )
+
+
+def carried(flows: pl.DataFrame) -> list[int]:
+    """Return the rows that are said to carry data."""
+    return sorted(TrafficIndex.of(flows, Settings().traffic).bulk["row"])
+
+
+def test_tcp_between_nics_that_move_data_by_rdma_is_no_training(flows: pl.DataFrame) -> None:
+    assert carried(flows) == [0, 1, 2, 5, 6, 8]
+
+
+def test_all_data_count_where_a_collector_does_not_know_the_protocol(flows: pl.DataFrame) -> None:
+    every = [0, 1, 2, 3, 4, 5, 6, 8]
+    assert carried(flows.drop("protocol")) == every
+    assert carried(flows.with_columns(protocol=pl.lit(None, pl.Int32))) == every
+
+
+@pytest.mark.parametrize("only", [UDP, TCP])
+def test_all_data_count_where_there_is_one_protocol(flows: pl.DataFrame, only: int) -> None:
+    assert carried(flows.with_columns(protocol=pl.lit(only))) == [0, 1, 2, 3, 4, 5, 6, 8]
