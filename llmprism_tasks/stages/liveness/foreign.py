@@ -18,6 +18,7 @@ from llmprism_tasks.stages.liveness.kernels.busy_time import busy_parts
 from llmprism_tasks.stages.liveness.kernels.trickle import trickles
 from llmprism_tasks.stages.step_division.restarts import ends_of_pairs, main_pairs
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.both_ways import both_ways
 
 FEW = 0.25
 """Share of a job's pairs, at most, that may be foreign: a job of four NICs has one copy, and not three."""
@@ -27,7 +28,7 @@ LITTLE = 0.02
 stands still are a thousandth of its training, and nobody calls a job fifty times slower a job at work."""
 
 NOTHING = 0.002
-"""The same as a share of what the largest pair of either of its NICs moves: chatter moves at most 0.0004 of that, the
+"""The same as a share of what either of its NICs moves both ways: chatter moves at most 0.0004 of that, the
 smallest activations 0.013. Pairs that sent once, at the start, have no usual pace to compare with."""
 
 SMALL = 65_536
@@ -50,13 +51,11 @@ def at_work(bulk: pl.DataFrame, *, least_ns: int) -> Flags:
     """
     if bulk.is_empty():
         return np.zeros(0, np.bool_)
-    offsets, (source, target, count) = nic_pairs.starts_of_pairs(bulk), ends_of_pairs(bulk)
+    offsets, (source, target, _) = nic_pairs.starts_of_pairs(bulk), ends_of_pairs(bulk)
     starts, ends, sizes = (bulk[name].to_numpy() for name in nic_pairs.TIMES)
     lasted = np.maximum(starts[offsets[1:] - 1] - starts[offsets[:-1]], least_ns)
-    usual, largest = ragged.sums(sizes, offsets) / lasted * least_ns, np.zeros(count)
-    for nics in (source, target):
-        np.maximum.at(largest, nics, usual)
-    least = np.maximum(LITTLE * usual, NOTHING * np.maximum(largest[source], largest[target]))
+    usual = ragged.sums(sizes, offsets) / lasted * least_ns
+    least = np.maximum(LITTLE * usual, NOTHING * both_ways(source, target, usual))
     return ~trickles(starts, ends, sizes, offsets, least, small=SMALL, reach=least_ns // 2, pause=PART_NS)
 
 

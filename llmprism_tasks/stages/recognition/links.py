@@ -14,6 +14,7 @@ from llmprism_tasks.numerics.graphs import strong_components
 from llmprism_tasks.settings import RecognitionSettings
 from llmprism_tasks.stages.step_division.periodicity import PAIR, WHOLE
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, connected_nics, numbered_ends
 
 
@@ -28,9 +29,9 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
     Returns
     -------
     `pair`, `src_addr`, `dst_addr`, `bytes`, `flows`, `first_ns`, `last_ns`; `weight` (the pair's mean rate since it
-    began over that of the largest pair of either end, the smaller ratio of the two); `period_ns` (of the pair, or of
-    its part with most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than
-    chance, and lies on a circuit)
+    began over that which either end moves both ways, the smaller ratio of the two); `period_ns` (of the pair, or of its
+    part with most bursts; NULL without one); `regular` (whether it has been seen often enough to be more than chance,
+    and lies on a circuit)
     """
     pairs = rhythms.filter(pl.col("size_class") == WHOLE).select("pair", *PAIR, "bytes", "flows", "first_ns", "last_ns")
     periodic = (
@@ -41,20 +42,21 @@ def weighed(rhythms: pl.DataFrame, end_ns: int, settings: RecognitionSettings) -
     )
     age = pl.max_horizontal(end_ns - pl.col("first_ns"), pl.lit(int(settings.settling_s * NANOSECONDS_PER_SECOND)))
     pairs = pairs.with_columns(rate=pl.col("bytes") / age)
-    largest = by_end(pairs, "rate").group_by("addr").agg(largest=pl.col("rate").max())
-    for end in PAIR:
-        pairs = pairs.join(largest.rename({"addr": end, "largest": f"{end}_largest"}), on=end)
-    weight = pl.col("rate") / pl.max_horizontal(f"{end}_largest" for end in PAIR)
-    kept = pairs.with_columns(weight=weight).filter(pl.col("weight") >= settings.negligible)
+    kept = pairs.with_columns(weight=weights(pairs, "rate")).filter(pl.col("weight") >= settings.negligible)
     often = (pl.col("bursts") >= settings.regular_bursts).fill_null(value=False)
     return (
         kept.join(periodic, on="pair", how="left", maintain_order="left")
-        .with_columns(regular=often & _on_circuit(kept))
-        .drop("bursts", "rate", *(f"{end}_largest" for end in PAIR))
+        .with_columns(regular=often & on_circuit(kept))
+        .drop("bursts", "rate")
     )
 
 
-def _on_circuit(pairs: pl.DataFrame) -> pl.Series:
+def weights(pairs: pl.DataFrame, moved: str) -> pl.Series:
+    """Return what each pair moves, a column of pairs, over that which either end moves both ways, the smaller ratio."""
+    return pairs[moved] / both_ways(*numbered_ends(pairs, addresses(pairs)), pairs[moved].to_numpy())
+
+
+def on_circuit(pairs: pl.DataFrame) -> pl.Series:
     """Say of each pair whether what it sends can come back to its sender, over whichever pairs."""
     addrs = addresses(pairs)
     source, target = numbered_ends(pairs, addrs)
@@ -106,7 +108,7 @@ def closing(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int, settings: Rec
     labels = strong_components(source, target, named.height)
     inside = pl.Series(source == target, dtype=pl.Boolean) & lasting["period_ns"].is_null()
     closes = pl.Series(labels[source] == labels[target], dtype=pl.Boolean)
-    return lasting.filter(closes & (~inside | _on_circuit(lasting))).select(pairs.columns)
+    return lasting.filter(closes & (~inside | on_circuit(lasting))).select(pairs.columns)
 
 
 def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataFrame:
@@ -120,7 +122,8 @@ def _presence(pairs: pl.DataFrame, flows: pl.DataFrame, end_ns: int) -> pl.DataF
 def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: RecognitionSettings) -> pl.DataFrame:
     """Keep the pairs of NICs that have not fallen silent while most of their cluster went on.
 
-    A pair has, if it has been silent for much longer than ever before; of a host that was replaced, all have.
+    A pair has, if it has been silent for much longer than ever before; of a host that was replaced, all have. What most
+    pairs of a cluster do says whether it goes on, for a message of chatter may be the last of a pair.
 
     Parameters
     ----------
@@ -128,7 +131,8 @@ def still_together(pairs: pl.DataFrame, flows: pl.DataFrame, settings: Recogniti
     flows : the flows of these pairs
     """
     placed = pairs.join(connected_nics(pairs, pairs), left_on="src_addr", right_on="addr")
-    silence = pl.col("last_ns").max().over("cluster") - pl.col("last_ns")
+    most_ns = pl.col("last_ns").quantile(1 - settings.least_presence, "higher").over("cluster")
+    silence = most_ns - pl.col("last_ns")
     suspects = placed.with_columns(silence=silence).filter(
         "regular", pl.col("silence") > settings.longest_silence * pl.col("period_ns")
     )

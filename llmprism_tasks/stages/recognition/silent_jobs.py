@@ -18,6 +18,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.foreign import FEW, at_work
 from llmprism_tasks.stages.liveness.overdue import Silence, long_silences
+from llmprism_tasks.stages.recognition.links import on_circuit, weights
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.step_division.restarts import at_restarts
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -164,8 +165,8 @@ def _silent_pairs(
     )
     if (pairs["last_ns"] >= since_ns).all():
         return pairs.select("pair", *PAIR, "last_ns", cluster="pair", site="pair").clear()
-    largest = pl.max_horizontal(pl.col("bytes").max().over(end) for end in PAIR)
-    heavy = pairs.filter(pl.col("bytes") >= settings.recognition.negligible * largest)
+    heavy = pairs.filter(weights(pairs, "bytes") >= settings.recognition.negligible)
+    heavy = heavy.filter(on_circuit(heavy))  # a copy that goes on is no work of the job whose NIC it comes from
     clustered = heavy.join(connected_nics(heavy, heavy), left_on="src_addr", right_on="addr")
     jobs = clustered.join(members.select("job_id", src_addr="addr"), on="src_addr", how="left")
     last = pl.col("last_ns").max()

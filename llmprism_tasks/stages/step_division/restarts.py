@@ -22,6 +22,7 @@ from llmprism_tasks.settings import Settings, TrafficSettings
 from llmprism_tasks.stages.step_division.kernels import long_silences
 from llmprism_tasks.stages.step_division.periodicity import PairRhythms
 from llmprism_tasks.stages.traffic import nic_pairs
+from llmprism_tasks.stages.traffic.both_ways import both_ways
 from llmprism_tasks.stages.traffic.clusters import addresses, numbered_ends
 
 RESOLUTION = 10
@@ -29,7 +30,7 @@ RESOLUTION = 10
 of pairs and parts is a hundred times smaller than that of flows."""
 
 MAIN = 0.1
-"""Ratio of the bytes of the largest pair of either of its NICs that a pair must move to say when these begin anew:
+"""Ratio of the bytes that either of its NICs moves both ways that a pair must move to say when these begin anew:
 messages of chatter are seconds apart, and nobody restarts between two of them."""
 
 BOTH_WAYS = 100
@@ -159,7 +160,7 @@ def _with_start_ups(bulk: pl.DataFrame, begins_ns: Integers, settings: TrafficSe
 
 
 def main_pairs(bulk: pl.DataFrame) -> Flags:
-    """Say which pairs move much of what the largest pair of either of their NICs does.
+    """Say which pairs move much of what either of their NICs moves both ways.
 
     Parameters
     ----------
@@ -169,11 +170,9 @@ def main_pairs(bulk: pl.DataFrame) -> Flags:
     -------
     a flag for each pair, in its order
     """
-    source, target, count = ends_of_pairs(bulk)
-    moved, largest = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk)), np.zeros(count, np.int64)
-    for ends in (source, target):
-        np.maximum.at(largest, ends, moved)
-    much: Flags = moved >= MAIN * np.maximum(largest[source], largest[target])
+    source, target, _ = ends_of_pairs(bulk)
+    moved = ragged.sums(bulk["bytes"].to_numpy(), nic_pairs.starts_of_pairs(bulk))
+    much: Flags = moved >= MAIN * both_ways(source, target, moved)
     return much
 
 

@@ -135,6 +135,15 @@ def test_a_copy_joins_no_jobs() -> None:
         assert recognised(hosts, two_jobs(hosts), copy)[1] == TWO_JOBS
 
 
+@pytest.mark.parametrize("ways", [[("a0", "c0")], [("c0", "a0")]])
+def test_beside_a_copy_of_a_terabyte_training_is_no_chatter(ways: list[tuple[str, str]]) -> None:
+    hosts = cluster(4, 1)
+    pairs = (["a0", "b0"], 1000, 60), (["c0", "d0"], 800, 75)
+    work = [row for nics, period, count in pairs for row in ring(nics, every(period, count=count), size=10 * MB)]
+    copies = [row for way in ways for row in messages(*way, [20_000], 1_000_000 * MB)]
+    assert recognised(hosts, work, copies)[1] == TWO_JOBS
+
+
 @pytest.mark.parametrize(("back", "jobs"), [(False, 0), (True, 1)])
 def test_a_copy_on_its_own_is_no_job(back: bool, jobs: int) -> None:
     """Its records may come at equal distances, as steps do; but steps also bring something back."""
@@ -196,6 +205,13 @@ def test_a_replaced_host_leaves_its_job_in_the_same_window() -> None:
     assert recognised(hosts, before, after)[1] == [{"a0", "b0", "d0"}]
     patient = settings("recognition", longest_silence=50)
     assert recognised(hosts, before, after, values=patient)[1] == [{"a0", "b0", "c0", "d0"}]
+
+
+def test_a_message_of_chatter_after_a_job_s_end_takes_no_member_away() -> None:
+    """A pair of its NICs seems to go on, and the others to have left it."""
+    hosts = cluster(4, 1)
+    steps = ring(rail(hosts, 0), every(1000, count=40))
+    assert recognised(hosts, steps, messages("a0", "b0", [58_000], 20_000))[1] == [set(rail(hosts, 0))]
 
 
 def test_confidence_is_the_share_that_keeps_the_rhythm() -> None:

@@ -73,6 +73,11 @@ def test_a_copy_of_files_between_two_members_does_not_hide_a_job_that_hangs() ->
         assert [nics for nics, _ in members(*parts, after=after)] == ["abcdef", "gh"]
 
 
+def test_a_copy_from_another_job_that_goes_on_does_not_hide_one_that_hangs() -> None:
+    copy = [(at, at + 400, "e", "c", 10 * MB) for at in every(1000, count=160, start=30_000)]
+    assert [nics for nics, _ in members(whole(), begun(), copy, whole("ef", 120), after=1)] == ["abcd", "ef"]
+
+
 def test_a_ring_that_goes_on_without_a_member_is_no_job_that_hangs() -> None:
     parts = (whole("abcdef"), ring("abcde", every(2000, count=40, start=40_000)))
     assert [nics for nics, _ in members(*parts, after=1)] == ["abcde"]
