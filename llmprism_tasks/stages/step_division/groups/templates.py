@@ -90,6 +90,8 @@ class Steps(NamedTuple):
     clarity : see `CLEAR`; NaN where most segments have no silence inside
     explained : ratio of the streams' bytes that are in steps, all streams alike
     told : whether silences or bytes tell that these are the steps, and not parts of them
+    clarity_of_parts : the greatest of a smaller template that explains all, whether its segments are likely to be steps
+        or not
     """
 
     template: Floats
@@ -100,6 +102,7 @@ class Steps(NamedTuple):
     clarity: float
     explained: float
     told: bool = False
+    clarity_of_parts: float = -np.inf
 
     @property
     def whole(self) -> Flags:
@@ -118,8 +121,9 @@ class Steps(NamedTuple):
         return bool(whole.sum() >= FEW and whole.mean() >= NEARLY_ALL and self.explained >= NEARLY_ALL)
 
     def is_clear(self) -> bool:
-        """Say whether the template explains all that is sent, and the silences between segments are longer ones."""
-        return bool(self.explained >= ALL and self.clarity >= LONGER)
+        """Say whether the template explains all that is sent, and the silences between segments are longer ones, more
+        so than with a smaller template: two steps explain all that one does."""
+        return bool(self.explained >= ALL and self.clarity >= max(LONGER, self.clarity_of_parts))
 
 
 def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
@@ -182,11 +186,15 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
     if silences.at.size < FEW:
         return None
     total = traffic.moved(silences.at[:0])[-1]
-    fitted = [
+    tried = [
         _fitted(traffic, silences, total, template, settings, SILENCES_PER_STEP)
         for template in _unlike(_proposed(traffic, silences))
     ]
-    best = _likeliest([one for one in fitted if one is not None and one.is_likely()])
+    fitted = [one for one in tried if one is not None]
+    best = _likeliest([one for one in fitted if one.is_likely()])
+    if best is not None:
+        parts = [one.clarity for one in fitted if one.explained >= ALL and one.template.sum() < best.template.sum()]
+        best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
     if not by_bytes or (best is not None and best.told):
         return best
     step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
