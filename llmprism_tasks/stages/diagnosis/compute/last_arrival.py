@@ -57,10 +57,25 @@ def find(found: pl.DataFrame, evidence: Evidence, settings: DiagnosisSettings) -
     sent, seen = (last_arrivals(slower, evidence, settings, sent_only=only) for only in (True, False))
     both = sent.join(seen, on=NIC, how="semi")
     silent = seen.join(sent, on="job_id", how="anti")
+    sent = uncontradicted(sent, seen)
     alone = [_of_hosts(last, evidence, one=True) for last in (sent, both, silent)]
     several = [_of_hosts(last, evidence, one=False) for last in (both, sent, silent)]
     named = _first_of_job(alone)
     return finding_rows(named, _first_of_job([named, *several]).join(named, on="job_id", how="anti"), evidence)
+
+
+def uncontradicted(sent: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """Return the NICs that are last by what is sent, but of jobs in which all traffic shows others and none of them.
+
+    In a ring that waits, who begins first and who begins last differ by less than a thousandth of a step.
+
+    Parameters
+    ----------
+    sent, seen : as `last_arrivals` returns, by what is sent, and by all that is sent and received
+    """
+    shown = sent.join(seen, on=NIC, how="semi").select("job_id")
+    others = seen.join(shown, on="job_id", how="anti")
+    return sent.join(others, on="job_id", how="anti")
 
 
 def _of_hosts(last: pl.DataFrame, evidence: Evidence, *, one: bool) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from llmprism_tasks.stages.diagnosis.step_times import slow_run
 
 SETTINGS = dataclasses.replace(DEFAULT, least_lasting_s=0)
 NICS = "abcdefgh"
+NIC_SCHEMA = {"job_id": pl.String, "addr": pl.String}
 QUICK, SLOW = 12, 8
 LATE = 300
 
@@ -129,6 +130,14 @@ def test_where_more_is_known_silences_grow_for_its_sake(kind: str) -> None:
     assert last_arrival.find(pl.concat([slower, known]), evidence, SETTINGS).is_empty()
     unknown = slower.with_columns(kind=pl.lit("straggler"))
     assert last_arrival.find(pl.concat([slower, unknown]), evidence, SETTINGS)["subject"].to_list() == ["c"]
+
+
+@pytest.mark.parametrize(("seen", "kept"), [("", "ab"), ("b", "ab"), ("bc", "ab"), ("c", "")])
+def test_where_all_traffic_shows_only_others_what_is_sent_shows_nobody(seen: str, kept: str) -> None:
+    first, second = (pl.DataFrame({"job_id": "j", "addr": list(some)}, schema=NIC_SCHEMA) for some in ("ab", seen))
+    assert "".join(last_arrival.uncontradicted(first, second)["addr"]) == kept
+    another = second.with_columns(job_id=pl.lit("k"))
+    assert "".join(last_arrival.uncontradicted(first, another)["addr"]) == "ab"
 
 
 def test_the_order_of_rows_does_not_matter_and_no_rows_are_none() -> None:

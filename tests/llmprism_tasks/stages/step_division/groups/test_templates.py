@@ -1,4 +1,4 @@
-"""A template whose silences alone do not tell steps is one of steps if it explains all, and no part of it does better."""
+"""A template whose silences alone tell no steps is one of steps if it explains all, and no part of it does better."""
 
 from __future__ import annotations
 
