@@ -65,7 +65,7 @@ class Silence:
     replaced : host of each NIC that took part before and was replaced by another NIC
     replacements : the replacing NICs, sorted
     stages : pipeline stage of each member, as far as known
-    saved : bytes that members wrote to storage about when the job fell silent
+    saved : bytes that members wrote to storage when the job had fallen silent
     in_mid_step : whether it began in the middle of a step, and not with a checkpoint
     resumed : who sent the first two flows when the job came back, and to whom
     is_news : whether it is short beside what was seen of the job, and no earlier window could tell of it: it has just
@@ -142,12 +142,14 @@ def long_silences(
         # A pause that is over needs no patience: no hang can be meant.
         if not overdue_ and (where.midway or not silence.over or silence.restarted or unseen_ns):
             continue
-        saved = _moved(outside.filter(sends), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+        goes_on = pl.col("flow_end_ns") > gap.since_ns
+        saved = _moved(outside.filter(sends, goes_on), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         silence = dataclasses.replace(
             silence,
             saved=saved,
             in_mid_step=where.midway and saved < settings.recognition.least_bytes,
-            is_news=_is_surprising(silence) and (silence.over or not _was_known(silence, others, patience, window)),
+            is_news=_is_surprising(silence, patience)
+            and (silence.over or not _was_known(silence, others, patience, window)),
         )
         if not silence.replaced or saved < settings.recognition.least_bytes:
             found.append(silence)
@@ -191,12 +193,18 @@ def _training(bulk: pl.DataFrame, window: Window, settings: Settings) -> tuple[p
     return flows.filter(~amid).select(bulk.columns), pairs, seen
 
 
-def _is_surprising(silence: Silence) -> bool:
-    """Return whether the job was seen for longer than it was silent, or for long.
+def _is_surprising(silence: Silence, patience_ns: float) -> bool:
+    """Return whether the job was seen for longer than it was silent when it became overdue, or for long.
 
-    Of a job that has just begun nobody knows the steps: its micro-batches may have been taken for them.
+    Of a job that has just begun nobody knows the steps: its micro-batches may have been taken for them. Once it is
+    overdue, more silence makes it no less so.
+
+    Parameters
+    ----------
+    patience_ns : the silence from which on it is overdue
     """
-    return sum(silence.where.lengths_ns) > min(silence.until_ns - silence.gap.since_ns, LEAST_STEPS_NS)
+    silent_ns = min(silence.until_ns - silence.gap.since_ns, patience_ns)
+    return sum(silence.where.lengths_ns) > min(silent_ns, LEAST_STEPS_NS)
 
 
 def _was_known(silence: Silence, others: pl.Series, patience_ns: float, window: Window) -> bool:

@@ -16,6 +16,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND, Window
 from llmprism_tasks.numerics.intervals import end_of_earlier
 from llmprism_tasks.numerics.robust import sigma
 from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.liveness.foreign import FEW
 from llmprism_tasks.stages.step_division import completion
 from llmprism_tasks.stages.step_division.division import divide
 from llmprism_tasks.stages.step_division.periodicity import PAIR
@@ -99,6 +100,9 @@ def step_progress_at(
     ended_ns = int(job_steps["end_ns"].max())  # type: ignore[arg-type]
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
+    pairs = _taking_part(steps)
+    aside = _beside(steps, pairs, division.periodic)
+    begun, steps = (flows.filter(~pl.col("pair").is_in(aside.implode())) for flows in (begun, steps))
     pairs = _taking_part(steps)
     if foreign is not None:
         begun = begun.join(foreign.join(pairs, on=PAIR, how="anti"), on=PAIR, how="anti")
@@ -232,6 +236,16 @@ def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
     sent = steps.group_by(*PAIR, "step").agg(pl.col("bytes").sum())
     often = 2 * pl.len() >= steps["step"].n_unique()
     return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
+
+
+def _beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:
+    """Return the numbers of pairs that move data beside the steps, as a copy of files does: a few that show no period.
+
+    They are due at no time. Where many show none, as those of experts may, they are the job's all the same.
+    """
+    taking_part = steps.join(pairs, on=PAIR, how="semi")["pair"].unique()
+    aside = taking_part.filter(~taking_part.is_in(periodic.implode()))
+    return aside if aside.len() <= FEW * taking_part.len() else aside.clear()
 
 
 def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:

@@ -50,11 +50,14 @@ def found(*parts: list[Row], window: Window = WINDOW, nics: str = NICS) -> list[
     return overdue(inside(table, nics), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
 
 
+def long_in(*parts: list[Row], window: Window = WINDOW) -> list[Silence]:
+    table = visible(flows(*parts), window)
+    return long_silences(inside(table), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
+
+
 def rests(*parts: list[Row], window: Window = WINDOW) -> list[Silence]:
     """Return the silences that are no hang."""
-    table = visible(flows(*parts), window)
-    told = long_silences(inside(table), TrafficIndex.of(table, settings().traffic), HOSTS, window, settings())
-    return [silence for silence in told if not silence.in_mid_step]
+    return [silence for silence in long_in(*parts, window=window) if not silence.in_mid_step]
 
 
 def stood(*parts: list[Row]) -> StepProgress | None:
@@ -137,8 +140,13 @@ def test_a_pause_after_a_whole_step_is_news_when_it_is_over() -> None:
     assert rests(whole(), ring(NICS, every(STEP, count=10, start=LAST + 5_500)), others(120_000)) == []
 
 
-def test_a_silence_longer_than_what_was_seen_of_the_job_is_no_news() -> None:
-    assert [silence.is_news for silence in rests(whole(8), others(120_000))] == [False]
+@pytest.mark.parametrize("until", [45_000, 59_000])
+@pytest.mark.parametrize(("count", "news"), [(6, False), (8, True)])
+def test_a_silence_is_news_of_a_job_that_was_seen_for_longer_than_makes_it_overdue(
+    count: int, until: int, news: bool
+) -> None:
+    """Twelve seconds are overdue; how much longer it has been silent when the window ends says no more."""
+    assert [silence.is_news for silence in rests(whole(count), others(until))] == [news]
 
 
 def test_what_follows_each_step_may_follow_the_last() -> None:
@@ -421,3 +429,21 @@ def test_all_have_come_equally_far_within_two_percent(less: float, even: bool) -
     where = stood(whole(), begun(0.5, nics="abc"), begun(0.5 - less, nics="d"))
     assert where is not None
     assert where.even == even
+
+
+@pytest.mark.parametrize(("pause", "level"), [(130, True), (STEP, False)])
+def test_a_copy_of_files_is_due_at_no_time(pause: float, level: bool) -> None:
+    """It is over before the job stands still. What comes once in each step is the job's own, and due."""
+    moments = [at + 300 for at in every(pause, start=10_000, count=round((LAST - 10_400) / pause))]
+    copy = [row for at in moments for row in burst("a", "c", at, size=3 * MB, length=40)]
+    where = stood(whole(), begun(0.5), copy)
+    assert where is not None
+    assert where.level == level
+
+
+@pytest.mark.parametrize(("until", "in_mid_step"), [(LAST - 500, True), (LAST + 3000, False)])
+def test_a_checkpoint_explains_the_silence_in_which_it_is_written(until: float, in_mid_step: bool) -> None:
+    """One that was over when the job went on to train does not."""
+    saving = [(LAST - 1500.0, until, "b", "storage", 40 * MB)]
+    told = long_in(whole(), begun(0.4), saving, others(60_000))
+    assert [silence.in_mid_step for silence in told] == [in_mid_step]
