@@ -42,13 +42,17 @@ PART_NS = NANOSECONDS_PER_SECOND
 class Gap:
     """A long time without flows of a job: from the end of its last flow to the start of its next one.
 
-    `back_ns` is None if there is no next flow. `longest_ns` is the longest such time before.
+    `back_ns` is None if there is no next flow. `longest_ns` is the longest such time before, and `is_longest` says
+    whether this one is clearly longer. `trained_ns` is when the job came back from the long gap before, or was first
+    seen.
     """
 
     job_id: str
     since_ns: int
     back_ns: int | None
     longest_ns: int
+    is_longest: bool = True
+    trained_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Silence:
     replacements : the replacing NICs, sorted
     stages : pipeline stage of each member, as far as known
     saved : bytes that members wrote to storage when the job had fallen silent
+    wrote_ns : end of the last record of what they wrote to storage in the silence; 0 without one
     in_mid_step : whether it began in the middle of a step, and not with a checkpoint
     resumed : who sent the first two flows when the job came back, and to whom
     is_news : whether it is short beside what was seen of the job, and no earlier window could tell of it: it has just
@@ -81,6 +86,7 @@ class Silence:
     replacements: tuple[str, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
     saved: int = 0
+    wrote_ns: int = 0
     in_mid_step: bool = True
     resumed: tuple[tuple[str, str], ...] = ()
     is_news: bool = True
@@ -117,17 +123,21 @@ def long_silences(
     away = pl.concat([away, amid])
     for gap in _long_gaps(bulk, window, settings):
         mine = nic_pairs.named(bulk.filter(pl.col("job_id") == gap.job_id))
+        nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
+        sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
+        inside = pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode()))
+        outside = flows.filter(sends ^ receives, ~inside)
+        written = _written(outside.filter(sends), gap, window)
+        if not (gap.is_longest or written["bytes"].sum() >= settings.recognition.least_bytes):
+            continue
         before = mine.filter(pl.col("flow_start_ns") <= gap.since_ns)
         where = step_progress_at(before, gap.since_ns, settings, foreign)
         if where is None:
             continue
-        nics = pl.concat([mine["src_addr"], mine["dst_addr"]]).unique().implode()
-        sends, receives = (pl.col(end).is_in(nics) for end in ("src_addr", "dst_addr"))
         # A member's record that ends in the silence shows that the collector was at work then, whenever it began.
         ended = flows.filter(sends ^ receives)["flow_end_ns"].rename("flow_start_ns")
         others = pl.concat([flows.filter(~(sends & receives))["flow_start_ns"], ended, away])
         silence = _silence(gap, where, mine, others, window)
-        outside = flows.filter(sends ^ receives, ~pl.all_horizontal(pl.col(*PAIR).is_in(topology["addr"].implode())))
         if _is_loaded(gap, where, outside.filter(receives), outside.filter(sends), settings):
             silence = dataclasses.replace(silence, restarted=True)
         silence = _with_replaced(silence, mine, traffic, topology)
@@ -139,15 +149,16 @@ def long_silences(
         patience = longest_ns + max(where.period_ns * STEP_MORE, _least_ns(settings))
         unseen_ns = _unseen_ns(silence, pl.concat([mine["flow_start_ns"], others]), window)
         overdue_ = silence.until_ns - gap.since_ns - unseen_ns > patience
+        saved = _moved(written, gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
+        in_mid_step = where.midway and saved < settings.recognition.least_bytes
         # A pause that is over needs no patience: no hang can be meant.
-        if not overdue_ and (where.midway or not silence.over or silence.restarted or unseen_ns):
+        if not overdue_ and (in_mid_step or not silence.over or silence.restarted or unseen_ns):
             continue
-        goes_on = pl.col("flow_end_ns") > gap.since_ns
-        saved = _moved(outside.filter(sends, goes_on), gap.since_ns - where.period_ns, gap.since_ns + where.period_ns)
         silence = dataclasses.replace(
             silence,
             saved=saved,
-            in_mid_step=where.midway and saved < settings.recognition.least_bytes,
+            wrote_ns=int(written["flow_end_ns"].max() or 0),  # type: ignore[arg-type]
+            in_mid_step=in_mid_step,
             is_news=_is_surprising(silence, patience)
             and (silence.over or not _was_known(silence, others, patience, window)),
         )
@@ -294,6 +305,17 @@ def _is_loaded(gap: Gap, where: StepProgress, read: pl.DataFrame, written: pl.Da
     return not saves and loaded >= settings.recognition.least_bytes + 2 * usual
 
 
+def _written(sent: pl.DataFrame, gap: Gap, window: Window) -> pl.DataFrame:
+    """Return the records of what members wrote to storage while their job was silent.
+
+    Parameters
+    ----------
+    sent : all that members sent out of the topology
+    """
+    until_ns = gap.back_ns or window.end_ns
+    return sent.filter(pl.col("flow_end_ns") > gap.since_ns, pl.col("flow_start_ns") < until_ns)
+
+
 def _moved(flows: pl.DataFrame, since_ns: int, until_ns: int) -> int:
     return int(flows.filter(pl.col("flow_start_ns").is_between(since_ns, until_ns))["bytes"].sum())
 
@@ -303,10 +325,10 @@ def _least_ns(settings: Settings) -> int:
 
 
 def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterator[Gap]:
-    """Yield the gaps between a job's flows that are longer than any before and reach into the last two windows.
+    """Yield the long gaps between a job's flows that reach into the last two windows.
 
-    A gap that is not over must be longer by the time in which a job restarts. Shorter gaps are included if other NICs
-    joined the job after them.
+    They are longer than any before; one that is not over, by the time in which a job restarts. Shorter gaps are
+    included if other NICs joined the job after them, and those that are over and are not the longest.
     """
     gaps = (
         _parts(bulk)
@@ -314,29 +336,34 @@ def _long_gaps(bulk: pl.DataFrame, window: Window, settings: Settings) -> Iterat
             "job_id",
             since_ns=pl.col("last_ns").cum_max().over("job_id"),
             back_ns=pl.col("first_ns").shift(-1).over("job_id"),
+            seen_ns=pl.col("first_ns").first().over("job_id"),
         )
         .with_columns(length=pl.coalesce("back_ns", pl.lit(window.end_ns)) - pl.col("since_ns"))
     )
+    over = pl.col("back_ns").is_not_null()
     longest = pl.col("length").clip(lower_bound=0).cum_max().shift(fill_value=0).over("job_id")
+    again = pl.when(pl.col("length") > AS_RESTART * _least_ns(settings)).then("back_ns").shift().forward_fill()
     latest = _joined(bulk).group_by("job_id").agg(pl.col("joined_ns").max())
     least_ns = _least_ns(settings)
-    over = pl.max_horizontal((1 + STEP_MORE) * pl.col("longest_ns"), AS_RESTART * least_ns)
     shortest = (
         pl.when(pl.col("joined_ns") >= pl.col("back_ns"))
         .then(least_ns)
-        .when(pl.col("back_ns").is_not_null())
-        .then(over)
+        .when(over)
+        .then(AS_RESTART * least_ns)
         .otherwise(pl.col("longest_ns") + least_ns)
     )
+    replaces = (pl.col("joined_ns") >= pl.col("back_ns")).fill_null(value=False)
+    clearly = ~over | replaces | (pl.col("length") > (1 + STEP_MORE) * pl.col("longest_ns"))
     long = (
-        gaps.with_columns(longest_ns=longest)
+        gaps.with_columns(longest_ns=longest, trained_ns=pl.coalesce(again.over("job_id"), "seen_ns"))
         .join(latest, on="job_id", maintain_order="left")
         .filter(
             pl.col("length") > shortest,
             pl.col("back_ns").is_null() | (pl.col("back_ns") > window.start_ns - window.length_ns),
         )
+        .with_columns(is_longest=clearly)
     )
-    return (Gap(**row) for row in long.drop("length", "joined_ns").iter_rows(named=True))
+    return (Gap(**row) for row in long.drop("length", "joined_ns", "seen_ns").iter_rows(named=True))
 
 
 def _joined(bulk: pl.DataFrame) -> pl.DataFrame:

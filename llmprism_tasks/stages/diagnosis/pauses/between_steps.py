@@ -40,13 +40,20 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     rows = []
     for silence in (*evidence.rests, *evidence.silences):
         if silence.is_news and not silence.alone and silence.gap.job_id not in known:
-            row = _paused(silence, evidence, settings) if _went_on(silence) else _ended(silence, settings)
+            pauses = _went_on(silence) or _is_saving(silence)
+            row = _paused(silence, evidence, settings) if pauses else _ended(silence, settings)
             rows += [] if row is None else [row]
     return pl.DataFrame(rows, schema=ROW)
 
 
 def _went_on(silence: Silence) -> bool:
     return silence.over and not silence.restarted
+
+
+def _is_saving(silence: Silence) -> bool:
+    """Return whether members have written a checkpoint until now, or less than a step ago."""
+    wrote_ns, now_ns = silence.wrote_ns, silence.until_ns
+    return silence.saved >= WRITTEN and not silence.over and now_ns - wrote_ns <= silence.where.period_ns
 
 
 def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
@@ -59,18 +66,24 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
 
 
 def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
-    """Return the row of a job that went on; None if its steps take as long now and then."""
+    """Return the row of a job that went on, or still saves; None if its steps take as long now and then, or if saving
+    costs it less than the settings allow."""
     gap, where = silence.gap, silence.where
     silent_ns = silence.until_ns - gap.since_ns
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
         return None
-    lost_ns = silent_ns - gap.longest_ns
     saves = silence.saved >= WRITTEN
+    if saves and not gap.is_longest and silent_ns < settings.least_checkpoint * (silence.until_ns - gap.trained_ns):
+        return None
+    lost_ns = silent_ns - min(gap.longest_ns, where.period_ns)
+    lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"
+    if not silence.over:
+        lasted = f"had been silent for {silent_ns / 1e9:.1f} s when the window ended, and was still writing"
     return _common(silence) | {
         "kind": "checkpoint_stall" if saves else "cross_step",
         "severity": lost_ns / evidence.window.length_ns,
-        "explanation": f"{_stood(silence)}, and was silent for {silent_ns / 1e9:.1f} s until it went on.",
+        "explanation": f"{_stood(silence)}, and {lasted}.",
         "confidence": 1.0 if saves else None,
         "steps": 1,
         "lost_s": lost_ns / 1e9,

@@ -447,3 +447,12 @@ def test_a_checkpoint_explains_the_silence_in_which_it_is_written(until: float, 
     saving = [(LAST - 1500.0, until, "b", "storage", 40 * MB)]
     told = long_in(whole(), begun(0.4), saving, others(60_000))
     assert [silence.in_mid_step for silence in told] == [in_mid_step]
+
+
+@pytest.mark.parametrize(("to", "told"), [("storage", [False]), ("a", [])])
+def test_a_checkpoint_shorter_than_an_earlier_silence_is_told_of(to: str, told: list[bool]) -> None:
+    """The job stood still for 14 s before: 11 s are no surprise then, unless a checkpoint is written in them."""
+    begins = [*every(STEP, count=18, start=-50_000), *every(STEP, count=9), *every(STEP, count=8, start=29_000)]
+    saving = messages("b", "storage", [17_500], 40 * MB) if to == "storage" else []
+    silences = long_in(ring(NICS, begins), saving, others(60_000, since=-60_000))
+    assert [silence.gap.is_longest for silence in silences if silence.gap.since_ns > WINDOW.start_ns] == told

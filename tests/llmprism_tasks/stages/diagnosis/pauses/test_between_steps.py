@@ -83,6 +83,23 @@ def test_who_wrote_to_storage_first_has_saved_a_checkpoint() -> None:
     assert "after its members began to write 1,000 MB to storage" in row["explanation"]
 
 
+@pytest.mark.parametrize(("ago", "kind"), [(PERIOD - 1000, "checkpoint_stall"), (PERIOD + 1000, "ended")])
+def test_who_was_writing_less_than_a_step_ago_still_saves(ago: float, kind: str) -> None:
+    (row,) = told(silence(saved=10**9, wrote_ns=WINDOW.start_ns + round((50_000 - ago) * MS)))
+    assert row["kind"] == kind
+    assert ("and was still writing" in row["explanation"]) == (kind == "checkpoint_stall")
+
+
+@pytest.mark.parametrize(("seen_s", "is_longest", "rows"), [(290, False, 1), (310, False, 0), (310, True, 1)])
+def test_a_checkpoint_no_longer_than_an_earlier_silence_is_told_if_it_takes_a_tenth_of_the_time(
+    seen_s: int, is_longest: bool, rows: int
+) -> None:
+    """It takes 30 s of the time since the silence before."""
+    once = silence(back=True, saved=10**9)
+    gap = dataclasses.replace(once.gap, is_longest=is_longest, trained_ns=once.until_ns - seen_s * 1000 * MS)
+    assert len(told(dataclasses.replace(once, gap=gap))) == rows
+
+
 def test_who_began_anew_had_ended() -> None:
     (row,) = told(silence(back=True, restarted=True))
     assert row["kind"] == "ended"
