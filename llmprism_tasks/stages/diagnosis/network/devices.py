@@ -67,21 +67,25 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     known = pl.concat([hops, elsewhere.select(hops.columns)])
     losses = Losses(records, by_step, extra(every, hops), steps, suspect(known, settings))
     rows: list[Row] = []
-    shared: set[str] = set()
+    passing: set[str] = set()
     for culprit in losses.suspicion.culprits.iter_rows(named=True):
         for job_id in losses.jobs(culprit):
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
             if culprit["device_type"] in OF_NIC and _is_shared(culprit, job_id, losses, evidence, settings):
-                shared.add(job_id)
+                passing.add(job_id)
             elif row["confidence"] < MAJORITY:
                 rows.extend(switch_level.rows(row, culprit, settings))
             elif certainty(culprit) >= SURE:
-                rows.append(row | _alternatives(culprit) | _fault(culprit, job_id, losses, evidence, settings))
+                fault = _fault(culprit, job_id, losses, evidence, settings)
+                if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:
+                    passing.add(job_id)  # what is slower by a third now and then was not lost
+                else:
+                    rows.append(row | _alternatives(culprit) | fault)
             elif (culprit["transfers"] > 1 or culprit["own"]) and len(culprit["candidates"]) <= FEW:
                 rows.append(row | _alternatives(culprit) | _one_of(culprit))
-    unexplained = hops.filter(~pl.col("job_id").is_in([*shared, *(row["job_id"] for row in rows)]))
+    unexplained = hops.filter(~pl.col("job_id").is_in([*passing, *(row["job_id"] for row in rows)]))
     rows.extend(cross_group.rows(unexplained, evidence.once(best_pace.verdicts, settings), losses, settings))
     return pl.DataFrame([_with_explanation(row) for row in rows], schema=ROW)
 

@@ -280,10 +280,16 @@ def test_of_two_links_that_cannot_be_told_apart_both_are_named() -> None:
 FLAPS = (1.0,) * 6 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3 + (9.0,) + (1.0,) * 3
 
 
-def flapping(factors: tuple[float, ...]) -> Evidence:
+def flapping(factors: tuple[float, ...], lost: float = 800) -> Evidence:
     hops = [dataclasses.replace(hop, factors=factors) for hop in (*ring("abc"), *both("a", "d"))]
     slow = [factor > 1 for factor in factors]
-    return job(hops, ring("def"), both("b", "e"), both("c", "f"), slow=slow, lost=800)
+    return job(hops, ring("def"), both("b", "e"), both("c", "f"), slow=slow, lost=lost)
+
+
+@pytest.mark.parametrize(("factor", "kinds"), [(1.7, ["link_flap"]), (1.45, [])])
+def test_what_is_slow_by_turns_and_by_less_than_half_is_no_lost_link(factor: float, kinds: list[str]) -> None:
+    by_turns = tuple(factor if slow > 1 else 1.0 for slow in FLAPS)
+    assert found(flapping(by_turns, lost=100 * (factor - 1)))["kind"].to_list() == kinds
 
 
 def test_a_nic_that_is_slow_by_turns_flaps() -> None:
