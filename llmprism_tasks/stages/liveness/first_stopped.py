@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.liveness.foreign import SMALL
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.opposite import opposite
@@ -32,6 +33,9 @@ SHORTEST_RING = 4
 """Smallest ring whose order is evidence: three members fall silent in the order of their ring by chance, every other
 time."""
 
+
+SMALLEST_RING = 3
+"""Smallest ring whose hops differ by a block: of two members each sends as much as it receives."""
 
 EVEN, LIKELIER = 0.5, 0.75
 """Chance of the first of two hosts that nothing tells apart, and of one for whom the data speak: what they show is
@@ -102,6 +106,7 @@ def find_first_stopped(
         or _absent(where, first, ends, hosts, stages)
         or _sends_nothing(first, hosts)
         or _between_idle(where, first, hosts)
+        or _behind(where, hosts)
         or _ring_order(where, ends, hosts)
     )
 
@@ -276,6 +281,49 @@ def _between_idle(where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, 
     if idle.height < 2 or idle.join(opposite(where.pairs), on=PAIR, how="semi").height:
         return None
     return _amid(idle, hosts)
+
+
+def _behind(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs of the one host at an end of all hops over which less has come than over others of their ring.
+
+    Blocks go round a ring of context, or a ring's parts, one after the other: each member sends on when it has received
+    the one before. The hops that lead from and to the one that has stopped lack a block. Of several rings it is the one
+    that has been due for longest: the others went on until they needed it. Where nothing is overdue, the hops differ
+    by where the step was cut.
+    """
+    begun = where.due.filter(pl.col("sent") > 0)
+    one_way = begun.filter(pl.len().over("src_addr") == 1, pl.len().over("dst_addr") == 1)
+    towards = dict(one_way.select(PAIR).rows())
+    rings = [ring for ring in _rings(towards) if len(ring) >= SMALLEST_RING]
+    late = dict(one_way.select("src_addr", "late_ns").rows())
+    if not rings:
+        return None
+    ring = max(rings, key=lambda ring: (sum(late[addr] for addr in ring) / len(ring), ring))
+    hops = one_way.filter(pl.col("src_addr").is_in(ring))
+    least, most = (int(value) for value in hops.select(least=pl.col("sent").min(), most=pl.col("sent").max()).row(0))
+    lack = hops.filter(2 * pl.col("sent") < least + most)
+    overdue = pl.col("late_ns") > pl.max_horizontal(3 * pl.col("noise_ns"), pl.lit(PACE * where.period_ns))
+    if most - least < SMALL or not lack.select(overdue.any()).item():
+        return None
+    common = set.intersection(*({hosts[src], hosts[dst]} for src, dst in lack.select(PAIR).iter_rows()))
+    if len(common) != 1:
+        return None
+    ends = {addr for pair in lack.select(PAIR).iter_rows() for addr in pair if hosts[addr] in common}
+    return FirstStopped(tuple(sorted(ends)), None, "is an end of all hops of its ring over which less has come")
+
+
+def _rings(towards: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the circles in which each sends to the next, each beginning with its first address."""
+    rings, left = [], set(towards)
+    while left:
+        order = [min(left)]
+        while (following := towards[order[-1]]) in left and following != order[0]:
+            order.append(following)
+            left.discard(following)
+        left.discard(order[0])
+        if towards[order[-1]] == order[0]:
+            rings.append(tuple(order))
+    return rings
 
 
 def _ring_order(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> FirstStopped | None:

@@ -130,6 +130,34 @@ def test_a_ring_that_falls_silent_in_any_order_was_stopped(who: str, at: float) 
     assert named(evidence(other)) == [("stopped", "job", "j")]
 
 
+BLOCKS = {"a": 3.0, "b": 3.0, "c": 4.0, "d": 4.0, "e": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("sent", "late", "told"),
+    [
+        (BLOCKS, 500, ("hang", "addr", "b")),
+        (BLOCKS, 20, ("stopped", "job", "j")),
+        (BLOCKS | {"a": 3.94, "b": 3.94}, 500, ("hang", "job", "j")),
+        (BLOCKS | {"a": 3.93, "b": 3.93}, 500, ("hang", "addr", "b")),
+        (BLOCKS | {"c": 3.0}, 500, ("hang", "job", "j")),
+    ],
+    ids=["lacks a block", "nobody is late", "less than a block", "a small block", "three hops lack one"],
+)
+def test_over_the_hops_from_and_to_who_stopped_a_block_less_has_come(
+    sent: Mapping[str, float], late: float, told: tuple[str, str, str]
+) -> None:
+    """A block has 64 kB at least."""
+    assert named(evidence(pairs(RING, dict.fromkeys(RING, late), sent=sent))) == [told]
+
+
+def test_of_two_rings_the_one_that_waited_longer_tells_who_stopped() -> None:
+    other = {"p": "q", "q": "r", "r": "p"}
+    sent = BLOCKS | {"p": 8, "q": 9, "r": 8}
+    late = dict.fromkeys(RING, 1400) | dict.fromkeys(other, 450)
+    assert named(evidence(pairs(RING | other, late, sent=sent))) == [("hang", "addr", "b")]
+
+
 def test_three_fall_silent_in_order_by_chance() -> None:
     short = {"a": "b", "b": "c", "c": "a"}
     due = pairs(short, {}, sent={"b": 8, "c": 9, "a": 9}, last={"b": 19_940, "c": 19_960, "a": 19_970})
