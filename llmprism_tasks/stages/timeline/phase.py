@@ -117,6 +117,8 @@ def step_spans(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Give the steps that ended in the window a start and an index.
 
+    A step of a NIC that ended before the one before it is none of its steps: what it moved belongs to that.
+
     Parameters
     ----------
     endpoints, job_steps, first_steps : as `Division` has them
@@ -134,7 +136,8 @@ def step_spans(
         spans.append(
             steps.drop("first_ns")
             .with_columns(start_ns=completion.previous_end(*key))
-            .filter(completion.IN_WINDOW)
+            .with_columns(pl.col("start_ns").cum_max().over(*key, "run"))
+            .filter(completion.IN_WINDOW, pl.col("start_ns").is_null() | (pl.col("start_ns") <= pl.col("end_ns")))
             .join(earliest, on=[*key, "run"])
             .join(first_steps, on="job_id")
             .select(

@@ -30,7 +30,7 @@ from polars.testing import assert_frame_equal
 
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.stages.timeline.phase import phases, timeline
+from llmprism_tasks.stages.timeline.phase import phases, step_spans, timeline
 from llmprism_tasks.stages.timeline.placement import placed
 
 DEFAULT = settings()
@@ -339,3 +339,18 @@ def test_the_order_of_rows_does_not_matter() -> None:
         again = timeline(**values, **shuffled, jobs=jobs_of(nics), window=WINDOW, settings=DEFAULT)
         for found, expected in zip(again, reconstructed(rows), strict=True):
             assert_frame_equal(frames.plain(found), expected)
+
+
+@pytest.mark.parametrize(("second", "kept"), [(1000, [0, 1, 3]), (1999, [0, 1, 3]), (2000, [0, 1, 2, 3])])
+def test_two_steps_of_a_nic_do_not_begin_at_one_moment(second: float, kept: list[int]) -> None:
+    """A NIC that lacks a step may seem to have ended it with an earlier one."""
+    ends = [WINDOW.start_ns + round(at * MS) for at in (1000, 2000, second, 3000)]
+    steps = pl.DataFrame({"job_id": "j", "addr": "a", "step": range(4), "end_ns": ends}).with_columns(
+        first_ns=WINDOW.start_ns, ended_before=pl.lit(value=False), ended=pl.lit(value=True), run=0
+    )
+    first = pl.DataFrame({"job_id": ["j"], "addr": ["a"], "run": [0], "first_ns": [WINDOW.start_ns]})
+    own, _ = step_spans(steps, steps.drop("addr"), pl.DataFrame({"job_id": ["j"], "base": [0]}), first)
+    assert own["step_index"].to_list() == kept
+    assert own["start_ns"].to_list()[1:] == own["end_ns"].to_list()[:-1]
+    rows = phases(placed(kinds(dp=[row for at in (600, 1600, 2600) for row in burst("a", "b", at, length=300)]), own))
+    assert not rows.select("addr", "start_ns", "phase", "peer").is_duplicated().any()
