@@ -63,6 +63,26 @@ def test_a_copy_of_files_between_two_members_neither_hides_nor_ends_the_silence(
     assert "One step took 14.0 s instead of 4.0 s, while its training stood still" in row["explanation"]
 
 
+@pytest.mark.parametrize(("senders", "times", "rows"), [("ab", 4, 0), ("a", 4, 1), ("ab", 1, 1)])
+def test_a_step_in_which_half_of_the_members_send_more_than_twice_as_much_is_an_evaluation(
+    senders: str, times: int, rows: int
+) -> None:
+    """Its forward passes go through the pipelines; no trouble makes members send more."""
+    lengths = [*WELL, 14_000, *WELL[:5]]
+    job = evidence(lengths, current=6)
+    forward = []
+    for at, start_ns in enumerate(job.history["start_ns"]):
+        start_ms = (start_ns - WINDOW.start_ns) / MS
+        passes = 10 + 10 * times if lengths[at] > USUAL * 2 else 10
+        forward += [
+            (start_ms + 300 * i, start_ms + 300 * i + 50, src, dst, MB)
+            for i in range(passes)
+            for src, dst in ("ac", "bd")
+            if i < 10 or src in senders
+        ]
+    assert len(told(with_flows(job, kinds(pp=forward)))) == rows
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_who_stopped_first_in_a_long_step_is_a_candidate(chat: bool) -> None:
     """`b` and who sends to it have sent nothing into their ring, and the others have begun; members may chat."""
