@@ -16,7 +16,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.job_layout import laid_out
-from llmprism_tasks.stages.parallelism.pair_kinds import classifier, roles, step_filling
+from llmprism_tasks.stages.parallelism.pair_kinds import classifier, roles, step_filling, taking_turns
 from llmprism_tasks.stages.parallelism.pair_kinds.features import stream_steps, with_back
 from llmprism_tasks.stages.parallelism.pair_kinds.typical_steps import in_these, undisturbed
 from llmprism_tasks.stages.step_division import periodicity
@@ -128,6 +128,7 @@ def pair_kinds(
     pairs = with_back(every.join(nic_pairs.pairs_of(flows, []), on="pair", how="semi", maintain_order="left"))
     steps = stream_steps(flows, pairs, periods, settings)
     judged = _with_beginnings(classifier.votes(steps, settings), steps, pairs, settings)
+    judged = _with_turns(judged, flows, pairs, division.job_steps, periods, settings)
     judged = _with_relayed(judged, flows, pairs, job_members, periods, settings)
     # Where a pair sends all the time, or much of it is lost, its gaps may not tell the period that it keeps. Gradients
     # are the same bytes in every step: what keeps the period with other bytes each time is nothing by that alone.
@@ -146,6 +147,27 @@ def _with_beginnings(
     jobs = pairs.join(judged.filter(pl.col("filling") >= MAJORITY), on="pair", how="semi")
     asked = pairs.join(jobs, on="job_id", how="semi")
     return judged.join(classifier.beginnings(steps, asked, settings), on="pair", how="left")
+
+
+def _with_turns(
+    judged: pl.DataFrame,
+    flows: pl.DataFrame,
+    pairs: pl.DataFrame,
+    job_steps: pl.DataFrame,
+    periods: pl.DataFrame,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Add the votes of links whose directions take turns, whatever became of their messages' sizes."""
+    lasting = judged.filter(
+        pl.col("pipeline") < MAJORITY, pl.col("presence") >= settings.parallelism.least_presence
+    ).select("pair", "bytes_per_step")
+    silent = pairs.join(lasting, on="pair").drop_nulls("back")
+    found = taking_turns.turns(flows, silent, job_steps, periods, settings)
+    return (
+        judged.join(found, on="pair", how="left")
+        .with_columns(pipeline=pl.max_horizontal("pipeline", "turns"))
+        .drop("turns")
+    )
 
 
 def _with_relayed(
