@@ -21,7 +21,7 @@ import numpy as np
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
-from llmprism_tasks.stages.step_division.groups import byte_clock, step_ends
+from llmprism_tasks.stages.step_division.groups import byte_clock, passes, step_ends
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
@@ -149,6 +149,8 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> S
 def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings) -> Steps | None:
     """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
 
+    That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says.
+
     Parameters
     ----------
     ends : when the steps ended that were found, ns
@@ -164,6 +166,9 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings) -> S
     longest = silences.longest(_count(ALL_PER_STEP, total, found.template))
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
+    passed = passes.end_of_backward(traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=JITTER)
+    if passed is not None:
+        return _ended_at(passed, traffic, longest, ends, found, settings) if passed else None
     records = traffic.pair, traffic.starts, traffic.sizes
     steps = total.sum() / found.template.sum()
     waits = step_ends.waits(records, sender, longest.at, traffic.latest[longest.at - 1], steps)
@@ -179,6 +184,26 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings) -> S
     return ended if waited(ended.ends_ns[ended.whole][:-1]) > waited(ends[:-1]) + step_ends.LATER else None
 
 
+def _ended_at(
+    ratio: float, traffic: Traffic, silences: Silences, ends: Integers, found: Steps, settings: RhythmSettings
+) -> Steps | None:
+    """Return the steps of a group, cut at silences near a ratio of the bytes of the steps that were found; None where
+    hardly any is like others then.
+
+    A cut that is a burst off is worth an e-fold of a silence less.
+    """
+    at, told = silences.at, np.searchsorted(traffic.starts, ends, side="right")
+    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
+    step, total = np.median(np.diff(sent[told])), traffic.moved(at[:0])[-1]
+    # From either end of a step, for some have more: an evaluation.
+    places = np.concatenate([sent[told] + ratio * step, sent[told] - (1 - ratio) * step])
+    off = np.abs(sent[at][:, np.newaxis] - places).min(axis=1) / step
+    bursts = at.size / (sent[-1] / step)
+    cuts, segments = _cut(traffic, silences, -off * bursts, found.template, settings)
+    ended = _described(traffic, silences, cuts, total, found.template, segments, settings)
+    return ended if ended.whole.sum() >= FEW else None
+
+
 def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Steps | None:
     """Return what the smallest template between whose segments the silences stand out makes of a group; where none
     does, what comes again by the byte clock; and where this tells no steps either, the clearest template."""
@@ -191,7 +216,7 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
         for template in _unlike(_proposed(traffic, silences))
     ]
     fitted = [one for one in tried if one is not None]
-    best = _likeliest([one for one in fitted if one.is_likely()])
+    best = _likeliest([one for one in fitted if one.is_likely()], traffic, silences, settings)
     if best is not None:
         parts = [one.clarity for one in fitted if one.explained >= ALL and one.template.sum() < best.template.sum()]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
@@ -220,15 +245,21 @@ def _moved_in(step: float, moved: Floats) -> Floats:
     return typical
 
 
-def _likeliest(tried: list[Steps]) -> Steps | None:
+def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
     """Return what the smallest clear template makes of a group, or the clearest one; None without any.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
-    these explain more, as they do where something comes once in them.
+    these explain more, as they do where something comes once in them, or show a forward and a backward pass.
     """
+
+    def passes_shown(one: Steps) -> bool:
+        ends = one.ends_ns[one.whole]
+        known = {"same_bytes": settings.byte_tolerance, "jitter": JITTER}
+        return passes.end_of_backward(traffic, silences, ends, **known) is not None
+
     tried = sorted(tried, key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
-    known = [one for one in tried if one.clarity >= 0 and one.explained > single * (1 + SAME)]
+    known = [one for one in tried if one.clarity >= 0 and (one.explained > single * (1 + SAME) or passes_shown(one))]
     clear = next((one for one in known if one.clarity >= CLEAR), None)
     return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
 

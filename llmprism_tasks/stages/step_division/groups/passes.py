@@ -1,0 +1,119 @@
+"""Passes: where the backward pass ends in a job that sends throughout its steps, by how long its silences are.
+
+Parameters that are gathered layer by layer leave silences everywhere in a step, and its longest one may be that between
+forward and backward pass. But the backward pass computes twice as much for each layer as the forward pass does. So the
+silences of a step are of two lengths: short ones, or none that a collector shows, and then long ones; and the step ends
+where they become short again. The last gradients are reduced alone, for no layer is left to be gathered; with the first
+gathers of the next step nobody waits for anything. So of the silences around that place it is the one after which most
+is sent at once, over what was sent before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
+from llmprism_tasks.stages.step_division.kernels.regularity import FEW
+
+PLACES = 96
+"""Places of a step, by its bytes, at which silences are looked at: several for each layer that a pass is told by."""
+
+PASS = 0.2
+"""Ratio of a step that a pass takes at least. Of the bytes, a third are gathered in the forward pass, or a quarter
+where gradients are twice as large. Of the time, it takes a third. So where one silence is longer, or half of the bytes
+are sent in bursts that are larger, one of the passes sends nothing, and nothing is told."""
+
+SURE = 7.0
+"""Nats by which silences of two lengths must be likelier than silences of one: a thousand times."""
+
+
+def end_of_backward(
+    traffic: Traffic, silences: Silences, ends: Integers, *, same_bytes: float, jitter: float
+) -> float | None:
+    """Return at which ratio of a step's bytes the backward pass ends, 0 where it is nearer to where the steps do than a
+    pass is long; None if nothing tells.
+
+    Parameters
+    ----------
+    ends : when the steps ended that were found, ns
+    same_bytes : ratio by which the bytes of steps that are alike may differ
+    jitter : variance of the logarithm of silences that are of one length
+    """
+    sent = np.append(0, np.cumsum(traffic.sizes)).astype(np.float64)
+    first = np.searchsorted(traffic.starts, ends, side="right")
+    step = np.diff(sent[first])
+    alike = np.flatnonzero(np.abs(step - np.median(step)) <= same_bytes * np.median(step))
+    length = traffic.starts[silences.at] - traffic.latest[silences.at - 1]
+    if alike.size < FEW or not _throughout(silences.at, length, first, ends, alike):
+        return None
+    at = sent[silences.at]
+    bursts = np.diff(np.concatenate([[0.0], at, sent[-1:]]))
+    burst = _typical(bursts)
+    if burst >= PASS * np.median(step):
+        return None
+    begins, count = sent[first][alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
+    places = begins + (np.arange(PLACES) + 0.5) / PLACES * step[alike, np.newaxis]
+    low, high = (np.searchsorted(at, places + side * burst / 2) for side in (-1, 1))
+    profile = np.median(_longest(silences.length, low, high), axis=0)
+    # However long one silence is, as the optimizer's, it says nothing of the others, which make the level.
+    profile = np.minimum(profile, np.quantile(profile, 1 - burst / np.median(step)))
+    edge = _falls(profile, count, jitter)
+    if edge is None:
+        return None
+    grows = np.log(np.maximum(bursts[1:], 1.0) / np.maximum(bursts[:-1], 1.0))
+    around = (at - begins) / step[alike, np.newaxis] - edge
+    near = np.abs(around) <= burst / np.median(step)
+    told = near.any(axis=1)
+    if not told.any():
+        return None
+    most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
+    ratio = float(np.median(around[told, most]) + edge) % 1.0
+    return ratio if min(ratio, 1 - ratio) >= PASS else 0.0
+
+
+def _throughout(at: Integers, length: Integers, first: Integers, ends: Integers, alike: Integers) -> bool:
+    """Return whether most steps have no silence that is as long as a pass, and some silences."""
+    step = np.searchsorted(first, at, side="left") - 1
+    longest = np.zeros(ends.size, np.int64)
+    np.maximum.at(longest, np.clip(step, 0, None), np.where(step >= 0, length, 0))
+    ratio = longest[:-1] / np.diff(ends)
+    return bool(0 < np.median(ratio[alike]) < PASS)
+
+
+def _typical(bursts: Floats) -> float:
+    """Return the burst such that those as large make up half of all bytes."""
+    ordered = np.sort(bursts)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+
+
+def _longest(length: Floats, low: Integers, high: Integers) -> Floats:
+    """Return the longest of the silences from `low` to `high` (exclusive), 0 where there is none."""
+    longest = np.zeros(low.shape)
+    for off in range(int((high - low).max(initial=0))):
+        there = low + off < high
+        longest[there] = np.maximum(longest[there], length[(low + off)[there]])
+    return longest
+
+
+def _falls(profile: Floats, count: float, jitter: float) -> float | None:
+    """Return at which ratio of a cycle a profile falls from the higher of two levels to the lower; None where it is not
+    sure that it has two.
+
+    Parameters
+    ----------
+    profile : shape (places,), around the cycle
+    count : how many observations it is made of
+    """
+    places, least = profile.size, int(np.ceil(PASS * profile.size))
+    sums = np.append(0.0, np.cumsum(np.concatenate([profile, profile])))
+    edges, lengths = np.arange(places)[:, np.newaxis], np.arange(least, places - least + 1)
+    above = sums[edges + places] - sums[edges + places - lengths]
+    below = profile.sum() - above
+    within = (profile @ profile - above**2 / lengths - below**2 / (places - lengths)) / places
+    one = float(profile.var())
+    two = np.where(above / lengths > below / (places - lengths), within.clip(0.0), one).min(axis=1)
+    edge = int(two.argmin())
+    sure = count / 2 * np.log((one + jitter) / (two[edge] + jitter)) >= SURE
+    return edge / places if sure else None

@@ -1,0 +1,117 @@
+"""Where the backward pass of sharded training ends, by how long its silences are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from handmade import MB, MS
+
+from llmprism_tasks.settings import RhythmSettings
+from llmprism_tasks.stages.step_division.groups import passes, templates
+from llmprism_tasks.stages.step_division.groups.pooled_traffic import Traffic
+
+DEFAULT = RhythmSettings()
+STEPS = 20
+UNIT = 10 * MB
+SEND, FORWARD = 10.0, 30.0
+"""Milliseconds that a layer's parameters take on the wire, and that its forward pass takes to compute."""
+
+Bursts = list[tuple[float, int]]
+"""Of one step: the silence before each burst, ms, and how many layers' parameters it moves."""
+
+
+def step(layers: int, *, backward: float = 2.0, optimizer: float = 20.0, merged: bool = False) -> Bursts:
+    """Return a step that gathers one layer ahead: forward, backward with gradients, and the last gradients alone.
+
+    Parameters
+    ----------
+    backward : how many times as long as the forward pass the backward pass of a layer computes
+    merged : whether the collector sees no silence in the forward pass
+    """
+    rest = FORWARD - SEND
+    forward = [(optimizer, layers)] if merged else [(optimizer, 2), *[(rest, 1)] * (layers - 2)]
+    return [*forward, (rest, 1), *[(backward * rest, 2)] * (layers - 2), *[(backward * rest, 1)] * 2]
+
+
+def traffic(bursts: Bursts, jitter: float = 0.05) -> tuple[Traffic, np.ndarray]:
+    """Return the traffic of two senders in such steps, and when each burst ends, ns, shape (steps, bursts)."""
+    draw = np.random.default_rng(7)
+    starts, ends, sizes, at = [], [], [], 0.0
+    for silence, units in bursts * STEPS:
+        at += silence * draw.lognormal(0, jitter)
+        for sender in range(2):
+            starts.append(at + sender * 0.1)
+            ends.append(at + units * SEND)
+            sizes.append(units * UNIT)
+        at += units * SEND
+    begins, lasts = (np.round(np.array(times) * MS).astype(np.int64) for times in (starts, ends))
+    stream = np.tile([0, 1], begins.size // 2)
+    told = lasts[1::2].reshape(STEPS, len(bursts))
+    return Traffic(stream, stream, begins, np.maximum.accumulate(lasts), lasts, np.array(sizes)), told
+
+
+def ratio(bursts: Bursts, after: int) -> float | None:
+    """Return where the backward pass ends, after steps were found that end after a burst of each."""
+    sent, ends = traffic(bursts)
+    silences = sent.silences(DEFAULT.shortest_quiet_ms * MS)
+    return passes.end_of_backward(
+        sent, silences, ends[:, after], same_bytes=DEFAULT.byte_tolerance, jitter=templates.JITTER
+    )
+
+
+LAYERS = 10
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_steps_that_end_with_the_forward_pass_end_with_the_backward_pass(merged: bool) -> None:
+    bursts = step(LAYERS, merged=merged)
+    turn = 0 if merged else LAYERS - 2
+    moved = [units for _, units in bursts]
+    assert ratio(bursts, turn) == pytest.approx(sum(moved[turn + 1 :]) / sum(moved), abs=0.01)
+
+
+def test_steps_that_end_with_the_backward_pass_are_right() -> None:
+    assert ratio(step(LAYERS), -1) == 0.0
+
+
+def test_steps_that_end_less_than_a_pass_before_it_are_taken_for_right() -> None:
+    """Six units of thirty are a fifth."""
+    bursts = step(LAYERS)
+    assert ratio(bursts, -4) == 0.0
+    assert ratio(bursts, -6) == pytest.approx(8 / 29, abs=0.01)
+
+
+def test_passes_that_compute_alike_tell_nothing() -> None:
+    assert ratio(step(LAYERS, backward=1.0), 3) is None
+
+
+@pytest.mark.parametrize(("layers", "known"), [(5, False), (8, True)])
+def test_few_layers_do_not_make_it_sure(layers: int, known: bool) -> None:
+    assert (ratio(step(layers), layers - 2) is not None) == known
+
+
+@pytest.mark.parametrize(("optimizer", "known"), [(180.0, True), (300.0, False)])
+def test_a_silence_that_is_as_long_as_a_pass_is_one(optimizer: float, known: bool) -> None:
+    """Of a step of 910 ms, or of 1030 ms."""
+    assert (ratio(step(LAYERS, optimizer=optimizer), LAYERS - 2) is not None) == known
+
+
+@pytest.mark.parametrize(("gradients", "known"), [(20, True), (32, False)])
+def test_where_half_of_the_bytes_are_one_burst_passes_are_not_told(gradients: int, known: bool) -> None:
+    """Gradients of all layers at once, and the gathers of a step of 29 units."""
+    bursts = [*step(LAYERS)[:-1], (40.0, gradients)]
+    assert (ratio(bursts, LAYERS - 2) is not None) == known
+
+
+def test_layers_that_are_all_alike_are_no_steps() -> None:
+    """Each burst is a whole layer, and explains all as well as the step does."""
+    bursts = [(80.0, 2), *[(20.0, 2)] * 9, *[(40.0, 2)] * 19]
+    sent, _ = traffic(bursts)
+    found = templates.repeated(sent, DEFAULT, by_bytes=False)
+    assert found is not None
+    assert found.template.sum() == pytest.approx(2 * 29 * 2 * UNIT)
+
+
+def test_bursts_that_are_as_far_apart_as_each_other_may_be_steps() -> None:
+    sent, _ = traffic([(40.0, 2)] * 29)
+    assert templates.repeated(sent, DEFAULT, by_bytes=False) is None
