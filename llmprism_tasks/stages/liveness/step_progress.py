@@ -239,15 +239,17 @@ def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:
-    """Return the numbers of pairs that move data beside the steps, as a copy of files does: a few that show no period.
+    """Return the numbers of pairs that move data beside the steps, as a copy of files does: a few that show no period,
+    and that nothing comes back to.
 
-    They are due at no time. Where many show none, or they move much, as those of experts may, they are the job's.
+    They are due at no time. Where many show none, as those of experts may, they are the job's all the same; and so are
+    the two ways of a pipeline's link whose samples differ in length.
     """
-    taking_part = steps.join(pairs, on=PAIR, how="semi").group_by("pair").agg(pl.col("bytes").sum())
-    aside = taking_part.filter(~pl.col("pair").is_in(periodic.implode()))
-    moved, of_all = (int(some["bytes"].sum()) for some in (aside, taking_part))
-    few = aside.height <= FEW * taking_part.height and moved <= FEW * of_all
-    return aside["pair"] if few else aside["pair"].clear()
+    taking_part = steps.join(pairs, on=PAIR, how="semi").select("pair", *PAIR).unique()
+    answered = taking_part.join(taking_part, left_on=PAIR, right_on=PAIR[::-1], how="semi")
+    aside = taking_part.join(answered, on="pair", how="anti")["pair"]
+    aside = aside.filter(~aside.is_in(periodic.implode()))
+    return aside if aside.len() <= FEW * taking_part.height else aside.clear()
 
 
 def _is_part(begun: pl.DataFrame, steps: pl.DataFrame, taking_part: pl.DataFrame, settings: Settings) -> bool:
