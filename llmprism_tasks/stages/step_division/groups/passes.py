@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 
@@ -56,8 +56,6 @@ def end_of_backward(
     places = begins + (np.arange(PLACES) + 0.5) / PLACES * step[alike, np.newaxis]
     low, high = (np.searchsorted(at, places + side * burst / 2) for side in (-1, 1))
     profile = np.median(_longest(silences.length, low, high), axis=0)
-    # However long one silence is, as the optimizer's, it says nothing of the others, which make the level.
-    profile = np.minimum(profile, np.quantile(profile, 1 - burst / np.median(step)))
     edge = _falls(profile, count, jitter)
     if edge is None:
         return None
@@ -99,7 +97,8 @@ def _longest(length: Floats, low: Integers, high: Integers) -> Floats:
 
 def _falls(profile: Floats, count: float, jitter: float) -> float | None:
     """Return at which ratio of a cycle a profile falls from the higher of two levels to the lower; None where it is not
-    sure that it has two.
+    sure that it has two. Most of it is on the higher one: the backward pass gathers what the forward pass does, and
+    reduces gradients besides.
 
     Parameters
     ----------
@@ -108,12 +107,18 @@ def _falls(profile: Floats, count: float, jitter: float) -> float | None:
     """
     places, least = profile.size, int(np.ceil(PASS * profile.size))
     sums = np.append(0.0, np.cumsum(np.concatenate([profile, profile])))
-    edges, lengths = np.arange(places)[:, np.newaxis], np.arange(least, places - least + 1)
+    edges, lengths = np.arange(places)[:, np.newaxis], np.arange(round(MAJORITY * places), places - least + 1)
     above = sums[edges + places] - sums[edges + places - lengths]
     below = profile.sum() - above
     within = (profile @ profile - above**2 / lengths - below**2 / (places - lengths)) / places
-    one = float(profile.var())
-    two = np.where(above / lengths > below / (places - lengths), within.clip(0.0), one).min(axis=1)
-    edge = int(two.argmin())
-    sure = count / 2 * np.log((one + jitter) / (two[edge] + jitter)) >= SURE
-    return edge / places if sure else None
+    two = np.where(above / lengths > below / (places - lengths), within, np.inf)
+    edge, best = np.unravel_index(int(two.argmin()), two.shape)
+    if not np.isfinite(two[edge, best]):
+        return None
+    cycle = np.roll(profile, -int(edge))
+    parts = cycle[: places - lengths[best]], cycle[places - lengths[best] :]
+    # Single silences are of any length, as the optimizer's is: they count by how far off they are, not by its square.
+    off = sum(float(np.abs(part - np.median(part)).sum()) for part in parts) / places
+    alone = float(np.abs(profile - np.median(profile)).mean())
+    sure = count * np.log((alone + np.sqrt(jitter)) / (off + np.sqrt(jitter))) >= SURE
+    return int(edge) / places if sure else None

@@ -85,7 +85,7 @@ def test_passes_that_compute_alike_tell_nothing() -> None:
     assert ratio(step(LAYERS, backward=1.0), 3) is None
 
 
-@pytest.mark.parametrize(("layers", "known"), [(5, False), (8, True)])
+@pytest.mark.parametrize(("layers", "known"), [(4, False), (6, True)])
 def test_few_layers_do_not_make_it_sure(layers: int, known: bool) -> None:
     assert (ratio(step(layers), layers - 2) is not None) == known
 
@@ -115,3 +115,10 @@ def test_layers_that_are_all_alike_are_no_steps() -> None:
 def test_bursts_that_are_as_far_apart_as_each_other_may_be_steps() -> None:
     sent, _ = traffic([(40.0, 2)] * 29)
     assert templates.repeated(sent, DEFAULT, by_bytes=False) is None
+
+
+@pytest.mark.parametrize(("long", "known"), [(6, False), (12, True)])
+def test_the_backward_pass_moves_most_of_the_bytes(long: int, known: bool) -> None:
+    """Of twenty bursts, so many follow long silences."""
+    bursts = [(20.0, 1)] * (20 - long) + [(60.0, 1)] * long
+    assert (ratio(bursts, 19 - long) is not None) == known
