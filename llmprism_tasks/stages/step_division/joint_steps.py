@@ -21,6 +21,7 @@ from llmprism_tasks.stages.step_division.groups import balance
 from llmprism_tasks.stages.step_division.groups.group_period import OVER, ends_of, group_periods, in_period, same_period
 from llmprism_tasks.stages.step_division.groups.group_steps import Found, all_of, ended_alike, steps_together
 from llmprism_tasks.stages.step_division.groups.single_burst import first_bursts
+from llmprism_tasks.stages.step_division.groups.templates import ALL
 from llmprism_tasks.stages.step_division.kernels.burst_totals import Totals
 from llmprism_tasks.stages.step_division.periodicity import (
     LAGS,
@@ -311,14 +312,14 @@ def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -
     pairs : `src_addr`, `dst_addr`. Those that are too broken to show the period are cut at the gap typical of their
         job's others
     """
-    streams = _ended_alike(joint, settings)
+    streams = _ended_alike(joint, pairs, settings)
     once = streams.once.join(pairs, on=PAIR, how="semi")
     chosen = pl.concat([_named_streams(streams, pairs).select(STEPPING), once.select(STEPPING)])
     own = _numbered(joint.flows, streams, chosen, settings, joint.before_ns)
     return replace(own, steps=_joint_numbers(own, joint))
 
 
-def _ended_alike(joint: JointSteps, settings: RhythmSettings) -> Streams:
+def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
     """Return the streams of jobs, of which those that are silent between their steps are cut there."""
     streams = joint.streams
     groups = streams.in_step.select("group").unique()
@@ -331,13 +332,26 @@ def _ended_alike(joint: JointSteps, settings: RhythmSettings) -> Streams:
     ends = _ends(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
     ended = ends.with_columns(group=names.gather(ends["group"]))
-    anew = ended_alike(joint.flows, whole, ended, settings)
+    alone = _alone(streams.found.filter(pl.col("size_class") == WHOLE), ending)
+    anew = ended_alike(joint.flows, whole, ended, alone, settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
     shared = _cut_together(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)
     kept = streams.in_step.join(anew.streams, on="group", how="anti", maintain_order="left")
     in_step = pl.concat([kept, shared])
     return replace(streams, in_step=in_step, together=all_of([streams.together.of(others), anew]))
+
+
+def _alone(pairs: pl.DataFrame, ending: pl.DataFrame) -> pl.Series:
+    """Return the groups that send hardly anything but what ends their steps.
+
+    Parameters
+    ----------
+    pairs : `group`, `src_addr`, `dst_addr`, `bytes`
+    """
+    sent = pairs.group_by("group").agg(pl.col("bytes").sum())
+    theirs = pairs.join(ending, on=PAIR, how="semi").group_by("group").agg(ending=pl.col("bytes").sum())
+    return sent.join(theirs, on="group").filter(pl.col("ending") >= ALL * pl.col("bytes"))["group"]
 
 
 def _joint_numbers(own: JointSteps, joint: JointSteps) -> Integers:

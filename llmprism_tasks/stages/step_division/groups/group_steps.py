@@ -108,13 +108,16 @@ def steps_together(
     return _believed([_found(times, offsets, group, settings, by_bytes=by_bytes) for group in groups], pairs, settings)
 
 
-def ended_alike(flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, settings: RhythmSettings) -> Found:
+def ended_alike(
+    flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, alone: pl.Series, settings: RhythmSettings
+) -> Found:
     """Cut groups where their steps end, whoever found the steps (`step_ends`).
 
     Parameters
     ----------
     flows, pairs : as `steps_together` takes them; `pairs` as `stream_rhythms` returns, besides
     steps : `group`, `end_ns`, ascending in each group: when the steps ended that were found
+    alone : groups that send hardly anything but what ends their steps, which may be sharded parameters
 
     Returns
     -------
@@ -124,8 +127,13 @@ def ended_alike(flows: pl.DataFrame, pairs: pl.DataFrame, steps: pl.DataFrame, s
     asked = pairs.join(linked, on="group", how="anti", maintain_order="left")
     times, offsets, groups = _looked_at(flows, asked, None)
     ends = {group: part["end_ns"].to_numpy() for (group,), part in steps.group_by("group", maintain_order=True)}
-    known = [(group, ends.get(group.pairs["group"][0], np.zeros(0, np.int64))) for group in groups]
-    return _believed([_ended_alike(times, offsets, group, own, settings) for group, own in known], asked, settings)
+    names = [group.pairs["group"][0] for group in groups]
+    sharded = set(alone.to_list())
+    found = [
+        _ended_alike(times, offsets, group, ends.get(name, np.zeros(0, np.int64)), settings, by_passes=name in sharded)
+        for group, name in zip(groups, names, strict=True)
+    ]
+    return _believed(found, asked, settings)
 
 
 def _looked_at(
@@ -259,11 +267,11 @@ def _found(times: Times, offsets: Integers, group: _Group, settings: RhythmSetti
 
 
 def _ended_alike(
-    times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings
+    times: Times, offsets: Integers, group: _Group, ends: Integers, settings: RhythmSettings, *, by_passes: bool
 ) -> Found | None:
     """Return the steps of one group, given when they ended as somebody found them."""
     sample = _sample(times, offsets, group)
-    steps = None if sample is None else repeated_at(sample.traffic, ends, settings)
+    steps = None if sample is None else repeated_at(sample.traffic, ends, settings, by_passes=by_passes)
     if sample is None or steps is None:
         return None
     cut = _as_steps(steps, _moved_until(times, offsets, group.place, steps.until_ns), group.back, settings)

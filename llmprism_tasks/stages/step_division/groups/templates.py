@@ -146,7 +146,7 @@ def repeated(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> S
     return again if again is not None and (again.told or again.is_clear()) else None
 
 
-def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings) -> Steps | None:
+def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings, *, by_passes: bool) -> Steps | None:
     """Return the steps of a group, cut where steps end; None where those found end there, or others are not as many.
 
     That is where the backward pass ends, if silences show the passes (`passes.py`), or else what `step_ends.py` says.
@@ -154,6 +154,8 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings) -> S
     Parameters
     ----------
     ends : when the steps ended that were found, ns
+    by_passes : whether silences may tell; where blocks of context or tokens are sent, gradients follow the backward
+        pass, and it does not end with its last long silence
     """
     silences = traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
     moved = traffic.moved(np.searchsorted(traffic.starts, ends, side="right"))[1:-1]
@@ -166,7 +168,9 @@ def repeated_at(traffic: Traffic, ends: Integers, settings: RhythmSettings) -> S
     longest = silences.longest(_count(ALL_PER_STEP, total, found.template))
     sender = np.zeros(int(traffic.pair.max()) + 1, np.int64)
     sender[traffic.pair] = traffic.stream
-    passed = passes.end_of_backward(traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=JITTER)
+    passed = None
+    if by_passes:
+        passed = passes.end_of_backward(traffic, silences, ends, same_bytes=settings.byte_tolerance, jitter=JITTER)
     if passed is not None:
         return _ended_at(passed, traffic, longest, ends, found, settings) if passed else None
     records = traffic.pair, traffic.starts, traffic.sizes
@@ -249,7 +253,8 @@ def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, setting
     """Return what the smallest clear template makes of a group, or the clearest one; None without any.
 
     Bursts that have no silence inside may be steps, or parts of steps: nobody can tell what several of them are, unless
-    these explain more, as they do where something comes once in them, or show a forward and a backward pass.
+    these explain more, as they do where something comes once in them. Where they show a forward and a backward pass,
+    single pairs have to say that these are several of their steps.
     """
 
     def passes_shown(one: Steps) -> bool:
@@ -259,8 +264,9 @@ def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, setting
 
     tried = sorted(tried, key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
-    known = [one for one in tried if one.clarity >= 0 and (one.explained > single * (1 + SAME) or passes_shown(one))]
-    clear = next((one for one in known if one.clarity >= CLEAR), None)
+    more = single * (1 + SAME)
+    known = [one for one in tried if one.clarity >= 0 and (one.explained > more or passes_shown(one))]
+    clear = next((one for one in known if one.clarity >= CLEAR and one.explained > more), None)
     return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
 
 

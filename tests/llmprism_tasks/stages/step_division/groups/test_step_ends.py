@@ -19,12 +19,13 @@ DEFAULT = RhythmSettings()
 STEPS = [1000.0 * number for number in range(30)]
 
 
-def ends(rows: list[Row], known: list[float]) -> list[float]:
+def ends(rows: list[Row], known: list[float], *, alone: bool = True) -> list[float]:
     """Return when steps end, in ms, given when they did as somebody found them; none where nobody is asked."""
     table = nic_pairs.in_order(flows(rows))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
     found_ns = [WINDOW.start_ns + round(end * MS) for end in known]
-    found = ended_alike(table, pairs, pl.DataFrame({"group": "g", "end_ns": found_ns}), DEFAULT)
+    steps = pl.DataFrame({"group": "g", "end_ns": found_ns})
+    found = ended_alike(table, pairs, steps, pl.Series(["g"] if alone else [], dtype=pl.String), DEFAULT)
     if found.streams.is_empty():
         return []
     taken = table.filter(pl.col("pair").is_in(found.streams["pair"].implode()))
@@ -122,3 +123,24 @@ def test_pairs_with_few_of_a_senders_bytes_end_no_step(share: float, *, counts: 
     records = np.tile([0, 0, 1], 10), times, np.tile([500, 500, round(1000 * share)], 10)
     wait = step_ends.waits(records, np.array([0, 0]), np.array([3]), np.array([65]), 10)
     assert np.exp(wait[0]) == pytest.approx(160 - 65 if counts else 125 - 65)
+
+
+def layers(begins: list[float]) -> list[Row]:
+    """Return steps of sharded layers that end after 890 ms: 20 ms of silence in the forward pass, then 40 ms."""
+    gaps = [(20, 2), *[(20, 1)] * 9, *[(40, 2)] * 8, *[(40, 1)] * 2]
+    rows, after = [], 0.0
+    for gap, units in gaps:
+        after += gap
+        rows += ring("abcd", [step + after for step in begins], length=10 * units, parts=1, size=30 * MB * units)
+        after += 10 * units
+    return rows
+
+
+@pytest.mark.parametrize(("alone", "moved"), [(True, True), (False, False)])
+def test_passes_tell_where_nothing_else_is_sent(alone: bool, moved: bool) -> None:
+    """Given steps that end with the forward pass."""
+    begins = [890.0 * number for number in range(30)]
+    rows = layers(begins)
+    after = sorted({end for _, end, *_ in rows if end < 891.0})
+    found = ends(rows, [step + after[9] for step in begins], alone=alone)
+    assert (bool(found) and found[-2] % 890 == pytest.approx(after[-1] % 890, abs=1)) == moved
