@@ -181,6 +181,44 @@ def test_a_hop_that_sends_in_bursts_is_slow_if_bytes_wait_before_it(pause: float
     assert found.filter("innocent")["src_addr"].to_list() == [name for name in "acd" if slow]
 
 
+@pytest.mark.parametrize(("slower", "unseen"), [(1.8, True), (2.0, False)])
+def test_records_that_show_half_of_how_slow_a_ring_is_tell_its_pace(slower: float, unseen: bool) -> None:
+    """With pauses of 10 ms the ring takes 3.47 or 3.67 times as long, whose roots are 1.86 and 1.91."""
+    healthy = [(step * 1000, step * 1000 + 60, src, dst, 6 * MB) for step in range(6) for src, dst in RING]
+    begins = [6000 + step * 2000 + part * (5 * slower + 10) for step in range(3) for part in range(12)]
+    later = [(begin, begin + 5 * slower, src, dst, MB // 2) for begin in begins for src, dst in RING]
+    told = path_pace.paces(placed(*healthy, *later, kind="dp", rings=["abcd"]), DEFAULT)
+    assert told["wait_ns"].is_not_null().any() == unseen
+
+
+@pytest.mark.parametrize(
+    ("waits", "proven", "innocent"),
+    [
+        ({"b": 100, "c": 76, "d": -26, "a": -150}, ["b", "c"], ["a", "d"]),
+        ({"b": 100, "c": 74, "d": -26, "a": -148}, ["b"], ["a", "d"]),
+        ({"b": 100, "c": 76, "d": -24, "a": -152}, ["b", "c"], ["a"]),
+    ],
+)
+def test_hops_before_which_bytes_wait_about_as_long_are_proven_and_those_that_send_first_innocent(
+    waits: dict[str, int], proven: list[str], innocent: list[str]
+) -> None:
+    """Three quarters of the longest wait, and a quarter of it."""
+    by_step = pl.DataFrame(
+        [
+            {"job_id": "j", "kind": "dp", "unit": "a", "src_addr": src, "dst_addr": dst, "path": None}
+            | {"switch_path": None, "place": place, "step_ns": step, "slow": step > 5}
+            | {"pace": 3.0 if step > 5 else 1.0, "own": None, "pushed": False}
+            | {"wait_ns": waits[src] * 1e6 if step > 5 else 0.0}
+            for step in range(9)
+            for place, (src, dst) in enumerate(RING)
+        ],
+        schema_overrides={"path": pl.String, "switch_path": pl.List(pl.String), "own": pl.Float64},
+    )
+    found = path_pace.compared(by_step, DEFAULT)
+    assert found.filter("proven")["src_addr"].to_list() == proven
+    assert found.filter("innocent")["src_addr"].to_list() == innocent
+
+
 @pytest.mark.parametrize("come", [0.0, 50.0])
 def test_a_ring_waits_once_for_who_comes_late(come: float) -> None:
     assert not in_bursts(0, slow="", come=come)["slow"].any()

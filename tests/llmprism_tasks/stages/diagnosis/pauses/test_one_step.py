@@ -99,6 +99,17 @@ def test_who_stopped_first_in_a_long_step_is_a_candidate(chat: bool) -> None:
     assert "stopped first" in row["explanation"]
 
 
+@pytest.mark.parametrize(("size", "named"), [(75_000, True), (90_000, False)])
+def test_who_talks_a_hundredth_of_a_step_at_a_time_may_have_stopped_to_train(size: int, named: bool) -> None:
+    """A pair moves eight megabytes in a step; what is more than a hundredth of that may be a part of the step."""
+    job = evidence([*WELL, 14_000, *WELL[:5]], current=6)
+    start_ms = (job.history["start_ns"][24] - WINDOW.start_ns) / MS
+    begun = [(start_ms + 3600, start_ms + 3630, src, RING[src], MB) for src in "cd"]
+    talk = [(start_ms + at, start_ms + at + 1, "c", "d", size) for at in range(4600, 13_000, 1600)]
+    (row,) = told(with_flows(job, kinds(dp=[*begun, *talk])))
+    assert bool(row["candidates"]) == named
+
+
 def test_it_is_told_in_its_own_window_alone() -> None:
     assert told(evidence([*WELL, 14_000, *WELL[:15]], current=15)) == []
 
