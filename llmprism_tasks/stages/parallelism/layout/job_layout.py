@@ -20,6 +20,11 @@ HIDDEN = 0.85
 """What is left of it where context parallelism may stay inside hosts: its traffic is that of as many replicas. Of drawn
 jobs of which this is not seen, one in ten has it."""
 
+RINGED = 0.5
+"""What is left of it where only gradients cross the network and hosts have several NICs: a ring for each place in the
+hosts (tensor parallelism) and one ring through all GPUs with a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide)
+look the same. Nobody knows which of the two is more usual on a platform."""
+
 
 def laid_out(
     jobs: pl.DataFrame,
@@ -52,7 +57,7 @@ def laid_out(
     known = known.drop(columns, strict=False)
     for frame in told:
         known = known.join(frame, on="job_id", how="left")
-    return known.with_columns(confidence=_confidence(known.columns)), members
+    return known.with_columns(confidence=confidence(known.columns)), members
 
 
 def _in_steps(
@@ -95,11 +100,13 @@ def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     return weighed.group_by("job_id").agg(sureness=(pl.col("confidence") * weight).sum() / weight.sum())
 
 
-def _confidence(columns: list[str]) -> pl.Expr:
+def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     evenness = pl.col("evenness").fill_null(1.0) if "evenness" in columns else pl.lit(1.0)
     hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN).otherwise(1.0)
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden
+    others = pl.max_horizontal(pl.col("pp", "cp", "ep").fill_null(1))
+    ringed = pl.when((pl.col("tp") > 1) & (others == 1)).then(RINGED).otherwise(1.0)
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden * ringed
     sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNSURE)
     return (
         pl.when(pl.col("kind") == "training")
