@@ -13,6 +13,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis import evidence_sql
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
+from llmprism_tasks.stages.parallelism.layout.job_layout import one_ring_or_several
 
 Row = dict[str, Any]
 
@@ -49,16 +50,18 @@ def deduplicate(found: pl.DataFrame) -> pl.DataFrame:
 def drop_unlikely_layouts(found: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     """Drop findings that compare members of jobs whose layout is more likely wrong than right, or is not known.
 
-    What was compared with its own past stands where the layout is not known.
+    What was compared with its own past stands where the layout is not known. Members of a ring do the same work whether
+    it is one of several or a channel of one.
 
     Parameters
     ----------
-    jobs : the window's jobs: `job_id`, `dp` (NULL if the layout is not known), `confidence` (NULL if nobody judged it)
+    jobs : the window's jobs: `job_id`, their degrees (`dp` NULL if the layout is not known), `confidence` (NULL if
+        nobody judged it)
     """
     judged = jobs.filter(pl.col("confidence").is_not_null())
     wrong, unknown = (
         pl.col("job_id").is_in(judged.filter(which)["job_id"].implode())
-        for which in (pl.col("confidence") < LIKELY, pl.col("dp").is_null())
+        for which in (pl.col("confidence") < LIKELY * one_ring_or_several(), pl.col("dp").is_null())
     )
     compared = pl.col("kind").is_in(AMONG_ALIKE)
     return found.filter(~(compared & (wrong | (unknown & pl.col("peers").is_not_null()))))

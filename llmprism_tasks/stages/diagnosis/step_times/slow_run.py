@@ -12,6 +12,7 @@ from llmprism_tasks.numerics import binomial, max_subarray
 from llmprism_tasks.numerics.robust import sigma_of, student_factor
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
+from llmprism_tasks.stages.diagnosis.step_times.workload import without_heavier
 
 USUAL = 0.9
 """Quantile of the other steps up to which a job is as slow now and then, without a fault."""
@@ -27,14 +28,15 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     A run counts if it exceeds the least effect and the job's own noise, lasts, and is not explained by slow steps that
     come now and then. `score` is the excess in robust deviations of the job's step times, which are less certain for
-    few steps. `severity` is the ratio by which the run's steps are longer than typical.
+    few steps. `severity` is the ratio by which the run's steps are longer than typical. Steps that hold more work, as
+    of a batch that has grown, are longer on purpose, and no news.
     """
     rows = []
     for (job_id,), steps in evidence.history.group_by("job_id", maintain_order=True):
         row = _slow_run(str(job_id), steps, settings)
         if row is not None:
             rows.append(row)
-    return pl.DataFrame(rows, schema=ROW)
+    return without_heavier(pl.DataFrame(rows, schema=ROW), evidence)
 
 
 def _slow_run(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:

@@ -100,13 +100,18 @@ def _sureness(kinds: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     return weighed.group_by("job_id").agg(sureness=(pl.col("confidence") * weight).sum() / weight.sum())
 
 
+def one_ring_or_several() -> pl.Expr:
+    """Return what is left of the confidence in a layout where one ring or several may be meant (`RINGED`)."""
+    others = pl.max_horizontal(pl.col("pp", "cp", "ep").fill_null(1))
+    left: pl.Expr = pl.when((pl.col("tp") > 1) & (others == 1)).then(RINGED).otherwise(1.0)
+    return left
+
+
 def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
     evenness = pl.col("evenness").fill_null(1.0) if "evenness" in columns else pl.lit(1.0)
     hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN).otherwise(1.0)
-    others = pl.max_horizontal(pl.col("pp", "cp", "ep").fill_null(1))
-    ringed = pl.when((pl.col("tp") > 1) & (others == 1)).then(RINGED).otherwise(1.0)
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden * ringed
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden * one_ring_or_several()
     sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNSURE)
     return (
         pl.when(pl.col("kind") == "training")

@@ -213,7 +213,21 @@ def test_who_is_compared_with_whom_must_be_likely(
     """A layout that is not known compares with the own past alone. Of another job's layout nothing follows."""
     compared = [row(kind, "addr", "a", peers=peers) for kind in ("slow_compute", "pipeline_imbalance")]
     found = [*compared, row("slow_nic", "addr", "a")]
-    jobs = pl.DataFrame({"job_id": ["j", "other"], "dp": [dp, None], "confidence": [confidence, 0.0]})
-    kept = drop_unlikely_layouts(pl.DataFrame(found, schema=ROW), jobs)
+    kept = drop_unlikely_layouts(pl.DataFrame(found, schema=ROW), laid_out(confidence, dp=dp))
     assert kept.height == kinds
     assert "slow_nic" in kept["kind"]
+
+
+@pytest.mark.parametrize(("pp", "confidence", "kinds"), [(1, 0.25, 1), (1, 0.24, 0), (2, 0.5, 1), (2, 0.49, 0)])
+def test_members_of_a_ring_do_the_same_work_whether_there_is_one_or_several(
+    pp: int, confidence: float, kinds: int
+) -> None:
+    """Half of the doubt about tp 8 without a pipeline is that."""
+    found = pl.DataFrame([row("slow_compute", "addr", "a", peers=["b"])], schema=ROW)
+    assert drop_unlikely_layouts(found, laid_out(confidence, dp=4, tp=8, pp=pp)).height == kinds
+
+
+def laid_out(confidence: float | None, *, dp: int | None, tp: int = 1, pp: int = 1) -> pl.DataFrame:
+    """Return a job's layout, and that of another one which is surely wrong."""
+    degrees = {name: [degree, None] for name, degree in {"tp": tp, "pp": pp, "dp": dp, "cp": 1, "ep": 1}.items()}
+    return pl.DataFrame({"job_id": ["j", "other"], "confidence": [confidence, 0.0]} | degrees)

@@ -1,0 +1,51 @@
+"""Workload: whether a job's slower steps hold more work, as when its batch grows. They are longer on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics.robust import MAJORITY, Flags
+from llmprism_tasks.stages.diagnosis.evidence import QUICK, Evidence
+from llmprism_tasks.stages.traffic import nic_pairs
+
+
+def without_heavier(slower: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Leave out the runs of slow steps in which members send more, by at least half of what the steps are longer.
+
+    A faulty device makes nobody send more. Of a member the link counts whose bytes grew most: a larger batch has more
+    micro-batches, and the same gradients.
+
+    Parameters
+    ----------
+    slower : as `slow_run.find` returns
+    """
+    kept = [
+        _growth(row, evidence) < MAJORITY * row["severity"]
+        for row in slower.select("job_id", "start_ns", "end_ns", "severity").iter_rows(named=True)
+    ]
+    return slower.filter(pl.Series(kept, dtype=pl.Boolean))
+
+
+def _growth(slower: dict[str, Any], evidence: Evidence) -> float:
+    """Return by which ratio the typical member sends more in slow steps than in quick ones, over one of its links."""
+    steps = evidence.history.filter(pl.col("job_id") == slower["job_id"]).sort("end_ns")
+    starts, ends = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
+    slow: Flags = (starts >= slower["start_ns"]) & (ends <= slower["end_ns"])
+    quick: Flags = (ends - starts <= np.quantile(ends - starts, QUICK)) & ~slow
+    flows = evidence.of_jobs(pl.Series([slower["job_id"]]))
+    if flows.is_empty() or not quick.any():
+        return 0.0
+    named = flows.select(pl.struct(nic_pairs.PAIR).rank("dense") - 1, sender=pl.col("src_addr").rank("dense") - 1)
+    pair, sender = (column.to_numpy().astype(np.int64) for column in named.get_columns())
+    at = np.searchsorted(ends, flows["flow_start_ns"].to_numpy())
+    each = np.zeros((pair.max() + 1, ends.size + 1))
+    np.add.at(each, (pair, at), flows["bytes"].to_numpy())
+    usual, now = (np.median(each[:, :-1][:, which], axis=1) for which in (quick, slow))
+    of_pair = np.zeros(pair.max() + 1, np.int64)
+    of_pair[pair] = sender
+    most = np.ones(sender.max() + 1)
+    np.maximum.at(most, of_pair[usual > 0], (now / np.maximum(usual, 1))[usual > 0])
+    return float(np.median(most)) - 1
