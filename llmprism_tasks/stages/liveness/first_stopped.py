@@ -33,7 +33,6 @@ SHORTEST_RING = 4
 """Smallest ring whose order is evidence: three members fall silent in the order of their ring by chance, every other
 time."""
 
-
 SMALLEST_RING = 3
 """Smallest ring whose hops differ by a block: of two members each sends as much as it receives."""
 

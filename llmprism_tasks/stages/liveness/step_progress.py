@@ -101,7 +101,7 @@ def step_progress_at(
     begun = placed.filter(pl.col("step").is_null())
     steps = _timed(placed, job_steps)
     pairs = _taking_part(steps)
-    aside = _beside(steps, pairs, division.periodic)
+    aside = beside(steps, pairs, division.periodic)
     begun, steps = (flows.filter(~pl.col("pair").is_in(aside.implode())) for flows in (begun, steps))
     pairs = _taking_part(steps)
     if foreign is not None:
@@ -238,12 +238,18 @@ def _taking_part(steps: pl.DataFrame) -> pl.DataFrame:
     return sent.group_by(PAIR).agg(usual=pl.col("bytes").median(), often=often).filter("often").drop("often")
 
 
-def _beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:
+def beside(steps: pl.DataFrame, pairs: pl.DataFrame, periodic: pl.Series) -> pl.Series:
     """Return the numbers of pairs that move data beside the steps, as a copy of files does: a few that show no period,
     and that nothing comes back to.
 
     They are due at no time. Where many show none, as those of experts may, they are the job's all the same; and so are
     the two ways of a pipeline's link whose samples differ in length.
+
+    Parameters
+    ----------
+    steps : `pair`, `src_addr`, `dst_addr` of the flows in steps
+    pairs : `src_addr`, `dst_addr` of those that take part in most steps
+    periodic : numbers of the pairs that show a period
     """
     taking_part = steps.join(pairs, on=PAIR, how="semi").select("pair", *PAIR).unique()
     answered = taking_part.join(taking_part, left_on=PAIR, right_on=PAIR[::-1], how="semi")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from handmade import Row, every, flows, messages, settings
 
-from llmprism_tasks.stages.liveness.step_progress import _are_micro_batches, _is_whole, step_progress_at
+from llmprism_tasks.stages.liveness.step_progress import _are_micro_batches, _is_whole, beside, step_progress_at
 
 MB = 1_000_000
 STEPS = 12
@@ -119,3 +119,28 @@ def test_micro_batches_of_a_line_are_no_steps_to_be_midway_in(hops: Sequence[str
     steps = flows(*sent).with_columns(step=pl.lit(0)).sort("step", "flow_start_ns")
     pairs = pl.DataFrame([tuple(pair) for pair in ends], schema=["src_addr", "dst_addr"], orient="row")
     assert _are_micro_batches(steps, pairs) == expected
+
+
+RING = ["ab", "bc", "cd", "de", "ef", "fg", "gh", "ha"]
+
+
+@pytest.mark.parametrize(
+    ("more", "irregular", "aside"),
+    [
+        (["ac"], ["ac"], ["ac"]),
+        (["ac"], [], []),
+        (["ac", "ca"], ["ac", "ca"], []),
+        ([], ["ab", "cd"], ["ab", "cd"]),
+        (["ac", "bd", "ce"], ["ac", "bd", "ce"], []),
+    ],
+    ids=["a copy", "with a period", "both ways", "a quarter of all", "more than that"],
+)
+def test_a_few_pairs_without_a_period_that_nothing_comes_back_to_are_due_at_no_time(
+    more: list[str], irregular: list[str], aside: list[str]
+) -> None:
+    ends = [*RING, *more]
+    steps = pl.DataFrame(
+        {"pair": range(len(ends)), "src_addr": [one[0] for one in ends], "dst_addr": [one[1] for one in ends]}
+    )
+    periodic = pl.Series([number for number, one in enumerate(ends) if one not in irregular], dtype=pl.Int64)
+    assert sorted(ends[number] for number in beside(steps, steps, periodic)) == aside

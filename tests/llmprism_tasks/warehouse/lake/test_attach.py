@@ -34,8 +34,10 @@ def test_files_of_several_machines_need_a_folder_that_all_can_name(data_path: st
     assert ("Use a folder that all machines share" if store else "LLMPRISM_WAREHOUSE__DATA_PATH") in caught.value.todo
 
 
-def test_an_absolute_folder_will_do() -> None:
+def test_an_absolute_folder_will_do_and_the_same_one_without_its_root_will_not() -> None:
     check_data_path("/mnt/shared/lake/")
+    with pytest.raises(InputError):
+        check_data_path("mnt/shared/lake/")
 
 
 def test_a_lake_in_a_file_may_have_its_files_elsewhere(tmp_path: Path) -> None:

@@ -151,6 +151,15 @@ def test_over_the_hops_from_and_to_who_stopped_a_block_less_has_come(
     assert named(evidence(pairs(RING, dict.fromkeys(RING, late), sent=sent))) == [told]
 
 
+def test_three_make_a_ring_and_two_do_not() -> None:
+    """Of a link of two, which has waited as long, each end sends what it gets."""
+    three = {"a": "b", "b": "c", "c": "a"}
+    sent, late = {addr: BLOCKS[addr] for addr in three}, dict.fromkeys(three, 500)
+    assert named(evidence(pairs(three, late, sent=sent))) == [("hang", "addr", "b")]
+    link = pairs(three | {"p": "q", "q": "p"}, late | {"p": 500, "q": 500}, sent=sent | {"p": 8.0, "q": 9.0})
+    assert named(evidence(link)) == [("hang", "addr", "b")]
+
+
 def test_of_two_rings_the_one_that_waited_longer_tells_who_stopped() -> None:
     other = {"p": "q", "q": "r", "r": "p"}
     sent = BLOCKS | {"p": 8, "q": 9, "r": 8}
