@@ -293,11 +293,25 @@ def _per_pair(sizes: Sizes) -> Integers:
 
 
 def _recurring(sizes: Sizes, settings: RhythmSettings) -> Integers:
-    """Return the places of the sizes that recur, beside others, and carry a share of their pair's bytes."""
+    """Return the places of the sizes that recur, beside others, and carry a share of their pair's bytes.
+
+    Sizes that run into each other are none: samples of all lengths make messages of all sizes, and of these some happen
+    to be alike.
+    """
     counts, carried, first = np.diff(sizes.offsets), sizes.sums, _per_pair(sizes)
     several = np.diff(first)
     of_all, all_carried = (np.repeat(np.add.reduceat(one, first[:-1]), several) for one in (counts, carried))
-    return np.flatnonzero((counts >= 2) & (counts < of_all) & (carried >= settings.least_share * all_carried))
+    alone = _set_apart(sizes, settings)
+    return np.flatnonzero((counts >= 2) & (counts < of_all) & (carried >= settings.least_share * all_carried) & alone)
+
+
+def _set_apart(sizes: Sizes, settings: RhythmSettings) -> Flags:
+    """Return which sizes are further from the next smaller and the next larger one of their pair than they are wide."""
+    of_each = sizes.sizes[sizes.rows]
+    least, most = (one.reduceat(of_each, sizes.offsets[:-1]) for one in (np.minimum, np.maximum))
+    near = (np.diff(sizes.pair) == 0) & (least[1:] <= most[:-1] * (1 + settings.same_size))
+    apart: Flags = ~(np.append(near, False) | np.insert(near, 0, False))
+    return apart
 
 
 def _common_sizes(sizes: Sizes) -> pl.DataFrame:
