@@ -51,6 +51,10 @@ class WarehouseBusy(TransientError):
     """Another process held the warehouse for longer than `warehouse.lock_wait_s`."""
 
 
+class ReplacedMeanwhileError(TransientError):
+    """Another run of a window replaced its rows while this one worked with them."""
+
+
 class WarehouseGone(TransientError):
     """The warehouse was removed or replaced while it was in use."""
 

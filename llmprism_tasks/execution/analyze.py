@@ -20,15 +20,14 @@ from llmprism_tasks.execution.catch_up import land_again
 from llmprism_tasks.execution.partitions import stage_runner
 from llmprism_tasks.execution.partitions.partitioned import run_by_jobs, run_in_memory, tables_read_first
 from llmprism_tasks.execution.partitions.pool import Pool, pool_for_flows
+from llmprism_tasks.execution.stage_task import conclude
 from llmprism_tasks.execution.window import (
-    finish,
     intake,
     open_configured,
     open_for_landing,
     read_inputs,
     send_messages,
     validate_landed,
-    validate_results,
 )
 from llmprism_tasks.execution.writer import TableWriter, Work, Writer, background_writer
 from llmprism_tasks.reports.minute_states import LOOKBACK_CHANGED, WORDS, due, read_states
@@ -217,8 +216,7 @@ def run_landed(
     finally:
         if writer is not None:
             writer.wait()  # an error in the flows is raised before an error in what stages made of them
-    validate_results(window, settings, warehouse=warehouse)
-    finish(window, settings, warehouse=warehouse)
+    conclude(window, settings, warehouse=warehouse)
     send_messages(window, settings, now_ns=time.time_ns())
 
 

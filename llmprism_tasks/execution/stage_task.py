@@ -19,6 +19,7 @@ from pathlib import Path
 
 import polars as pl
 
+from llmprism_tasks.contract.errors import ReplacedMeanwhileError
 from llmprism_tasks.contract.plan import STAGES, Stage, stage_named, stages_after, tables_after
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partitions.handover import (
@@ -92,8 +93,13 @@ def check_results(window: Window, settings: Settings) -> dict[str, int]:
 
     Returns and raises what `window.validate_results` does
     """
-    complete(window, settings)
-    return validate_results(window, settings)
+    warehouse = open_for_window(window, settings)
+    while True:
+        made = complete(window, settings, warehouse=warehouse)
+        try:
+            return validate_results(window, settings, warehouse=warehouse, made=made)
+        except ReplacedMeanwhileError as error:
+            logger.warning("%s", error.found)
 
 
 def end_run(window: Window, settings: Settings) -> dict[str, int]:
@@ -101,28 +107,61 @@ def end_run(window: Window, settings: Settings) -> dict[str, int]:
 
     Returns and raises what `window.finish` does
     """
-    if complete(window, settings):
-        validate_results(window, settings)
-    return finish(window, settings)
+    warehouse = open_for_window(window, settings)
+    there = _made(warehouse, window)
+    while True:
+        made = complete(window, settings, warehouse=warehouse)
+        try:
+            if made != there:
+                validate_results(window, settings, warehouse=warehouse, made=made)
+            return finish(window, settings, warehouse=warehouse, made=made)
+        except ReplacedMeanwhileError as error:
+            logger.warning("%s", error.found)
 
 
-def complete(window: Window, settings: Settings) -> list[str]:
-    """Run the stages again whose results are gone; returns their names.
+def conclude(window: Window, settings: Settings, *, warehouse: Warehouse) -> None:
+    """Check all that was written of a window and mark it as done, as `check_results` and `end_run` do one by one.
 
-    A stage clears what later ones wrote. Where two runs do one window, or a task that was given up still runs, it may
-    do so after those have written.
+    Raises
+    ------
+    the errors of `window.validate_results`
     """
-    landed = store.read(open_for_window(window, settings), "windows", window, columns=["stage_ns"])
-    there = json.loads(str(landed["stage_ns"].first() or "{}"))
-    missing = [stage.name for stage in STAGES if stage.name not in there]
-    if not missing:
-        return []
-    first = next(number for number, stage in enumerate(STAGES) if stage.name == missing[0])
-    again = [stage.name for stage in STAGES[first:]]
-    logger.warning("window %s: another run of it cleared %s; made again", window, ", ".join(missing))
-    for name in again:
-        run_stage(name, window, settings)
-    return again
+    while True:
+        made = complete(window, settings, warehouse=warehouse)
+        try:
+            validate_results(window, settings, warehouse=warehouse, made=made)
+            finish(window, settings, warehouse=warehouse, made=made)
+            return
+        except ReplacedMeanwhileError as error:
+            logger.warning("%s", error.found)
+
+
+def complete(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> str:
+    """Run the stages again whose results are gone; returns what `store.stages_made` says once all are there.
+
+    A stage clears what later ones wrote, and a landing what all wrote. Where two runs do one window, or a task that was
+    given up still runs, it may do so after those have written.
+
+    Parameters
+    ----------
+    warehouse : if it is open already
+    """
+    warehouse = warehouse or open_for_window(window, settings)
+    while True:
+        made = _made(warehouse, window)
+        there = json.loads(made or "{}")
+        missing = [stage.name for stage in STAGES if stage.name not in there]
+        if not missing:
+            return made
+        logger.warning("window %s: another run of it cleared %s; made again", window, ", ".join(missing))
+        first = next(number for number, stage in enumerate(STAGES) if stage.name == missing[0])
+        for stage in STAGES[first:]:
+            run_stage(stage.name, window, settings)
+
+
+def _made(warehouse: Warehouse, window: Window) -> str:
+    with warehouse.reading() as connection:
+        return store.stages_made(connection, window)
 
 
 def divide(window: Window, settings: Settings) -> list[dict[str, str | int]]:

@@ -6,9 +6,10 @@ be killed at any moment and run again, and the tables end the same.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -184,30 +185,42 @@ def validate_landed(window: Window, settings: Settings, *, warehouse: Warehouse 
     ContractError : a critical expectation is broken; the window is `stopped`, its flows and quarantine stay
     """
     tables = (*LANDED, "flow_files", "flow_file_windows", "windows", "minutes")
-    return _validate(warehouse or open_for_window(window, settings), window, settings, tables)
+    warehouse = warehouse or open_for_window(window, settings)
+    return _validate(warehouse, window, settings, tables, "landed", validation.validate)
 
 
-def validate_results(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+def validate_results(
+    window: Window, settings: Settings, *, warehouse: Warehouse | None = None, made: str | None = None
+) -> dict[str, int]:
     """Check what the stages wrote; takes, returns and raises what `validate_landed` does.
 
     Where only some jobs' rows break critical expectations, these jobs are set aside, and the window goes on.
+
+    Parameters
+    ----------
+    made : as of `store.refuse_others`, which raises where others' rows are there
     """
-    return _validate(warehouse or open_for_window(window, settings), window, settings, DERIVED, by_job=True)
+    warehouse = warehouse or open_for_window(window, settings)
+    check = functools.partial(validation.validate_by_job, made=made)
+    return _validate(warehouse, window, settings, DERIVED, "results", check)
 
 
-def finish(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> dict[str, int]:
+def finish(
+    window: Window, settings: Settings, *, warehouse: Warehouse | None = None, made: str | None = None
+) -> dict[str, int]:
     """Mark a window as done, delete what its tasks left for each other, and publish the read copy and the metrics.
 
     Parameters
     ----------
     warehouse : if it is open already
+    made : as of `store.refuse_others`, which raises where others' rows are there
 
     Returns
     -------
     how many `diagnoses` it ended with
     """
     warehouse = warehouse or open_configured(settings)
-    diagnoses = minutes.record_done(warehouse, window, now_ns=time.time_ns())
+    diagnoses = minutes.record_done(warehouse, window, now_ns=time.time_ns(), made=made)
     delete_handovers(settings.places.handover, settings.places.warehouse, window)
     publish_copy(warehouse, settings)
     write_metrics(warehouse, settings.places.metrics, now_ns=time.time_ns())
@@ -243,11 +256,16 @@ def send_messages(window: Window, settings: Settings, *, now_ns: int) -> dict[st
 
 
 def _validate(
-    warehouse: Warehouse, window: Window, settings: Settings, tables: Sequence[str], *, by_job: bool = False
+    warehouse: Warehouse,
+    window: Window,
+    settings: Settings,
+    tables: Sequence[str],
+    what: str,
+    check: Callable[..., pl.DataFrame],
 ) -> dict[str, int]:
     """Run the suites of some tables; stop the window when a critical expectation is broken, by more than some jobs."""
-    docs = data_docs.pages(settings, window, "results" if by_job else "landed")
-    results = (validation.validate_by_job if by_job else validation.validate)(warehouse, window, tables, docs=docs)
+    docs = data_docs.pages(settings, window, what)
+    results = check(warehouse, window, tables, docs=docs)
     for line in validation.rows_that_break(results):
         logger.info("window %s: %s", window, line)
     if docs.is_dir():

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Self
 
-from llmprism_tasks.contract.plan import DERIVED
+from llmprism_tasks.contract.plan import DERIVED, STAGES
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.execution.partitions.stage_runner import StageResults
 from llmprism_tasks.warehouse import store
@@ -88,11 +88,11 @@ class TableWriter:
         self._close_transaction()
 
     def begin(self) -> None:
-        """Clear all tables that stages write."""
+        """Clear all tables that stages write, and what tells that they are there."""
         self._close_transaction()
         self._stage_ns.clear()
         self._partitions.clear()
-        self._write([Change({}, clears=DERIVED)])
+        self._write([Change({}, clears=DERIVED, forgets=[stage.name for stage in STAGES])])
 
     def take(self, results: StageResults, jobs: Sequence[str] | None, *, more: int | None = None) -> None:
         """Write tables in the place of these jobs' rows, or of all rows if None: another run may do the same window.

@@ -86,7 +86,7 @@ def validate(warehouse: Warehouse, window: Window, tables: Sequence[str], *, doc
 
 
 def validate_by_job(
-    warehouse: Warehouse, window: Window, tables: Sequence[str], *, docs: Path | None = None
+    warehouse: Warehouse, window: Window, tables: Sequence[str], *, docs: Path | None = None, made: str | None = None
 ) -> pl.DataFrame:
     """Do what `validate` does, and set aside the jobs whose rows break critical expectations, if the rest then holds.
 
@@ -98,6 +98,7 @@ def validate_by_job(
     ----------
     tables : which have a `job_id`
     docs : as of `validate`
+    made : as of `store.refuse_others`
 
     Returns
     -------
@@ -106,9 +107,11 @@ def validate_by_job(
 
     Raises
     ------
+    ReplacedMeanwhileError : as `store.refuse_others`, before the check and after it
     WarehouseBusy : another process held the warehouse for too long
     """
     with warehouse.reading() as connection:
+        store.refuse_others(connection, window, made)
         before = store.rows(connection, "validation_results", window)
         odd = store.rows(connection, "windows", window).filter(pl.col("status") != "stopped")["reason"].to_list()
         known = store.rows(connection, "jobs", window, columns=["job_id"])["job_id"]
@@ -123,6 +126,7 @@ def validate_by_job(
         tables=tables,
         results=results,
         reason=refusals.reason(odd[0] if odd else None, refusals.told(results)),
+        made=made,
     )
     return results
 

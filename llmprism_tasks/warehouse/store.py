@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks.contract.errors import ContractError, InputError
+from llmprism_tasks.contract.errors import ContractError, InputError, ReplacedMeanwhileError
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
@@ -120,7 +120,10 @@ def _typed(found: pl.DataFrame, table: Table) -> pl.DataFrame:
 
 
 class Change(NamedTuple):
-    """New rows of a window for several tables; `replace` explains the fields."""
+    """New rows of a window for several tables; `replace` explains the fields.
+
+    `forgets` are stages whose run times are forgotten, for what they made is cleared.
+    """
 
     frames: Mapping[str, pl.DataFrame]
     streams: Mapping[str, Callable[[], Any]] = MappingProxyType({})
@@ -128,6 +131,7 @@ class Change(NamedTuple):
     jobs: Sequence[str] | None = None
     ordered: bool = False
     stage_ns: Mapping[str, int] = MappingProxyType({})
+    forgets: Sequence[str] = ()
 
     @property
     def touched(self) -> tuple[str, ...]:
@@ -227,6 +231,8 @@ def _checked(change: Change, window: Window) -> Change:
 def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window) -> None:
     for table in change.touched:
         _delete(connection, table, window, change.jobs)
+    if change.forgets:
+        forget_stages(connection, window, change.forgets)
     for table, stream in change.streams.items():
         insert(connection, table, stream())
     for table, arrived in change.frames.items():
@@ -253,6 +259,7 @@ def set_aside(
     tables: Sequence[str],
     results: pl.DataFrame,
     reason: str | None,
+    made: str | None = None,
 ) -> None:
     """Delete the rows of some jobs in a window, and record it, in one transaction.
 
@@ -262,10 +269,12 @@ def set_aside(
     tables : tables from which the jobs' rows are deleted
     results : the rows of `validation_results` of these tables that the window is to have
     reason : new `reason` of the window; the reason for which it was stopped is dropped
+    made : as of `refuse_others`
 
     Raises
     ------
     ContractError : one of the tables has no `job_id`
+    ReplacedMeanwhileError : as `refuse_others`
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     incoming = conform(results, "validation_results")
@@ -273,6 +282,7 @@ def set_aside(
     _check_jobs(tables)
 
     def work(connection: duckdb.DuckDBPyConnection) -> None:
+        refuse_others(connection, window, made)
         for table in tables if jobs else ():
             _delete(connection, table, window, jobs)
         _replace_results(connection, window, tables, incoming)
@@ -383,6 +393,32 @@ def record(
     connection.execute(statement("record_window"), {"start_ns": window.start_ns} | values)
     if status in ENDED:
         incidents.renew(connection, window.start_ns)
+
+
+def stages_made(connection: duckdb.DuckDBPyConnection, window: Window) -> str:
+    """Return `stage_ns` of a window, empty if it was never landed: no two runs of its stages take equally long, so this
+    tells whose rows are there."""
+    found = rows(connection, "windows", window, columns=["stage_ns"])["stage_ns"]
+    return str(found.first() or "")
+
+
+def refuse_others(connection: duckdb.DuckDBPyConnection, window: Window, made: str | None) -> None:
+    """Refuse to go on if a window's rows are not those that are meant; call it in the transaction that goes on.
+
+    Parameters
+    ----------
+    made : what `stages_made` returned when they were there; None for any
+
+    Raises
+    ------
+    ReplacedMeanwhileError : they are others
+    """
+    if made is not None and stages_made(connection, window) != made:
+        raise ReplacedMeanwhileError(
+            found=f"window {window}: its rows were replaced by another run of it",
+            expected="the rows that this run had made",
+            todo="Run it again once the other run has ended.",
+        )
 
 
 def forget_stages(connection: duckdb.DuckDBPyConnection, window: Window, stages: Sequence[str]) -> None:

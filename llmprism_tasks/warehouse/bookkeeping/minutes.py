@@ -97,19 +97,22 @@ def take_up(connection: duckdb.DuckDBPyConnection, starts_ns: Sequence[int], *, 
     connection.execute(statement("take_up_minutes"), {"starts_ns": list(starts_ns), "now_ns": now_ns})
 
 
-def record_done(warehouse: Warehouse, window: Window, *, now_ns: int) -> int:
+def record_done(warehouse: Warehouse, window: Window, *, now_ns: int, made: str | None = None) -> int:
     """Record that a window is done and its run finished, and return its number of diagnoses.
 
     Parameters
     ----------
     now_ns : the time, nanoseconds since the Unix epoch
+    made : as of `store.refuse_others`
 
     Raises
     ------
     ContractError : the window was never landed
+    ReplacedMeanwhileError : as `store.refuse_others`
     """
 
     def work(connection: duckdb.DuckDBPyConnection) -> int:
+        store.refuse_others(connection, window, made)
         store.record(connection, window, status="done")
         record_run(connection, window, now_ns=now_ns)
         return len(store.rows(connection, "diagnoses", window, columns=["kind"]))

@@ -29,14 +29,14 @@ from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.plan import DERIVED, LANDED, STAGES
 from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution import spread
+from llmprism_tasks.execution import spread, stage_task
 from llmprism_tasks.execution.analyze import analyze, derive_tables, run_landed
 from llmprism_tasks.execution.partitions import partitioned, pool, stage_runner
 from llmprism_tasks.execution.partitions.handover import delete_handovers
 from llmprism_tasks.execution.partitions.pool import process_pool
 from llmprism_tasks.execution.stage_task import check_results, complete, end_run, run_partition, run_stage
 from llmprism_tasks.execution.window import finish, land_window, validate_landed, validate_results
-from llmprism_tasks.execution.writer import Work, Writer, background_writer
+from llmprism_tasks.execution.writer import TableWriter, Work, Writer, background_writer
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
@@ -489,10 +489,42 @@ def test_what_the_task_of_another_run_cleared_is_made_again(
     assert differing(tables(copy), undisturbed) == []
 
 
+@pytest.mark.parametrize("before", ["validate_results", "finish"])
+@pytest.mark.parametrize("other", ["lands it anew", "has cleared it", "does all of it"])
+def test_what_another_run_does_before_the_check_or_the_end_is_noticed(
+    copy: Settings,
+    windows: list[Window],
+    undisturbed: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    other: str,
+) -> None:
+    """Found by a user: of two `analyze` at once one checked what the other had half written, and set jobs aside."""
+    window, real, times = windows[1], getattr(stage_task, before), itertools.count()
+
+    def interrupted(*given: Any, **named: Any) -> dict[str, int]:
+        if next(times) == 0:
+            if other == "has cleared it":
+                with background_writer() as thread, TableWriter(opened(copy), window, thread) as tables_of_other:
+                    tables_of_other.begin()
+            else:
+                land_window(window, copy)
+                validate_landed(window, copy)
+            if other == "does all of it":
+                derive_tables(window, copy)
+        return real(*given, **named)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(stage_task, before, interrupted)
+    run_landed(window, copy)
+    assert next(times) == 2
+    assert differing(tables(copy), undisturbed) == []
+
+
 def test_a_whole_window_is_not_made_again(copy: Settings, windows: list[Window]) -> None:
     for name in NAMES:
         run_stage(name, windows[1], copy)
-    assert complete(windows[1], copy) == []
+    made = bookkeeping(copy, windows[1])["stage_ns"]
+    assert complete(windows[1], copy) == made
 
 
 def test_a_stage_run_again_replaces_its_rows_and_clears_what_came_after(
@@ -612,7 +644,7 @@ analyze.run_landed(minute, settings)
     [
         ("warehouse.store", "insert", 2),  # inside the landing of the look-back: flows, but no bookkeeping yet
         ("stages.timeline.phase", "timeline", 1),  # while a stage computes
-        ("execution.analyze", "validate_results", 1),  # all derived, nothing checked
+        ("execution.stage_task", "validate_results", 1),  # all derived, nothing checked
     ],
 )
 def test_killed_anywhere_a_rerun_ends_like_an_undisturbed_run(

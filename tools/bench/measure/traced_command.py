@@ -22,12 +22,13 @@ def _always(name: str) -> Named:
 
 
 ANALYZE, STORE = "llmprism_tasks.execution.analyze", "llmprism_tasks.warehouse.store"
+ENDING = "llmprism_tasks.execution.stage_task"
 HOOKS: tuple[tuple[str, str, Named], ...] = (
     ("llmprism_tasks.warehouse.landing.landing", "land_all", _always("landing")),
     (ANALYZE, "validate_landed", _always("validation")),
     (ANALYZE, "derive_tables", _always("stages")),
-    (ANALYZE, "validate_results", _always("results_validation")),
-    (ANALYZE, "finish", _always("finish")),
+    (ENDING, "validate_results", _always("results_validation")),
+    (ENDING, "finish", _always("finish")),
     (ANALYZE, "send_messages", _always("send_messages")),
     (STORE, "read", _always("read")),
     (STORE, "read_each", _always("read")),
