@@ -322,7 +322,8 @@ def ended_by(joint: JointSteps, pairs: pl.DataFrame, settings: RhythmSettings) -
 def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettings) -> Streams:
     """Return the streams of jobs, of which those that are silent between their steps are cut there."""
     streams = joint.streams
-    groups = streams.in_step.select("group").unique()
+    ended = streams.together.streams.filter("ended")
+    groups = streams.in_step.select("group").unique().join(ended, on="group", how="anti")
     whole = nic_pairs.as_coded(streams.found.filter(pl.col("size_class") == WHOLE), joint.flows)
     whole = whole.join(groups, on="group", how="semi", maintain_order="left").sort("group", "pair")
     if whole.is_empty():
@@ -331,9 +332,9 @@ def _ended_alike(joint: JointSteps, ending: pl.DataFrame, settings: RhythmSettin
     numbers = whole["group"].rle_id().to_numpy().astype(np.int64)
     ends = _ends(joint, np.searchsorted(pairs, whole["pair"].to_numpy()), numbers)
     names = whole["group"].gather(ragged.bounds(numbers)[:-1])
-    ended = ends.with_columns(group=names.gather(ends["group"]))
+    steps = ends.with_columns(group=names.gather(ends["group"]))
     alone = _alone(streams.found.filter(pl.col("size_class") == WHOLE), ending)
-    anew = ended_alike(joint.flows, whole, ended, alone, settings)
+    anew = ended_alike(joint.flows, whole, steps, alone, settings)
     others = streams.together.streams.join(anew.streams, on="group", how="anti")
     found = streams.found.join(anew.streams, on="group", how="semi", maintain_order="left")
     shared = _cut_together(nic_pairs.as_coded(found, joint.flows), anew).select(streams.in_step.columns)

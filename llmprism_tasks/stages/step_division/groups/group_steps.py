@@ -51,8 +51,8 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    streams : `pair`, `group`, `group_period_ns`, `clarity`, `told`, sorted by `pair`: those that take part in the
-        steps, and whether silences or bytes tell that these are no parts of steps
+    streams : `pair`, `group`, `group_period_ns`, `clarity`, `told`, `ended`, sorted by `pair`: those that take part in
+        the steps, and whether silences or bytes tell that these are no parts of steps, and where they end
     until_ns, number : shape (segments,): up to when each goes, and which step it is, -1 for none; group by group
     low, high : shape (streams,): the segments of each one's group
     """
@@ -155,7 +155,11 @@ def _looked_at(
 def _believed(found: list[Found | None], pairs: pl.DataFrame, settings: RhythmSettings) -> Found:
     """Return the steps of groups of which most bytes and most NICs take part in them."""
     none = pairs.clear().select(
-        "pair", "group", group_period_ns=pl.lit(0.0), clarity=pl.lit(0.0), told=pl.lit(value=True)
+        *("pair", "group"),
+        group_period_ns=pl.lit(0.0),
+        clarity=pl.lit(0.0),
+        told=pl.lit(value=True),
+        ended=pl.lit(value=True),
     )
     every = all_of([Found(none, *np.zeros((4, 0), np.int64)), *(one for one in found if one is not None)])
     return every.of(_explained(every.streams, pairs, settings))
@@ -259,11 +263,11 @@ def _found(times: Times, offsets: Integers, group: _Group, settings: RhythmSetti
     steps = repeated(sample.traffic, settings, by_bytes=by_bytes)
     cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
-        return _with_part(cut, group, sample, told=steps.told)
+        return _with_part(cut, group, sample, told=steps.told, ended=steps.ended)
     if group.is_piped or (steps is not None and steps.told):
         silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
         cut = _between_empty(sample.traffic, silences, moved_until, group.back)
-    return None if cut is None else _with_part(cut, group, sample, told=True)
+    return None if cut is None else _with_part(cut, group, sample)
 
 
 def _ended_alike(
@@ -275,15 +279,16 @@ def _ended_alike(
     if sample is None or steps is None:
         return None
     cut = _as_steps(steps, _moved_until(times, offsets, group.place, steps.until_ns), group.back, settings)
-    return None if cut is None else _with_part(cut, group, sample, told=True)
+    return None if cut is None else _with_part(cut, group, sample)
 
 
-def _with_part(cut: _Cut, group: _Group, sample: _Sample, *, told: bool) -> Found:
+def _with_part(cut: _Cut, group: _Group, sample: _Sample, *, told: bool = True, ended: bool = False) -> Found:
     """Return the steps of a group, with the pairs that take part in them."""
     steady = takes_part(cut.alike.T)
     steady[np.flatnonzero(sample.pairs)[sample.foreign]] = False
-    described = {"group_period_ns": pl.lit(cut.period_ns), "clarity": pl.lit(cut.clarity), "told": pl.lit(told)}
-    streams = group.pairs.filter(pl.Series(steady)).with_columns(**described)
+    streams = group.pairs.filter(pl.Series(steady)).with_columns(
+        group_period_ns=pl.lit(cut.period_ns), clarity=pl.lit(cut.clarity), told=pl.lit(told), ended=pl.lit(ended)
+    )
     low, high = np.zeros(streams.height, np.int64), np.full(streams.height, cut.until_ns.size)
     return Found(streams, cut.until_ns, cut.number, low, high)
 

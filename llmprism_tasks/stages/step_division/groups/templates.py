@@ -22,6 +22,7 @@ from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
 from llmprism_tasks.numerics.robust import Flags, Floats, Integers
 from llmprism_tasks.settings import RhythmSettings
 from llmprism_tasks.stages.step_division.groups import byte_clock, passes, step_ends
+from llmprism_tasks.stages.step_division.groups.accumulation import accumulated
 from llmprism_tasks.stages.step_division.groups.pooled_traffic import Silences, Traffic
 from llmprism_tasks.stages.step_division.kernels.regularity import FEW
 from llmprism_tasks.stages.step_division.kernels.template_cuts import best_cuts
@@ -90,6 +91,7 @@ class Steps(NamedTuple):
     clarity : see `CLEAR`; NaN where most segments have no silence inside
     explained : ratio of the streams' bytes that are in steps, all streams alike
     told : whether silences or bytes tell that these are the steps, and not parts of them
+    ended : whether the optimizer's silence tells where they end, too
     clarity_of_parts : the greatest of a smaller template that explains all, whether its segments are likely to be steps
         or not
     """
@@ -102,6 +104,7 @@ class Steps(NamedTuple):
     clarity: float
     explained: float
     told: bool = False
+    ended: bool = False
     clarity_of_parts: float = -np.inf
 
     @property
@@ -224,6 +227,8 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
     if best is not None:
         parts = [one.clarity for one in fitted if one.explained >= ALL and one.template.sum() < best.template.sum()]
         best = best._replace(clarity_of_parts=float(np.nanmax([-np.inf, *parts])))
+        if not best.told and best.explained >= ALL:
+            best = _of_several(best, traffic, silences, settings) or best
     if not by_bytes or (best is not None and best.told):
         return best
     step = byte_clock.step_bytes(traffic.starts, int(traffic.latest[-1]), traffic.sizes, traffic.pair)
@@ -233,6 +238,23 @@ def _shown(traffic: Traffic, settings: RhythmSettings, *, by_bytes: bool) -> Ste
         if found is not None and found.explained >= settings.least_explained and found.clarity >= LONGER:
             return found._replace(told=True)
     return best
+
+
+def _of_several(micro: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
+    """Return the steps of a group, given the micro-batches that they are made of; None where these are steps, as far
+    as anybody can tell.
+
+    What is not seen to have a forward and a backward pass may be a part of a micro-batch, as layers are, and the
+    silence any that comes once: then others say where steps end.
+    """
+    told = accumulated(traffic, silences, micro.until_ns, micro.whole, clear=CLEAR, jitter=JITTER)
+    if told is None:
+        return None
+    begins = np.append(traffic.starts[0] - 1, micro.ends_ns[:-1])[told.first]
+    template = micro._replace(template=told.batches * micro.template)
+    ended = _ended_at(told.place / told.batches, traffic, silences, begins, template, settings)
+    passed = _shows_passes(micro, traffic, silences, settings)
+    return None if ended is None else ended._replace(told=True, ended=passed)
 
 
 def _moved_in(step: float, moved: Floats) -> Floats:
@@ -249,6 +271,13 @@ def _moved_in(step: float, moved: Floats) -> Floats:
     return typical
 
 
+def _shows_passes(steps: Steps, traffic: Traffic, silences: Silences, settings: RhythmSettings) -> bool:
+    """Say whether silences show a forward and a backward pass in steps, or in what was taken for them."""
+    ends = steps.ends_ns[steps.whole]
+    known = {"same_bytes": settings.byte_tolerance, "jitter": JITTER}
+    return passes.end_of_backward(traffic, silences, ends, **known) is not None
+
+
 def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, settings: RhythmSettings) -> Steps | None:
     """Return what the smallest clear template makes of a group, or the clearest one; None without any.
 
@@ -257,15 +286,14 @@ def _likeliest(tried: list[Steps], traffic: Traffic, silences: Silences, setting
     single pairs have to say that these are several of their steps.
     """
 
-    def passes_shown(one: Steps) -> bool:
-        ends = one.ends_ns[one.whole]
-        known = {"same_bytes": settings.byte_tolerance, "jitter": JITTER}
-        return passes.end_of_backward(traffic, silences, ends, **known) is not None
-
     tried = sorted(tried, key=lambda one: one.template.sum())
     single = max((one.explained for one in tried if np.isnan(one.clarity)), default=0.0)
     more = single * (1 + SAME)
-    known = [one for one in tried if one.clarity >= 0 and (one.explained > more or passes_shown(one))]
+    known = [
+        one
+        for one in tried
+        if one.clarity >= 0 and (one.explained > more or _shows_passes(one, traffic, silences, settings))
+    ]
     clear = next((one for one in known if one.clarity >= CLEAR and one.explained > more), None)
     return clear._replace(told=True) if clear else max(known, key=lambda one: one.clarity, default=None)
 
