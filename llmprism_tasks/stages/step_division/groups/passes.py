@@ -31,8 +31,8 @@ SURE = 7.0
 def end_of_backward(
     traffic: Traffic, silences: Silences, ends: Integers, *, same_bytes: float, jitter: float
 ) -> float | None:
-    """Return at which ratio of a step's bytes the backward pass ends, 0 where it is nearer to where the steps do than a
-    pass is long; None if nothing tells.
+    """Return at which ratio of a step's bytes the backward pass ends, 0 where it is nearer to where the steps do than
+    half of a pass; None if nothing tells.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def end_of_backward(
         return None
     most = np.where(near, grows, -np.inf)[told].argmax(axis=1)
     ratio = float(np.median(around[told, most]) + edge) % 1.0
-    return ratio if min(ratio, 1 - ratio) >= PASS else 0.0
+    return ratio if min(ratio, 1 - ratio) >= PASS / 2 else 0.0
 
 
 def _throughout(at: Integers, length: Integers, first: Integers, ends: Integers, alike: Integers) -> bool:

@@ -74,11 +74,10 @@ def test_steps_that_end_with_the_backward_pass_are_right() -> None:
     assert ratio(step(LAYERS), -1) == 0.0
 
 
-def test_steps_that_end_less_than_a_pass_before_it_are_taken_for_right() -> None:
-    """Six units of thirty are a fifth."""
-    bursts = step(LAYERS)
-    assert ratio(bursts, -4) == 0.0
-    assert ratio(bursts, -6) == pytest.approx(8 / 29, abs=0.01)
+@pytest.mark.parametrize(("after", "left"), [(-3, 0), (-4, 4)])
+def test_steps_that_end_less_than_half_a_pass_before_it_are_taken_for_right(after: int, left: int) -> None:
+    """Two units, or four, of twenty-nine."""
+    assert ratio(step(LAYERS), after) == pytest.approx(left / 29, abs=0.01)
 
 
 def test_passes_that_compute_alike_tell_nothing() -> None:
