@@ -54,8 +54,7 @@ def end_of_backward(
         return None
     begins, count = sent[first][alike, np.newaxis], np.median(np.diff(np.searchsorted(silences.at, first))[alike])
     places = begins + (np.arange(PLACES) + 0.5) / PLACES * step[alike, np.newaxis]
-    low, high = (np.searchsorted(at, places + side * burst / 2) for side in (-1, 1))
-    profile = np.median(_longest(silences.length, low, high), axis=0)
+    profile = np.median(_longest(silences, at, places, burst), axis=0)
     edge = _falls(profile, count, jitter)
     if edge is None:
         return None
@@ -86,12 +85,23 @@ def _typical(bursts: Floats) -> float:
     return float(ordered[np.searchsorted(total, total[-1] / 2)])
 
 
-def _longest(length: Floats, low: Integers, high: Integers) -> Floats:
-    """Return the longest of the silences from `low` to `high` (exclusive), 0 where there is none."""
-    longest = np.zeros(low.shape)
+def _longest(silences: Silences, at: Floats, places: Floats, burst: float) -> Floats:
+    """Return the longest of the silences about some places, which are no farther than half a burst; 0 for none. Bursts
+    of one pass may be larger than those of the other: if one is less than two, the nearest silence is about it.
+
+    Parameters
+    ----------
+    at, places : bytes sent before each silence, ascending, and up to each place
+    """
+    low, high = (np.searchsorted(at, places + side * burst / 2) for side in (-1, 1))
+    longest = np.zeros(places.shape)
     for off in range(int((high - low).max(initial=0))):
         there = low + off < high
-        longest[there] = np.maximum(longest[there], length[(low + off)[there]])
+        longest[there] = np.maximum(longest[there], silences.length[(low + off)[there]])
+    after = np.clip(np.searchsorted(at, places), 1, at.size - 1)
+    nearest = after - (places - at[after - 1] < at[after] - places)
+    there = (low == high) & (at[after] - at[after - 1] <= 2 * burst)
+    longest[there] = silences.length[nearest[there]]
     return longest
 
 
