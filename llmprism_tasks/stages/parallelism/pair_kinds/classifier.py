@@ -32,7 +32,8 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
     Returns
     -------
-    `pair`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is answered later), `expert`
+    `pair`, and as ratios of its steps: `pipeline` (a stream repeats through the step and is answered later), `together`
+    (a stream begins and ends with the one that comes back), `expert`
     (goes on through the step in sizes that never repeat), `filling` (goes on through the step in sizes that do);
     `distinct_sizes` (most frequent count), `bytes_per_step`, `common_size` (bytes, of the size that carries most; NULL
     where none recurs), of those that go on through the step `filling_size`, of the others `burst_size`; `presence`
@@ -40,7 +41,8 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     one of its sizes, comes alike in about all of several steps); `reduces` (whether one of its sizes does so in one
     burst, and carries much)
     """
-    piped = _piped(steps, settings)
+    edges = _edges(steps, settings)
+    piped = _piped(edges, settings)
     by_step = _by_step(steps, piped, settings)
     offsets = ragged.bounds(by_step["pair"].to_numpy())
     counts = np.diff(offsets)
@@ -71,8 +73,9 @@ def votes(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             presence=counts / by_step["job_steps"].to_numpy()[offsets[:-1]],
         )
         .join(piped.group_by("pair").agg(pl.col("pipeline").max()), on="pair", how="left")
+        .join(edges.group_by("pair").agg(together=1 - pl.max_horizontal("first", "last").min()), on="pair", how="left")
         .with_columns(
-            pl.col("pipeline").fill_null(0.0),
+            pl.col("pipeline", "together").fill_null(0.0),
             steady=pl.col("pair").is_in(_steady(sent, settings.rhythm.least_share, settings).implode()),
             reduces=pl.col("pair").is_in(
                 _steady(sent.filter(in_parts, at_once), settings.parallelism.gradient_share, settings).implode()
@@ -185,12 +188,13 @@ def relayed(
     together = nic_pairs.of_pairs(flows, between.select("pair", "among")).drop("pair").rename({"among": "pair"})
     host_pairs = between.select("job_id", *nic_pairs.PAIR, pair="among").unique("pair")
     steps = stream_steps(nic_pairs.in_order(together), with_back(host_pairs), periods, settings)
-    found = _piped(steps, settings).group_by(among="pair").agg(relayed=pl.col("pipeline").max())
+    found = _piped(_edges(steps, settings), settings).group_by(among="pair").agg(relayed=pl.col("pipeline").max())
     return silent.select("pair").join(between, on="pair").join(found, on="among").select("pair", "relayed")
 
 
-def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Find the streams that are a pipeline's: STREAM, `pipeline` (ratio of the steps that say so).
+def _edges(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Say how often the first and the last record of a stream go alone in a step: STREAM, `back`, `size`, and as ratios
+    of its steps `first`, `last`, and `alone`: what a pipeline's do.
 
     A pipeline warms up and cools down: the first activation of a step goes before any gradient has come back, the last
     gradient comes when no activation is left, and in between they may well go together. A rank that comes early to a
@@ -226,7 +230,7 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         first=alone("first"), last=alone("last"), fills=fills
     )
     marked = {mark.name: ragged.sums(mark.to_numpy(), offsets) / np.diff(offsets) for mark in marks}
-    edges = (
+    return (
         known.with_columns(**marked)
         .drop_nulls("interval")
         .with_columns(
@@ -235,6 +239,15 @@ def _piped(steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
             .otherwise(pl.min_horizontal("first", "last"))
         )
     )
+
+
+def _piped(edges: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Find the streams that are a pipeline's: STREAM, `pipeline` (ratio of the steps that say so).
+
+    Parameters
+    ----------
+    edges : as `_edges` returns
+    """
     return (
         _with_answer(edges, "alone", settings)
         .select(*STREAM, pipeline=pl.min_horizontal("alone", "back_alone"))

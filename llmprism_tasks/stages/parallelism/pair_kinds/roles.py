@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from llmprism_tasks.numerics.graphs import RING_PEERS, connected_components
-from llmprism_tasks.numerics.robust import Floats, Integers
+from llmprism_tasks.numerics.robust import MAJORITY, Floats, Integers
 from llmprism_tasks.stages.parallelism.pair_graph import ENDS
 
 KINDS = ("other", "dp", "pp", "ep", "cp")
@@ -28,7 +28,8 @@ MISREAD = 0.05
 """Odds that the steps of a pair look like those of another kind, for each kind."""
 
 TOLD = 0.25
-"""Likelihood that what goes on through the step is blocks of a ring, over that of what the job as a whole makes it."""
+"""Likelihood that what goes on through the step is blocks of a ring, over that of what the job as a whole makes it; and
+that what does so both ways at the same time is parameters of sharded layers, over that of blocks."""
 
 MISFIT = 4.0
 """Nats that a pair or a NIC costs which does not fit the layout: one in fifty is lost, relayed or disturbed."""
@@ -36,6 +37,10 @@ MISFIT = 4.0
 UNLIKE = 1.5
 """Nats that a pair costs which is called otherwise than most of its role: roles may carry equal bytes by chance, so it
 is half of what strong evidence weighs."""
+
+BY_CHANCE = 7.0
+"""Nats that it costs to call a role's pairs otherwise between other hosts: tokens and activations were seen to be as
+many bytes by chance, but that is as seldom as once in a thousand."""
 
 SAME_ROLE = math.log(1.1)
 """How far apart, as a logarithm, bytes of pairs that are next to each other in size may be within one role."""
@@ -62,6 +67,7 @@ class Job(NamedTuple):
     link, back : numbers of the two hosts of a pair, in its order and in the other
     evidence : shape (pairs, kinds), logarithms of likelihoods
     voted : what each pair is by itself
+    gathers : whether each may gather parameters: it fills the step, both ways at the same time
     role : which role each plays
     host, rail : of NICs; a rail is a NIC's place in its host
     """
@@ -72,6 +78,7 @@ class Job(NamedTuple):
     back: Integers
     evidence: Floats
     voted: Labels
+    gathers: npt.NDArray[np.bool_]
     role: Integers
     host: Integers
     rail: Integers
@@ -125,7 +132,9 @@ def _of_job(rows: pl.DataFrame, nics: pl.DataFrame) -> pl.DataFrame:
     host, rail = nics["host"].to_numpy(), nics["rail"].to_numpy()
     hosts = int(host.max(initial=0)) + 1
     link, back = host[src] * hosts + host[dst], host[dst] * hosts + host[src]
-    label, sure = _likeliest(Job(src, dst, link, back, _evidence(rows, voted), voted, _roles(bytes_), host, rail))
+    gathers = (rows["filling"] * rows["together"]).to_numpy() >= MAJORITY
+    evidence = _evidence(rows, voted)
+    label, sure = _likeliest(Job(src, dst, link, back, evidence, voted, gathers, _roles(bytes_), host, rail))
     return rows.select("pair").with_columns(likeliest=pl.Series(np.array(KINDS)[label]), posterior=pl.Series(sure))
 
 
@@ -136,7 +145,9 @@ def _evidence(rows: pl.DataFrame, told: Labels) -> Floats:
     ----------
     told : what each pair is by itself, and by what the job as a whole makes of what goes on through the step
     """
-    pipeline, expert, filling = (rows[name].to_numpy() for name in ("pipeline", "expert", "filling"))
+    pipeline, expert, filling, together = (
+        rows[name].to_numpy() for name in ("pipeline", "expert", "filling", "together")
+    )
     periodic = rows["periodic"].to_numpy()
     weight = np.zeros((rows.height, len(KINDS)))
     weight[:, PP] = pipeline
@@ -144,7 +155,8 @@ def _evidence(rows: pl.DataFrame, told: Labels) -> Floats:
     weight[:, EP] = expert * (1 - pipeline)
     weight[:, CP] = left * TOLD * filling
     burst = left * (1 - filling)
-    weight[:, DP] = np.where(periodic, burst, 0.0)
+    # Two hosts that share parameters gather them from each other at the same time; stages take turns.
+    weight[:, DP] = np.where(periodic, burst, 0.0) + TOLD * together * weight[:, CP]
     weight[:, OTHER] = np.where(periodic, 0.0, burst)
     # What has nothing to do with a job keeps its period by chance alone.
     weight[:, OTHER] += MISREAD * np.where(periodic, MISREAD, 1.0)
@@ -189,29 +201,46 @@ def _likeliest(job: Job) -> tuple[Labels, Floats]:
     return likeliest, np.minimum(sure, 1.0)  # a sum of odds may be rounded up
 
 
-def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels | int]]]]:
+def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
     """Return each role's pairs, and what they can be, each with what the steps say of that: as its pairs are by
-    themselves, or all alike what any of them seems to be."""
+    themselves, as most between the same two hosts are, or all alike what any of them may be."""
     choices = []
     for role in np.unique(job.role):
         of_role = np.flatnonzero(job.role == role)
         evidence, voted = job.evidence[of_role], job.voted[of_role]
-        counts = np.bincount(voted)
-        own = evidence[np.arange(of_role.size), voted].sum() - UNLIKE * _odd(job, of_role)
-        options: list[tuple[float, Labels | int]] = [(float(own), voted)]
+        each = np.arange(of_role.size)
         # Stages answer each other, whether their micro-batches were seen to take turns or not.
         answered = [PP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
-        for kind in np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered].astype(np.int64)):
-            if counts.size <= kind or counts[kind] < of_role.size:
-                options.append((float(evidence[:, kind].sum()), int(kind)))
+        gathered = [DP] if job.gathers[of_role].mean() >= MAJORITY else []
+        kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered].astype(np.int64))
+        linked = _between_hosts(job, of_role)
+        own = [voted, *(np.full(of_role.size, kind) for kind in kinds)]
+        by_host = [linked, *(np.where(linked == one, kind, linked) for one in np.unique(linked) for kind in kinds)]
+        costs: dict[bytes, tuple[Labels, float]] = {}
+        for cost, ways in ((0.0, own), (BY_CHANCE, by_host)):
+            for way in ways:
+                costs.setdefault(way.tobytes(), (way, cost))
+        options = [
+            (float(evidence[each, way].sum() - UNLIKE * _odd(job, of_role, way) - cost), way)
+            for way, cost in costs.values()
+        ]
         choices.append((of_role, sorted(options, key=lambda one: -one[0])))
     return choices
 
 
-def _odd(job: Job, of_role: Integers) -> int:
-    """Count the pairs of a role that are by themselves unlike most of it, but for those that are a ring through all of
+def _between_hosts(job: Job, of_role: Integers) -> Labels:
+    """Return what the pairs of a role are if those between the same two hosts, either way, are all of one kind."""
+    other = np.minimum(job.link[of_role], job.back[of_role])
+    _, link = np.unique(other, return_inverse=True)
+    evidence = np.zeros((int(link.max()) + 1, len(KINDS)))
+    np.add.at(evidence, link, job.evidence[of_role])
+    kinds: Labels = evidence.argmax(axis=1)[link]
+    return kinds
+
+
+def _odd(job: Job, of_role: Integers, voted: Labels) -> int:
+    """Count the pairs of a role that are called otherwise than most of it, but for those that are a ring through all of
     its NICs: two rings, one each way, may carry equal bytes."""
-    voted = job.voted[of_role]
     counts = np.bincount(voted, minlength=len(KINDS))
     nics = np.unique(np.r_[job.src[of_role], job.dst[of_role]])
     odd = 0
@@ -223,8 +252,8 @@ def _odd(job: Job, of_role: Integers) -> int:
 
 
 def _ways(
-    choices: list[tuple[Integers, list[tuple[float, Labels | int]]]],
-) -> Iterator[tuple[float, tuple[Labels | int, ...]]]:
+    choices: list[tuple[Integers, list[tuple[float, Labels]]]],
+) -> Iterator[tuple[float, tuple[Labels, ...]]]:
     """Yield the ways to call all roles, the likeliest by what the steps say first: best-first search, WAYS at most."""
     options = [some for _, some in choices]
     first = (0,) * len(options)

@@ -124,6 +124,12 @@ def test_the_first_activation_may_be_counted_to_the_step_before(cut: float) -> N
     assert says(rows, pair="ca", cut=cut - 25) == ["pipeline"]
 
 
+@pytest.mark.parametrize(("lag", "together"), [(0, 1.0), (100, 0.0)])
+def test_what_begins_and_ends_with_what_comes_back_goes_together(lag: int, together: float) -> None:
+    there = [100, 300, 500, 700]
+    assert vote(both(there, [at + lag for at in there]))["together"] == together
+
+
 @pytest.mark.parametrize(("lag", "found"), [(49, []), (51, ["pipeline"])])
 def test_the_last_gradient_is_nearer_to_no_activation_of_its_own(lag: float, found: list[str]) -> None:
     """Messages 100 ms apart, answered by the next one after less or more than half of that."""

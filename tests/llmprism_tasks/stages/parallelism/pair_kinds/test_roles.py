@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise, permutations
 
+import numpy as np
 import polars as pl
 import pytest
 from handmade import members
@@ -12,7 +13,7 @@ from handmade import members
 from llmprism_tasks.stages.parallelism.pair_kinds import roles
 
 HOSTS = {nic: f"host-{nic}" for nic in "abcdefgh"}
-SIGNS = ("pipeline", "expert", "filling")
+SIGNS = ("pipeline", "expert", "filling", "together")
 SIGN_OF = {"pp": "pipeline", "ep": "expert", "cp": "filling"}
 
 Pairs = list[dict[str, object]]
@@ -97,6 +98,56 @@ def test_a_hop_that_was_not_seen_to_keep_the_period_is_known_by_its_bytes(mb: fl
     ring = [*seeming(around("abcd")[:3], "dp", 9.5), *seeming(["da"], "other", mb)]
     own = kinds(ring, seeming(both_ways("ab"), "other", 0.1, presence=0.1))
     assert own["da"] == told
+
+
+@pytest.mark.parametrize(("together", "told"), [(1.0, "dp"), (0.4, "pp")])
+def test_two_hosts_that_gather_parameters_from_each_other_do_so_at_the_same_time(together: float, told: str) -> None:
+    """Three copies of a model, each shared by two hosts: their rings of gradients are linked as those of stages are."""
+    shards = seeming(LINKS, "ep", 40, expert=0.0, filling=1.0, together=together)
+    seen = kinds(RINGS, [pair | {"expert": 0.0} for pair in shards])
+    assert {seen[link] for link in LINKS} == {told}
+
+
+@pytest.mark.parametrize(("misread", "told"), [(3, {"ep"}), (9, {"pp"})])
+def test_between_two_hosts_all_pairs_that_carry_as_much_are_of_one_kind(misread: int, told: set[str]) -> None:
+    """Tokens and activations of two stages are as many bytes by chance: each stage is two hosts of two NICs, which send
+    tokens to each other, and activations to the next stage."""
+    hosts = on_hosts("ab", "cd", "ef", "gh")
+    tokens = [
+        way for ours, others in (("ab", "cd"), ("ef", "gh")) for a in ours for b in others for way in (a + b, b + a)
+    ]
+    links = both_ways("ae", "bf", "cg", "dh")
+    seem = [
+        *seeming(links, "pp", 5.1, sure=0.9),
+        *seeming(tokens[misread:], "ep", 5),
+        *seeming(tokens[:misread], "pp", 5, sure=0.6, expert=0.9),
+    ]
+    seen = kinds(seem, hosts=hosts)
+    assert {seen[link] for link in links} == {"pp"}
+    assert {seen[link] for link in tokens if link[0] in "abcd"} == told
+
+
+@pytest.mark.parametrize(("odd", "told"), [(1, "by hosts"), (0, "as they are")])
+def test_that_links_of_two_kinds_carry_as_much_is_seldom_chance(odd: int, told: str) -> None:
+    """Four pairs between two hosts seem to be a pipeline's, but for so many of them; others are gradients."""
+    src, dst, voted = (
+        np.array([0, 1, 4, 5, 2, 3]),
+        np.array([4, 5, 0, 1, 3, 2]),
+        np.array([roles.PP] * 4 + [roles.DP] * 2),
+    )
+    voted[:odd] = roles.DP
+    host = np.array([0, 0, 2, 3, 1, 1])
+    evidence = np.full((6, len(roles.KINDS)), np.log(0.1))
+    evidence[:4, roles.PP] = evidence[4:, roles.DP] = np.log(0.6)
+    job = roles.Job(
+        *(src, dst, host[src] * 4 + host[dst], host[dst] * 4 + host[src], evidence, voted),
+        *(np.zeros(6, np.bool_), np.zeros(6, np.int64), host, np.array([0, 1, 0, 0, 0, 1])),
+    )
+    ((_, options),) = roles._choices(job)
+    by_hosts = [roles.PP] * 4 + [roles.DP] * 2
+    cost = next(cost for cost, way in options if way.tolist() == by_hosts)
+    said = 6 * np.log(0.6) - 2 * roles.UNLIKE
+    assert cost == pytest.approx(said - (roles.BY_CHANCE if told == "by hosts" else 0.0))
 
 
 def test_a_copy_between_stages_is_nothing_and_leaves_the_layout_as_it_is() -> None:
