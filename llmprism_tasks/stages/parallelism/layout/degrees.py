@@ -12,6 +12,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.stages.parallelism import pair_graph
 from llmprism_tasks.stages.parallelism.layout.dp_groups import NIC, Rings, expert_groups, groups_of, nodes, rings
 from llmprism_tasks.stages.parallelism.pair_graph import AGREEMENT, ENDS
+from llmprism_tasks.stages.step_division.groups.balance import MAIN
 
 MOSTLY_LINKED = 0.5
 """Ratio of a pipeline's pairs that must link two gradient groups: messages may be relayed, but not most of them."""
@@ -184,7 +185,9 @@ def context_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
     ).select("job_id")
     of_blocks = blocks.group_by("job_id").agg(blocks=pl.col("bytes_per_step").median())
     gradients = pairs.filter(pl.col("kind") == "dp").join(is_open.unique(), on="job_id", how="semi")
-    more = pl.col("bytes_per_step") - pl.col("bytes_per_step").min().over("job_id")
+    # What carries next to nothing is another ring, such as that of the gradients' norm.
+    main = pl.col("bytes_per_step") >= MAIN * pl.col("bytes_per_step").max().over("job_id")
+    more = pl.col("bytes_per_step") - pl.col("bytes_per_step").filter(main).min().over("job_id")
     both = gradients.join(of_blocks, on="job_id").filter(more >= MAJORITY * pl.col("blocks")).drop("blocks")
     return pl.concat([blocks, both])
 

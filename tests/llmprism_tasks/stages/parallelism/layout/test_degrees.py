@@ -142,15 +142,19 @@ def test_context_blocks_go_round_within_the_gradients_group() -> None:
     assert (row["tp"], row["dp"], row["cp"]) == (2, 2, 2)
 
 
-@pytest.mark.parametrize(("mb", "sizes"), [(14, (1, 1, 2, 3)), (12, (1, 1, None, None))])
+@pytest.mark.parametrize(
+    ("mb", "norm", "sizes"),
+    [(14, 10, (1, 1, 2, 3)), (12, 10, (1, 1, None, None)), (14, 0.1, (1, 1, 2, 3)), (14, 2, (1, 1, 1, 6))],
+)
 def test_blocks_go_on_over_the_hops_of_a_ring_of_gradients_that_carry_as_much_more(
-    mb: float, sizes: tuple[int | None, ...]
+    mb: float, norm: float, sizes: tuple[int | None, ...]
 ) -> None:
-    """Two groups of three share a ring of gradients of 10 MB; blocks of 6 MB come back over pairs of their own."""
+    """Two groups of three share a ring of gradients of 10 MB; blocks of 6 MB come back over pairs of their own. Another
+    ring goes the other way; where it carries next to nothing, it tells nothing of the blocks."""
     hosts, nics = cluster(6, 1)
     a, b, c, d, e, f = (of[0] for of in nics)
     both = dict.fromkeys([(a, b), (b, c), (d, e), (e, f)], mb)
-    carried = {**both, (c, d): 10, (f, a): 10, (c, a): 6, (f, d): 6}
+    carried = {**both, (c, d): 10, (f, a): 10, (c, a): 6, (f, d): 6, (d, c): norm}
     pairs = table((src, dst, "cp" if mb == 6 else "dp") for (src, dst), mb in carried.items()).with_columns(
         bytes_per_step=pl.Series([mb * 1e6 for mb in carried.values()])
     )
