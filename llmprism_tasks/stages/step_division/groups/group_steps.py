@@ -263,7 +263,8 @@ def _found(times: Times, offsets: Integers, group: _Group, settings: RhythmSetti
     steps = repeated(sample.traffic, settings, by_bytes=by_bytes)
     cut = None if steps is None else _as_steps(steps, moved_until(steps.until_ns), group.back, settings)
     if steps is not None and cut is not None:
-        return _with_part(cut, group, sample, told=steps.told, ended=steps.ended)
+        found = _with_part(cut, group, sample, told=steps.told, ended=steps.ended)
+        return _ended_early(found, times, offsets, group, sample, steps)
     if group.is_piped or (steps is not None and steps.told):
         silences = sample.traffic.silences(settings.shortest_quiet_ms * NANOSECONDS_PER_MS)
         cut = _between_empty(sample.traffic, silences, moved_until, group.back)
@@ -279,7 +280,32 @@ def _ended_alike(
     if sample is None or steps is None:
         return None
     cut = _as_steps(steps, _moved_until(times, offsets, group.place, steps.until_ns), group.back, settings)
-    return None if cut is None else _with_part(cut, group, sample)
+    if cut is None:
+        return None
+    return _ended_early(_with_part(cut, group, sample), times, offsets, group, sample, steps)
+
+
+def _ended_early(found: Found, times: Times, offsets: Integers, group: _Group, sample: _Sample, steps: Steps) -> Found:
+    """End steps right after the pairs that are silent then, for pairs that are not.
+
+    Where some pairs of the senders that are looked at never pause, such as those that gather parameters, others have
+    such pairs, too, which send in the middle of that silence.
+    """
+    if not sample.foreign.any():
+        return found
+    ends, until = steps.ends_ns[:-1], steps.until_ns[:-1]
+    edges = np.append(np.stack([ends, 2 * until - ends - 1], axis=1).ravel(), LAST)
+    between = _moved_until(times, offsets, group.place, edges)[:, 1::2] > 0
+    busy = between.mean(axis=1) >= HALF
+    shift = np.where(
+        busy[np.searchsorted(group.pairs["pair"].to_numpy(), found.streams["pair"].to_numpy())], until.size + 1, 0
+    )
+    return found._replace(
+        until_ns=np.concatenate([found.until_ns, ends, [LAST]]),
+        number=np.concatenate([found.number, found.number]),
+        low=found.low + shift,
+        high=found.high + shift,
+    )
 
 
 def _with_part(cut: _Cut, group: _Group, sample: _Sample, *, told: bool = True, ended: bool = False) -> Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
+from string import ascii_lowercase
 
 import numpy as np
 import polars as pl
@@ -33,14 +34,14 @@ def steps_of(begins: list[float], nics: str = "abcd", pause: float = 15, buckets
     return rows
 
 
-def ends(*parts: list[Row], told: bool = True) -> list[float]:
-    """Return the ends of steps as pair a to b shows them, in ms; none where the group shows none together, of those
-    that are told or of those that are not."""
+def ends(*parts: list[Row], told: bool = True, pair: str = "ab") -> list[float]:
+    """Return the ends of steps as a pair shows them, in ms; none where the group shows none together, of those that are
+    told or of those that are not."""
     table = nic_pairs.in_order(flows(*parts))
     pairs = stream_rhythms(table, DEFAULT).filter(pl.col("size_class") == WHOLE).with_columns(group=pl.lit("g"))
     found = steps_together(table, pairs, DEFAULT)
     found = found.of(found.streams.filter(told=told))
-    shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr="a", dst_addr="b")["pair"][0])
+    shown = found.streams.filter(pl.col("pair") == pairs.filter(src_addr=pair[0], dst_addr=pair[1])["pair"][0])
     if shown.is_empty():
         return []
     own = table.filter(pair=shown["pair"][0])
@@ -170,6 +171,21 @@ def test_a_copy_that_never_pauses_fills_no_silence() -> None:
     copy: list[Row] = [(20 * part, 20 * part + 18, "a", "c", MB) for part in range(1500)]
     assert shown(steps_of(begins), copy)["ab"] == pytest.approx(expected(begins), abs=1e-3)
     assert "ac" not in shown(steps_of(begins), copy)
+
+
+def test_who_sends_in_the_silence_ends_a_step_before_it() -> None:
+    """Gradients go round all NICs, and each of them sends parameters to another all the time. E is none of those that
+    are looked at."""
+    begins = [1000.0 * number for number in range(20)]
+    gathers = [
+        (at, at + 30, src, dst, MB)
+        for at in range(0, 20_000, 40)
+        for one, other in zip(ascii_lowercase[:13], ascii_lowercase[13:], strict=True)
+        for src, dst in ((one, other), (other, one))
+    ]
+    shown = ends(steps_of(begins, nics=ascii_lowercase), gathers, pair="er")
+    assert len(shown) == 20
+    assert shown[:-1] == pytest.approx(expected(begins)[:-1], abs=40)
 
 
 def test_micro_batches_are_told_from_steps_by_the_turn_of_the_pipeline() -> None:
