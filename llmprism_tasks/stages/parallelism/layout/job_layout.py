@@ -77,6 +77,7 @@ def _in_steps(
         sharded,
         job_profile.stepping(division.endpoints, job_members),
         job_profile.evenness(by_step, kinds),
+        job_profile.brevity(flows, kinds, periods),
         job_profile.gradients(kinds, seen.groups, seen.nics),
     ]
     laid = degrees.unless_sharded(laid, sharded)
@@ -109,9 +110,11 @@ def one_ring_or_several() -> pl.Expr:
 
 def confidence(columns: list[str]) -> pl.Expr:
     """Return how sure a job's row is: recognition's confidence, and for a training job times that of its layout."""
-    evenness = pl.col("evenness").fill_null(1.0) if "evenness" in columns else pl.lit(1.0)
+    seen = [pl.col(name).fill_null(1.0) for name in ("evenness", "brevity") if name in columns]
     hidden = pl.when(pl.col("cp").is_null()).then(HIDDEN).otherwise(1.0)
-    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * evenness * hidden * one_ring_or_several()
+    laid = pl.col("agreement") * pl.col("sureness").fill_null(1.0) * hidden * one_ring_or_several()
+    for factor in seen:
+        laid = laid * factor
     sure = pl.when(pl.col("dp").is_not_null()).then(laid).otherwise(UNSURE)
     return (
         pl.when(pl.col("kind") == "training")

@@ -15,6 +15,10 @@ PAIR = ["job_id", *ENDS]
 LEAST_DURATIONS = 3
 """Durations of steps below which a deviation is chance."""
 
+HALF_A_STEP = 0.5
+"""Ratio of a step from which on a record of what is sent in it says little of when: one that a collector with a long
+active timeout made of several messages, or of several steps."""
+
 LESS_BUSY = 0.2
 """Quantile of a job's pairs by how much of the step they are busy."""
 
@@ -71,6 +75,24 @@ def by_step(flows: pl.DataFrame) -> pl.DataFrame:
             "first_ns": start[first],
             "last_ns": start[last],
         }
+    )
+
+
+def brevity(flows: pl.DataFrame, pairs: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
+    """Return `job_id`, `brevity`: the ratio of the bytes in steps that are in records shorter than half of a step.
+
+    Parameters
+    ----------
+    flows : bulk flows with `pair`
+    pairs : `pair`, `job_id`
+    periods : `job_id`, `period_ns`
+    """
+    known = pairs.select("pair", "job_id").join(periods, on="job_id").select("pair", "job_id", "period_ns")
+    brief = pl.col("flow_end_ns") - pl.col("flow_start_ns") < HALF_A_STEP * pl.col("period_ns")
+    return (
+        flows.join(known, on="pair")
+        .group_by("job_id")
+        .agg(brevity=(pl.col("bytes") * brief).sum() / pl.col("bytes").sum())
     )
 
 

@@ -6,13 +6,17 @@ import polars as pl
 import pytest
 
 from llmprism_tasks.stages.parallelism.layout.job_layout import HIDDEN, RINGED, UNSURE, confidence
+from llmprism_tasks.stages.parallelism.layout.job_profile import brevity
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
 
-def of(kind: str = "training", *, evenness: float | None = 1.0, **degrees: int | None) -> float:
+def of(
+    kind: str = "training", *, evenness: float | None = 1.0, brevity: float | None = None, **degrees: int | None
+) -> float:
     """Return the confidence in a job all of whose pairs agree, of degree 1 but for those given."""
-    row = {"kind": kind, "recognition_confidence": 0.8, "agreement": 1.0, "sureness": 1.0, "evenness": evenness}
+    row = {"kind": kind, "recognition_confidence": 0.8, "agreement": 1.0, "sureness": 1.0}
+    row |= {"evenness": evenness, "brevity": brevity}
     jobs = pl.DataFrame([row | dict.fromkeys(DEGREES, 1) | degrees], schema_overrides=dict.fromkeys(DEGREES, pl.Int32))
     return float(jobs.select(confidence(jobs.columns)).item())
 
@@ -42,3 +46,17 @@ def test_a_job_that_does_not_train_has_no_layout_to_doubt() -> None:
 def test_what_pairs_move_unevenly_takes_off() -> None:
     assert of(dp=16, evenness=0.7) == pytest.approx(0.8 * 0.7)
     assert of(dp=16, evenness=None) == pytest.approx(0.8)
+
+
+def test_what_is_in_records_as_long_as_steps_takes_off() -> None:
+    assert of(dp=16, brevity=0.1) == pytest.approx(0.8 * 0.1)
+
+
+@pytest.mark.parametrize(("lasts", "left"), [(49, 1.0), (51, 0.6)])
+def test_a_record_of_half_a_step_says_little_of_when(lasts: int, left: float) -> None:
+    """Steps of 100 ns; the first of two records is of 40 MB of 100."""
+    flows = pl.DataFrame(
+        {"pair": [7, 7], "flow_start_ns": [0, 200], "flow_end_ns": [lasts, 210], "bytes": [40, 60]},
+    )
+    pairs, periods = pl.DataFrame({"pair": [7], "job_id": ["j"]}), pl.DataFrame({"job_id": ["j"], "period_ns": [100.0]})
+    assert brevity(flows, pairs, periods).rows() == [("j", pytest.approx(left))]
