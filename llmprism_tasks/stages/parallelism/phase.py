@@ -195,6 +195,8 @@ def _jointly(judged: pl.DataFrame, job_members: pl.DataFrame, settings: Settings
     tokens reduce something: what a few seem to reduce repeats by chance. What each pair is in the end, and how sure
     that is, the likeliest layout of the whole job says.
     """
+    # What goes on through the step both ways at the same time takes no turns; that some of it is answered is chance.
+    judged = judged.with_columns(pipeline=pl.col("pipeline") * (1 - pl.col("filling") * pl.col("together")))
     expert, reduces = pl.col("expert") >= MAJORITY, pl.col("reduces") & pl.col("periodic")
     nics = [pl.col("src_addr").filter(some).n_unique().over("job_id") for some in (reduces, expert)]
     judged = judged.with_columns(reduces=reduces & (nics[0] >= pair_graph.AGREEMENT * nics[1]))

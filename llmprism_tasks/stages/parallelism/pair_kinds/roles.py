@@ -211,7 +211,7 @@ def _choices(job: Job) -> list[tuple[Integers, list[tuple[float, Labels]]]]:
         each = np.arange(of_role.size)
         # Stages answer each other, whether their micro-batches were seen to take turns or not.
         answered = [PP] if np.isin(job.back[of_role], job.link[of_role]).all() else []
-        gathered = [DP] if job.gathers[of_role].mean() >= MAJORITY else []
+        gathered = [DP] if job.gathers[of_role].all() else []
         kinds = np.unique(np.r_[voted, evidence.argmax(axis=1), OTHER, answered, gathered].astype(np.int64))
         linked = _between_hosts(job, of_role)
         own = [voted, *(np.full(of_role.size, kind) for kind in kinds)]
