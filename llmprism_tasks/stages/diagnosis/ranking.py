@@ -20,10 +20,7 @@ Row = dict[str, Any]
 DEVICES = ("addr", "host", "link", "switch")
 """Types of subjects that can be at fault. Jobs, data-parallel groups and pipeline stages only show an effect."""
 
-SHARED = ("switch_level", "slow_network")
-"""Kinds that name what slow transfers share, or one of several devices that they do."""
-
-CAUSE_UNKNOWN = ("straggler", *SHARED)
+CAUSE_UNKNOWN = ("straggler", "slow_network")
 """Kinds that name a slow subject, but not the cause."""
 
 SEEMS_SLOW = ("slow_compute", "straggler")
@@ -113,14 +110,14 @@ def worst_per_device(found: list[Row], hosts: dict[tuple[str, str], str]) -> lis
 def unexplained(found: list[Row]) -> list[Row]:
     """Drop findings without a known cause if a known cause takes most of the same job's loss at the same time.
 
-    A switch or a path that all slow transfers share is no known cause, but says more than a `straggler`, and a
-    `straggler` of the whole job says more than that its steps became longer.
+    A path that all slow transfers share is no known cause, but says more than a `straggler`, and a `straggler` of the
+    whole job says more than that its steps became longer.
     """
     stragglers = [row for row in found if row["kind"] == "straggler" and row["subject_type"] == "job"]
     surely = [row for row in found if row["kind"] not in EFFECTS and (row["confidence"] or 0) >= MAJORITY]
 
     def explains(cause: Row, row: Row) -> bool:
-        more = cause["kind"] in SHARED and row["kind"] == "straggler"
+        more = cause["kind"] == "slow_network" and row["kind"] == "straggler"
         known = cause["kind"] not in CAUSE_UNKNOWN  # an unknown cause explains nothing
         return row["job_id"] == cause["job_id"] and _together(row, cause) and (known or more)
 

@@ -24,8 +24,9 @@ PIPELINE = "pipeline"
 """Family of the messages that are about the pipeline itself; no incident is of it."""
 
 EVEN_CHANCE = 0.5
-"""Confidence up to which an incident opens without a message if the topology lacks NICs of its job: one of these may as
-well be at fault. With all NICs listed, a low confidence says how much of the loss is explained, and is told."""
+"""Confidence below which an incident opens without a message: most of the loss is not its subject's, or it is more
+likely nothing. If the topology lacks NICs of its job, an even chance sends none, either: one of these may as well be at
+fault."""
 
 KEY = ("window_start_ns", "incident_id", "change", "told_ns")
 LONGEST_REASON = 500

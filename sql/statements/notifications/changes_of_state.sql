@@ -55,6 +55,7 @@ WHERE
         OR (
             incidents.effect_of IS NULL
             AND incidents.peak_severity >= $least_severity
+            AND coalesce(incidents.confidence, 1) >= $even_chance
             -- Where the topology lacks NICs next to the subject, one of these may be at fault instead
             AND NOT (
                 coalesce(incidents.confidence, 1) <= $even_chance

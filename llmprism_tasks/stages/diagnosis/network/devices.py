@@ -14,7 +14,7 @@ import polars as pl
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
-from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group, switch_level
+from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group
 from llmprism_tasks.stages.diagnosis.network.localisation import OF_NIC, certainty, subject, subject_type, suspect
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
@@ -76,7 +76,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             if culprit["device_type"] in OF_NIC and _is_shared(culprit, job_id, losses, evidence, settings):
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
-                rows.extend(switch_level.rows(row, culprit, settings))
+                continue  # most of the loss is something else's
             elif certainty(culprit) >= SURE:
                 fault = _fault(culprit, job_id, losses, evidence, settings)
                 if fault["kind"] == "link_flap" and row["score"] < settings.latent_rate:

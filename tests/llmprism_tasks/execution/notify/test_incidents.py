@@ -394,10 +394,11 @@ def test_what_is_unmuted_is_told_again(run: Run, receiver: Receiver, warehouse: 
         (0.5, True, 0),
         (0.51, True, 1),
         (0.5, False, 1),  # it explains half of the loss, and nobody else may be at fault
+        (0.49, False, 0),  # most of the loss is something else's
         (None, True, 1),  # an effect on the job accuses nobody
     ],
 )
-def test_nobody_is_paged_for_what_a_nic_that_the_topology_lacks_may_have_done(
+def test_nobody_is_paged_for_what_something_else_may_as_well_have_done(
     warehouse: Warehouse, receiver: Receiver, confidence: float | None, sent: int, *, missing: bool
 ) -> None:
     window = writer(warehouse)(0, [diagnosis(0, confidence=confidence)])

@@ -104,7 +104,7 @@ def test_the_same_of_the_same_subject_is_said_once(change: dict[str, str], kept:
     assert found["severity"].to_list() == [0.1, 0.9][:kept]
 
 
-@pytest.mark.parametrize("kind", ["straggler", "switch_level"])
+@pytest.mark.parametrize("kind", ["straggler", "slow_network"])
 @pytest.mark.parametrize(
     ("cause", "explains"),
     [
@@ -124,10 +124,10 @@ def test_a_cause_that_takes_most_of_the_loss_leaves_no_one_else_to_blame(
 
 
 @pytest.mark.parametrize(("subject", "confidence", "left"), [("job", 0.51, 1), ("job", 0.49, 2), ("addr", 0.51, 1)])
-def test_a_switch_that_all_that_is_slow_has_in_common_is_more_than_a_cause_unknown(
+def test_what_all_that_is_slow_has_in_common_is_more_than_a_cause_unknown(
     subject: str, confidence: float, left: int
 ) -> None:
-    switch = row("switch_level", "switch", "s", confidence=confidence)
+    switch = row("slow_network", "switch", "s", confidence=confidence)
     assert len(diagnosed(switch, row("straggler", subject, "j", confidence=0.4))) == left
 
 
