@@ -118,7 +118,9 @@ def test_an_incident_says_what_it_costs_what_to_do_and_what_proves_it(warehouse:
 
 
 def test_a_gpu_is_named_with_its_host(warehouse: Warehouse, minute: Minute) -> None:
-    minute(0, [diagnosis(0), diagnosis(0, kind="degraded_switch", subject_type="switch", subject="leaf3", severity=0.1)])
+    minute(
+        0, [diagnosis(0), diagnosis(0, kind="degraded_switch", subject_type="switch", subject="leaf3", severity=0.1)]
+    )
     assert [one["host"] for one in incidents(warehouse)] == ["gpt-01", None]
 
 

@@ -70,7 +70,8 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Return the NICs that are slow for long enough, by enough; one row per NIC, sorted.
 
     `at_first` says whether a NIC is late only at the beginning of its steps; it then costs only that delay. `alone`
-    says whether a pipeline shows nothing of what the NIC computes later.
+    says whether a pipeline shows nothing of what the NIC computes later. Who is slower than before has cost nothing as
+    long as the job's steps are as short as before.
     """
     past = evidence.once(against_past, settings)
     work = _without_peers(evidence.work).join(past, on="job_id", how="anti").drop_nulls("excess")
@@ -95,7 +96,9 @@ def slow_nics(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         alone=pl.col("at_first").is_null() & ~pl.col("ringed") & pl.col("component").is_null(),
     )
     counted = judged.with_columns(loss=pl.when("at_first").then("behind").otherwise("loss")).drop("behind")
-    return counted.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
+    found = counted.filter(pl.col("loss") >= settings.least_effect).sort(NIC)
+    costs = [not row["by_past"] or _slowdown(row, evidence) >= settings.least_effect for row in found.to_dicts()]
+    return found.filter(pl.Series(costs, dtype=pl.Boolean))
 
 
 def _noise(excess: pl.Expr) -> pl.Expr:
@@ -245,7 +248,9 @@ def longer_by(loss: float) -> float:
 
 def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
     history = evidence.history.filter(pl.col("job_id") == found["job_id"])
-    severity = max(slowdown(history, found["start_ns"], found["end_ns"]), longer_by(found["loss"]))
+    severity = _slowdown(found, evidence)
+    if not found["by_past"]:
+        severity = max(severity, longer_by(found["loss"]))
     confidence = min(found["loss"] * (1 + severity) / severity, 1.0) * found["slow"] / found["steps"]
     nics = len(found["addr"])
     who = f"Host {found['host']} ({nics} NICs)" if found["whole"] else f"{found['addr'][0]} on {found['host']}"
@@ -276,6 +281,11 @@ def _row(found: dict[str, Any], evidence: Evidence) -> dict[str, Any]:
         "confidence": confidence,
         "peers": _peers(found, evidence),
     }
+
+
+def _slowdown(found: dict[str, Any], evidence: Evidence) -> float:
+    history = evidence.history.filter(pl.col("job_id") == found["job_id"])
+    return slowdown(history, found["start_ns"], found["end_ns"])
 
 
 def _costs_once(history: pl.DataFrame, found: dict[str, Any]) -> bool:

@@ -20,6 +20,7 @@ from llmprism_tasks.stages.diagnosis.evidence import QUICK, ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses import checkpoints, stalls
 from llmprism_tasks.stages.diagnosis.step_times.work_spread import BEYOND
+from llmprism_tasks.stages.diagnosis.step_times.workload import are_heavier
 
 STEP = ["job_id", "step_index"]
 
@@ -39,7 +40,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Name the jobs that stall in some of their steps, if no late member is known.
 
     `severity` is the ratio by which the stalls lengthen the window's steps. `score` is the loss over the smallest loss
-    that counts. `confidence` is the share of the long steps in which a stall makes up most of the excess.
+    that counts. `confidence` is the share of the long steps in which a stall makes up most of the excess. Steps in
+    which members send more hold more work: they are no stalls.
     """
     known = [evidence.once(one, settings).select("job_id") for one in (checkpoints.find, slow_nics, stalls.find)]
     # A job also sends nothing while a link is down.
@@ -58,30 +60,49 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         .with_columns(length_ns=length_ns())
         .sort(STEP)
     )
-    rows = (_row(str(job_id), mine, settings) for (job_id,), mine in steps.group_by("job_id", maintain_order=True))
-    return pl.DataFrame([row for row in rows if row is not None], schema=ROW)
+    rows = []
+    for (job_id,), mine in steps.group_by("job_id", maintain_order=True):
+        judged = _judged(mine, settings)
+        row = None if judged is None else _row(str(job_id), judged, settings)
+        if judged is not None and row is not None and not _hold_more(str(job_id), judged, evidence):
+            rows.append(row)
+    return pl.DataFrame(rows, schema=ROW)
 
 
-def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+def _judged(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame | None:
+    """Return a job's steps with `longer` (ns), `late_ns`, and whether they are `long` and `still`; None if none are."""
     usual_ns, silent_ns = (steps[name].quantile(QUICK) for name in ("length_ns", "silent_ns"))
     longer = pl.col("length_ns") - pl.lit(usual_ns)
     # All gaps of a step, or the longest: a burst mistaken for an early one hides one or the other.
     silent, longest = (pl.col(name) - pl.col(name).quantile(QUICK) for name in ("silent_ns", "longest_ns"))
-    steps = steps.with_columns(late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0), stretched=_stretched())
-    long = steps.filter(longer > settings.least_stall * pl.lit(usual_ns))
-    still = long.filter(pl.col("late_ns") >= MAJORITY * longer, ~pl.col("stretched"))
+    steps = steps.with_columns(
+        longer=longer,
+        late_ns=pl.max_horizontal(silent, longest).clip(lower_bound=0),
+        stretched=_stretched(),
+        long=longer > settings.least_stall * pl.lit(usual_ns),
+    ).with_columns(still=pl.col("long") & (pl.col("late_ns") >= MAJORITY * pl.col("longer")) & ~pl.col("stretched"))
+    long, still = steps.filter("long"), steps.filter("still")
     others = steps.join(long, on="step_index", how="anti")
     if still.height < max(settings.least_steps, MAJORITY * long.height) or others.height < settings.least_steps:
         return None
     varies_ns = others.select(relative_sigma(pl.col("silent_ns"))).item() * pl.lit(silent_ns)
     if not still.select((pl.col("late_ns") >= BEYOND * varies_ns).all()).item():
         return None
-    if not stalls.apart(still, others) or not _now_and_then(still):
-        return None
+    return steps if stalls.apart(still, others) and _now_and_then(still) else None
+
+
+def _hold_more(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> bool:
+    """Return whether the stalled steps hold more work than others."""
+    ratio = (pl.col("longer") / (pl.col("length_ns") - pl.col("longer"))).filter("still").median()
+    return are_heavier(job_id, steps.with_columns(slow="still"), float(steps.select(ratio).item()), evidence)
+
+
+def _row(job_id: str, steps: pl.DataFrame, settings: DiagnosisSettings) -> dict[str, Any] | None:
+    long, still = steps.filter("long"), steps.filter("still")
     now, window = still.filter("current"), steps.filter("current")
     if now.is_empty() or now.height > MAJORITY * window.height:
         return None
-    lost_ns = float(now.select(pl.min_horizontal("late_ns", longer).sum()).item())
+    lost_ns = float(now.select(pl.min_horizontal("late_ns", "longer").sum()).item())
     loss = lost_ns / float(window["length_ns"].sum())
     if loss < settings.least_effect:
         return None

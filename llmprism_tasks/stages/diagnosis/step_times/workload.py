@@ -1,4 +1,4 @@
-"""Workload: whether a job's slower steps hold more work, as when its batch grows. They are longer on purpose."""
+"""Workload: whether a job's slower steps hold more work. They are longer on purpose, or are several steps told as one."""
 
 from __future__ import annotations
 
@@ -15,27 +15,39 @@ from llmprism_tasks.stages.traffic import nic_pairs
 def without_heavier(slower: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
     """Leave out the runs of slow steps in which members send more, by at least half of what the steps are longer.
 
+    Parameters
+    ----------
+    slower : as `slow_run.find` returns
+    """
+    return slower.filter(pl.Series([not _in_run(row, evidence) for row in slower.to_dicts()], dtype=pl.Boolean))
+
+
+def _in_run(slower: dict[str, Any], evidence: Evidence) -> bool:
+    steps = evidence.history.filter(pl.col("job_id") == slower["job_id"]).sort("end_ns")
+    slow = (pl.col("start_ns") >= slower["start_ns"]) & (pl.col("end_ns") <= slower["end_ns"])
+    return are_heavier(slower["job_id"], steps.with_columns(slow=slow), slower["severity"], evidence)
+
+
+def are_heavier(job_id: str, steps: pl.DataFrame, longer: float, evidence: Evidence) -> bool:
+    """Return whether members send more in a job's slow steps, by at least half of the ratio by which these are longer.
+
     A faulty device makes nobody send more. Of a member the link counts whose bytes grew most: a larger batch has more
     micro-batches, and the same gradients.
 
     Parameters
     ----------
-    slower : as `slow_run.find` returns
+    steps : `start_ns`, `end_ns`, `slow`, sorted
+    longer : the ratio by which slow steps are longer
     """
-    kept = [
-        _growth(row, evidence) < MAJORITY * row["severity"]
-        for row in slower.select("job_id", "start_ns", "end_ns", "severity").iter_rows(named=True)
-    ]
-    return slower.filter(pl.Series(kept, dtype=pl.Boolean))
+    return _growth(job_id, steps, evidence) >= MAJORITY * longer
 
 
-def _growth(slower: dict[str, Any], evidence: Evidence) -> float:
+def _growth(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> float:
     """Return by which ratio the typical member sends more in slow steps than in quick ones, over one of its links."""
-    steps = evidence.history.filter(pl.col("job_id") == slower["job_id"]).sort("end_ns")
     starts, ends = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
-    slow: Flags = (starts >= slower["start_ns"]) & (ends <= slower["end_ns"])
+    slow: Flags = steps["slow"].to_numpy()
     quick: Flags = (ends - starts <= np.quantile(ends - starts, QUICK)) & ~slow
-    flows = evidence.of_jobs(pl.Series([slower["job_id"]]))
+    flows = evidence.of_jobs(pl.Series([job_id]))
     if flows.is_empty() or not quick.any():
         return 0.0
     named = flows.select(pl.struct(nic_pairs.PAIR).rank("dense") - 1, sender=pl.col("src_addr").rank("dense") - 1)

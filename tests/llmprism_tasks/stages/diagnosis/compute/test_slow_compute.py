@@ -355,6 +355,15 @@ def test_without_replicas_what_costs_a_step_one_pass_is_late_once(passes: float,
     assert rows.select("kind", "subject").rows() == [(kind, "b")]
 
 
+@pytest.mark.parametrize(("passes", "names"), [(0, []), (0.6, []), (0.7, [("addr", "b")])])
+def test_who_is_slower_than_before_while_steps_are_as_short_costs_nothing(
+    passes: float, names: list[tuple[str, str]]
+) -> None:
+    """Its quick passes are too short to be measured, so that nothing else shows whether steps are longer for it."""
+    evidence = pipeline(slow=range(6, 12), passes=passes)
+    assert named(evidence, least_work_ms=110) == names
+
+
 def test_what_is_late_once_a_step_is_told_by_what_it_costs_the_window() -> None:
     """In all of its steps, or in four of six."""
     every, some = (

@@ -90,6 +90,17 @@ def test_steps_that_are_longer_for_what_they_send_do_not_stand_still() -> None:
     assert named(standing({2: 500, 5: 500, 6: 500}, silent=False)) == []
 
 
+@pytest.mark.parametrize(("more", "rows"), [(1.0, JOB), (1.24, JOB), (1.26, []), (2.0, [])])
+def test_longer_steps_that_hold_more_work_do_not_stand_still(more: float, rows: list[tuple[str, str, str]]) -> None:
+    """They are half longer: a quarter of that may be work, as where two steps are told as one."""
+    at = (2, 5, 6)
+    evidence = standing(dict.fromkeys(at, 500.0))
+    spans = evidence.steps.filter(pl.col("addr") == "a", pl.col("step_index").is_in(at)).select("start_ns", "end_ns")
+    inside = pl.any_horizontal(pl.col("flow_start_ns").is_between(*span) for span in spans.rows())
+    bytes_ = pl.when(inside).then((pl.col("bytes") * more).round().cast(pl.Int64)).otherwise("bytes")
+    assert named(dataclasses.replace(evidence, flows=evidence.flows.with_columns(bytes=bytes_))) == rows
+
+
 @pytest.mark.parametrize(("differ", "rows"), [(0.05, JOB), (0.09, [])])
 def test_where_samples_differ_in_length_a_stall_stands_far_out(differ: float, rows: list[tuple[str, str, str]]) -> None:
     """By ten deviations of 400 ms: of 5 %, two thirds of the steps off by it, they are 300 ms; of 9 %, 530."""
@@ -118,7 +129,7 @@ def test_a_longer_sample_is_longer_throughout(first: float, others: float, told:
             "length_ns": silent,
         }
     )
-    assert (job_stalls._row("j", steps, DEFAULT) is not None) == told
+    assert (job_stalls._judged(steps, DEFAULT) is not None) == told
 
 
 @pytest.mark.parametrize(("others", "stretched"), [(0.11, True), (0.09, False)])
