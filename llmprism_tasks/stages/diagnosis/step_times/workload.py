@@ -1,4 +1,4 @@
-"""Workload: whether a job's slower steps hold more work. They are longer on purpose, or are several steps told as one."""
+"""Workload: whether slower steps hold more work. They are longer on purpose, or are several steps told as one."""
 
 from __future__ import annotations
 
