@@ -160,9 +160,9 @@ KINDS: dict[str, Kind] = {
     ),
     "ended": Kind(
         SOFTWARE,
-        "has ended, or hangs between two steps",
+        "has ended, or hangs",
         "nothing if it has ended in order. If it still holds its GPUs, check its processes and its hosts' logs.",
-        went_on="had fallen silent between two steps",
+        went_on="had fallen silent",
         once_over="nothing if it ended in order. If not, check its hosts' logs of that time.",
     ),
     "cross_step": Kind(SOFTWARE, "has slow steps", "check what changed when it began; the flows show no cause yet."),

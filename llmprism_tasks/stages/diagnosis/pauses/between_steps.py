@@ -6,7 +6,8 @@ hangs, or it still pauses. The chances of these are weighed against each other:
 
 - a job that ends does so after a whole step, and one in so many steps is the last;
 - a job hangs at any moment of a step, and is taken for ended if nothing is due at that moment: for a share of the step;
-- a pause as long as the silence has the chance that the job's own step lengths give it.
+- a pause as long as the silence has the chance that the job's own step lengths give it;
+- where nothing else is seen since, the collector may have stopped, as seldom as a job hangs, and at any moment.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     """Tell of the silences that are no hang and no crash, in the first window that knows of each.
 
     `severity` is the time lost to a pause over the window's length; 0 for `ended`. `score` is the silence over the
-    longest one before. `confidence` of `ended` is the chance that the job ended. Nothing is told while nobody else is
-    seen: the collector may be silent.
+    longest one before. `confidence` of `ended` is the chance that the job ended. While nothing else is seen, only
+    silences in the middle of a step are told: collectors that stop between two steps are no news.
     """
     known = set(evidence.once(hang.find, settings)["job_id"])
     rows = []
     for silence in (*evidence.rests, *evidence.silences):
-        if silence.is_news and not silence.alone and silence.gap.job_id not in known:
+        seen = silence.in_mid_step or not silence.alone
+        if silence.is_news and seen and silence.gap.job_id not in known:
             pauses = _went_on(silence) or _is_saving(silence)
             row = _paused(silence, evidence, settings) if pauses else _ended(silence, settings)
             rows += [] if row is None else [row]
@@ -62,7 +64,13 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
     hidden = min(1.0, silence.gap.longest_ns / where.period_ns)
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
-    return shares({"ended": LAST, "hung": LAST * hidden} | ({} if silence.over else {"paused": pauses}))
+    whole = silence.where.even or not silence.in_mid_step
+    weights = {"ended": LAST * whole, "hung": LAST * (hidden if whole else 1)}
+    if silence.alone:
+        weights["unseen"] = weights["hung"]
+    if not silence.over:
+        weights["paused"] = pauses
+    return shares({name: weight for name, weight in weights.items() if weight})
 
 
 def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -> Row | None:
@@ -95,11 +103,12 @@ def _ended(silence: Silence, settings: DiagnosisSettings) -> Row:
     may_be = readings(silence, settings)
     silent_s = (silence.until_ns - silence.gap.since_ns) / 1e9
     lasted = f"for {silent_s:.0f} s until it began anew" if silence.over else f"for at least {silent_s:.0f} s"
+    unseen = "No other flow was seen since. " * silence.alone
     return _common(silence) | {
         "kind": "ended",
         "severity": 0.0,
-        "explanation": f"{_stood(silence)}, and was silent {lasted}. {', '.join(_said(may_be))}.",
-        "confidence": may_be["ended"],
+        "explanation": f"{_stood(silence)}, and was silent {lasted}. {unseen}{', '.join(_said(may_be))}.",
+        "confidence": may_be.get("ended", 0.0),
         "candidates": list(may_be),
         "odds": list(may_be.values()),
     }
@@ -125,7 +134,12 @@ def _stood(silence: Silence) -> str:
 
 
 def _said(may_be: Mapping[str, float]) -> Iterator[str]:
-    words = {"ended": "it ended in order", "hung": "it hangs or hung between two steps", "paused": "it pauses"}
+    words = {
+        "ended": "it ended in order",
+        "hung": "it hangs or hung",
+        "unseen": "the collector stopped",
+        "paused": "it pauses",
+    }
     for number, (name, chance) in enumerate(may_be.items()):
         text = f"{words[name]} ({chance:.0%})"
         yield text if number else text[0].upper() + text[1:]

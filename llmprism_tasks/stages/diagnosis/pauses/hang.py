@@ -12,6 +12,10 @@ from llmprism_tasks.stages.liveness.overdue import Silence
 SURE, UNSURE = 0.9, 0.5
 """Confidence if it is known which NIC or host stopped first, and if it is not."""
 
+EVEN = 0.5
+"""Chance of a hang where everything that was seen fell silent with the job, and nobody of it before the others: a
+collector that stops looks the same."""
+
 NOUNS = {"addr": "NIC", "host": "Host"}
 """Types of subjects in the words of an explanation."""
 
@@ -27,7 +31,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
     those NICs are the subject.
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
-    ended there; nor if no other job is seen any more, because the collector may be silent.
+    ended there; nor if nothing else is seen any more, because the collector may be silent. If something shows who
+    stopped first, but nobody was overdue, it is told then with `EVEN` of its confidence.
     """
     rows = []
     for silence in evidence.silences:
@@ -40,7 +45,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         quiet = _replaced(silence, at) if silence.restarted else first
         hangs = not silence.restarted and (silence.over or late or first is not None)
         if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
-            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs))
+            unseen = silence.alone and not (late or silence.over)
+            rows.append(_row(silence, quiet, at | dict(silence.replaced), hangs=hangs, unseen=unseen))
     return pl.DataFrame(rows, schema=ROW)
 
 
@@ -54,7 +60,9 @@ def _replaced(silence: Silence, hosts: dict[str, str]) -> FirstStopped | None:
     return FirstStopped(tuple(silence.replaced), None, f"was replaced by {', '.join(spares)}")
 
 
-def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *, hangs: bool) -> dict[str, object]:
+def _row(
+    silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *, hangs: bool, unseen: bool
+) -> dict[str, object]:
     gap, where = silence.gap, silence.where
     silent_s, period_s = ((ns / 1e9) for ns in (silence.until_ns - gap.since_ns, where.period_ns))
     subject_type, subject, peers = _subject(gap.job_id, quiet, hosts)
@@ -72,6 +80,9 @@ def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *,
         who = ""
     else:
         who = " The flows do not show which NIC stopped first." if hangs else " All members stopped at the same moment."
+    if unseen:
+        who += " No other flow was seen since, so the collector may have stopped instead."
+    sure = SURE if quiet is not None and quiet.other is None else UNSURE
     return {
         "job_id": gap.job_id,
         "kind": "hang" if hangs else "stopped",
@@ -82,7 +93,7 @@ def _row(silence: Silence, quiet: FirstStopped | None, hosts: dict[str, str], *,
         "score": silent_s * 1e9 / max(gap.longest_ns, where.period_ns),
         "severity": silent_s / period_s if hangs else 0.0,
         "explanation": f"The job fell silent {stood}{who}",
-        "confidence": SURE if quiet is not None and quiet.other is None else UNSURE,
+        "confidence": EVEN * sure if unseen else sure,
         "peers": peers,
         "candidates": odds and list(odds),
         "odds": odds and list(odds.values()),

@@ -388,6 +388,31 @@ def test_when_nobody_is_seen_any_more_only_who_went_quiet_before_is_told() -> No
     assert named(evidence(IDLE_B, alone=True)) == [("hang", "addr", "b")]
 
 
+OVERDUE_B = [
+    (src, dst, 500.0, *rest) if "b" in (src, dst) else (src, dst, late, *rest) for src, dst, late, *rest in IDLE_B
+]
+"""The same; what leads from and to `b` was due half a second before the silence."""
+
+
+@pytest.mark.parametrize(
+    ("due", "changed", "sure"),
+    [
+        (IDLE_B, {}, 0.9),
+        (IDLE_B, {"alone": True}, 0.45),
+        (IDLE_B, {"alone": True, "over": True}, 0.9),
+        (OVERDUE_B, {"alone": True}, 0.9),
+    ],
+    ids=["others are seen", "nobody is seen", "it went on", "it was overdue"],
+)
+def test_where_nothing_else_is_seen_the_collector_may_have_stopped(
+    due: list[Due], changed: dict[str, bool], sure: float
+) -> None:
+    """Less than an even chance pages nobody."""
+    (row,) = hang.find(evidence(due, **changed), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject"], row["confidence"]) == ("hang", "b", sure)
+    assert ("the collector may have stopped instead" in row["explanation"]) == (sure < 0.5)
+
+
 def test_where_all_have_come_equally_far_the_job_may_have_ended() -> None:
     assert named(evidence(pairs(RING, {}), even=True)) == []
     assert named(evidence(pairs(RING, {}), even=True, over=True, restarted=True)) == []
