@@ -101,7 +101,8 @@ def find_first_stopped(
     if late and len({hosts[addr] for end in PAIR for addr in alone[end]}) == 2:
         return _either(where, alone, hosts, stages)
     return (
-        _amid(first, hosts)
+        (_owing(where, first, hosts) if late else None)
+        or _amid(first, hosts)
         or _absent(where, first, ends, hosts, stages)
         or _sends_nothing(first, hosts)
         or _between_idle(where, first, hosts)
@@ -202,6 +203,27 @@ def _last_seen(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -
         if src in ends:
             seen[hosts[src]] = max(seen[hosts[src]], last_ns)
     return seen
+
+
+def _owing(where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs of the one host of a pipeline that owes something, and to which nothing was due by then.
+
+    All others wait for what was due to them sooner. In a ring each member waits for the one before it, and nobody owes
+    alone. The one that it owes may not have been ready to receive.
+    """
+    if first.join(opposite(where.pairs), on=PAIR, how="anti").height:
+        return None
+    sender, receiver = (pl.col(end).replace_strict(hosts, default=None) for end in PAIR)
+    owed = first.with_columns(host=sender, whom=receiver)
+    lacks = _confirmed(where, hosts).group_by(host=receiver).agg(lacks_ns=pl.col("late_ns").max())
+    margin = pl.max_horizontal(3 * pl.col("noise_ns"), CLOCKS_NS)
+    waits = (pl.col("lacks_ns") >= pl.col("late_ns") - margin).fill_null(value=False)
+    owes = owed.join(lacks, on="host", how="left").filter(~waits.any().over("host"))
+    if owes["host"].n_unique() != 1 or owes["whom"].n_unique() != 1:
+        return None
+    whom = owes["whom"][0]
+    why = f"had received all that it needed and has not sent to {whom}"
+    return FirstStopped(tuple(owes["src_addr"].unique().sort()), whom, why, LIKELIER)
 
 
 def _amid(first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:

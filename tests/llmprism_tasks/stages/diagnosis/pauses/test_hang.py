@@ -181,6 +181,25 @@ def test_in_a_pipeline_the_first_that_was_due_is_named_and_who_may_not_have_take
     assert row["confidence"] == hang.UNSURE
 
 
+@pytest.mark.parametrize(
+    ("due_to_c", "owes"), [(1600, "c"), (1693, "c"), (1695, "b")], ids=["later", "just later", "as early"]
+)
+def test_who_owes_an_answer_and_lacks_nothing_stopped_first(due_to_c: float, owes: str) -> None:
+    """`c` was due to answer `b` at first. When `a` is due to send differs from step to step, so that it may have been
+    due as early; but it was due to receive from `b` before. Two ms of noise three times are six."""
+    due: list[Due] = [
+        ("c", "b", 1700, 2, 0, None),
+        ("b", "a", 1650, 2, 0, None),
+        ("b", "c", due_to_c, 2, 4, 19_000),
+        ("a", "b", 1400, 105, 4, 19_000),
+    ]
+    (row,) = hang.find(evidence(due), DEFAULT).to_dicts()
+    assert row["subject"] == owes
+    if owes == "c":
+        assert "had received all that it needed and has not sent to host-b" in row["explanation"]
+        assert (row["candidates"], row["odds"]) == (["host-c", "host-b"], [0.75, 0.25])
+
+
 @pytest.mark.parametrize(("towards", "stopped"), [({"b": "a", "c": "b"}, "b"), ({"c": "b", "d": "c"}, "c")])
 def test_in_a_line_of_stages_whom_all_wait_for_has_stopped(towards: Mapping[str, str], stopped: str) -> None:
     """Gradients are due to and from it; the one that it waits for was begun last."""
