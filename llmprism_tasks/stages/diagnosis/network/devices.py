@@ -15,9 +15,16 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group
-from llmprism_tasks.stages.diagnosis.network.localisation import OF_NIC, certainty, subject, subject_type, suspect
+from llmprism_tasks.stages.diagnosis.network.localisation import (
+    DEVICE,
+    OF_NIC,
+    certainty,
+    subject,
+    subject_type,
+    suspect,
+)
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
-from llmprism_tasks.stages.diagnosis.network.path_pace import compared, extra, paces, placed, timed
+from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
 
@@ -73,6 +80,8 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
             row = losses.row(job_id, losses.slow(culprit, job_id), settings)
             if row is None:
                 continue
+            if _is_wider(culprit, job_id, losses, evidence, settings):
+                continue
             if culprit["device_type"] in OF_NIC and _is_shared(culprit, job_id, losses, evidence, settings):
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
@@ -99,6 +108,18 @@ def hops_in_trouble(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataF
     if steps.is_empty():
         return pl.DataFrame(schema={"slow": pl.Boolean})
     return compared(paces(placed(evidence, steps), settings), settings)
+
+
+def _is_wider(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:
+    """Return whether most of a job's hops that do not cross a culprit have become slower at best, too.
+
+    Waiting for a slow hop makes no other hop slower at best, so no single device slows them: the network does.
+    """
+    crossing = losses.suspicion.crossings.filter(*(pl.col(name) == culprit[name] for name in DEVICE))
+    best = evidence.once(best_pace.verdicts, settings).filter(pl.col("job_id") == job_id)
+    others = best.join(crossing.select(PLACE), on=PLACE, how="anti", nulls_equal=True)
+    slower = others.select((pl.col("slow") & best_pace.became_slow(settings)).mean()).item()
+    return slower is not None and slower > MAJORITY
 
 
 def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:

@@ -408,3 +408,14 @@ def test_several_slow_groups_are_one_finding_about_the_network() -> None:
     rows = found(late(ill, 8))
     assert rows.select("kind", "subject_type", "subject").rows() == [("slow_network", "job", "j")]
     assert named(late(job(ring("abc", 8), lost=700), 8)) == [("slow_network", "j")]
+
+
+@pytest.mark.parametrize(("elsewhere", "names"), [(1, [("degraded_switch", "l0")]), (8, [("slow_network", "j")])])
+def test_where_what_avoids_a_switch_has_become_slower_too_it_is_the_network(elsewhere: float, names: Named) -> None:
+    """Two rings through two leaves; what stays within the second one may be slower at best than before."""
+    paths = ("l0", "l0 s l1", "l1", "l1 s l0")
+    rings = [
+        [dataclasses.replace(hop, factor=elsewhere) if hop.path == ("l1",) else hop for hop in ring(nics, 8, *paths)]
+        for nics in ("abcd", "efgh")
+    ]
+    assert named(late(job(*rings, lost=700), 8)) == names
