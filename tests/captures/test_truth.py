@@ -25,9 +25,12 @@ def write_logs(
     evaluate_every: int = 0,
     faults: Sequence[dict[str, object]] = (),
     again_ns: int = 0,
+    saved: Sequence[tuple[int, int]] = (),
+    checkpoint_every: int = 0,
 ) -> None:
     """Log a job of four ranks with steps of 100 ns from 1000 on; `last_steps` are those each rank finished last."""
-    (folder / "jobA.json").write_text(json.dumps({"storage": "10.0.100.1", "evaluate_every": evaluate_every}))
+    habits = {"storage": "10.0.100.1", "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every}
+    (folder / "jobA.json").write_text(json.dumps(habits))
     (folder / "faults.json").write_text(json.dumps(list(faults)))
     launched = [{"job": "jobA", "addr": addr, "start_ns": 500} for addr in FOUR]
     again = [{"job": "jobA_again", "addr": addr, "start_ns": again_ns} for addr in FOUR if again_ns]
@@ -41,6 +44,9 @@ def write_logs(
         for step in range(last_steps[rank] + 1):
             start = 1000 + 100 * step + rank
             events.append({"event": "step", "addr": addr, "step": step, "start_ns": start, "end_ns": start + 90})
+        for step, (start, end) in enumerate(saved):
+            spent = {"step": step, "start_ns": start, "end_ns": end, "bytes": BULK}
+            events.append({"event": "checkpoint", "addr": addr, **spent})
         (folder / f"jobA-{rank}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
@@ -131,6 +137,32 @@ def test_an_evaluation_lasts_from_a_step_to_the_next_one(tmp_path: Path) -> None
     write_logs(tmp_path, dp_group=FOUR, pp_group=[], evaluate_every=2)
     pauses = truth.tables(tmp_path, flows(*ring(-1)))["truth_pauses"]
     assert pauses.rows() == [("evaluation", "jobA", 1193, 1200)]
+
+
+@pytest.mark.parametrize(
+    ("every", "last", "slow_until", "habit"),
+    [
+        (2, 1119, None, [(1000, 1010), (1100, 1119)]),
+        (2, 1121, None, [(1000, 1010)]),
+        (0, 1119, None, []),
+        (2, 1119, 1150, [(1000, 1010)]),
+        (2, 1119, 0, [(1000, 1010)]),
+    ],
+    ids=["alike", "twice as long", "no habit", "slow storage", "slow until the end"],
+)
+def test_checkpoints_by_habit_that_are_alike_are_pauses(
+    tmp_path: Path, every: int, last: int, slow_until: int | None, habit: list[tuple[int, int]]
+) -> None:
+    fault = {"kind": "slow_storage", "job": "jobA", "subject_type": "addr", "subject": FOUR[0], "severity": 0.5}
+    fault |= {"start_ns": 1050} | ({"end_ns": slow_until} if slow_until else {})
+    faults = [] if slow_until is None else [fault]
+    saved = [(1000, 1010), (1100, last)]
+    write_logs(tmp_path, dp_group=FOUR, pp_group=[], saved=saved, checkpoint_every=every, faults=faults)
+    tables = truth.tables(tmp_path, flows(*ring(-1)))
+    pauses = tables["truth_pauses"].filter(pl.col("kind") == "checkpoint")
+    assert pauses.select("start_ns", "end_ns").rows() == habit
+    stalls = tables["truth_faults"].filter(pl.col("kind") == "checkpoint_stall")
+    assert stalls["severity"].to_list() == [1.0, 1.0 if slow_until is None else 0.5]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ EFFECT = {"effect": pl.Float64, "longest": pl.Float64, "noise": pl.Float64}
 
 PAUSE = {"kind": pl.String, "job": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
 
+ALIKE = 2.0
+"""Times the shortest wait for a checkpoint of its job up to which another one is alike: storage at half its rate."""
+
 AGAIN = "_again"
 """What the name of a job that was launched again ends with; see `setups`."""
 
@@ -64,7 +67,7 @@ def tables(logs: Path, flows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         .join(hosts, on="addr")
         .select("job", "addr", "host", "start_ns", "end_ns")
     )
-    places = _ranks(events)
+    places, faults = _ranks(events), _faults(logs, events)
     pairs, minor = _pairs(flows, places, jobs, steps)
     return {
         "truth_jobs": jobs,
@@ -73,8 +76,8 @@ def tables(logs: Path, flows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         "truth_steps": steps,
         "truth_rank_steps": rank_steps,
         "truth_ranks": places,
-        "truth_faults": effects(_lasting(_faults(logs, events), launched, flows), steps),
-        "truth_pauses": _pauses(logs, rank_steps),
+        "truth_faults": effects(_lasting(faults, launched, flows), steps),
+        "truth_pauses": pl.concat([_pauses(logs, rank_steps), _saved(logs, faults)]).sort("job", "start_ns"),
         "truth_noise": _noise(logs, events),
     }
 
@@ -222,7 +225,9 @@ def _faults(logs: Path, events: list[dict[str, object]]) -> pl.DataFrame:
         .select(list(FAULT))
     )
     for one in slow.rows(named=True):
-        during = (pl.col("start_ns") < one["end_ns"]) & (pl.col("end_ns") > one["start_ns"])
+        during = pl.col("end_ns") > one["start_ns"]
+        if one["end_ns"] is not None:  # else it was slow until the capture ended
+            during &= pl.col("start_ns") < one["end_ns"]
         stalls = stalls.with_columns(severity=pl.when(during).then(one["severity"]).otherwise("severity"))
     return pl.concat([injected, stalls]).sort("start_ns")
 
@@ -252,6 +257,22 @@ def _pauses(logs: Path, rank_steps: pl.DataFrame) -> pl.DataFrame:
         .select("job", "every", "step", start_ns="end_ns", end_ns=pl.col("start_ns").shift(-1).over("job"))
         .filter(pl.col("every") > 0, (pl.col("step") + 1) % pl.col("every") == 0, pl.col("end_ns").is_not_null())
         .select(pl.lit("evaluation").alias("kind"), "job", "start_ns", "end_ns")
+        .cast(pl.Schema(PAUSE))
+    )
+
+
+def _saved(logs: Path, faults: pl.DataFrame) -> pl.DataFrame:
+    """Return when jobs waited for checkpoints that they write by habit, while storage was as quick as ever.
+
+    They are faults as well, for a habit may be dear, and telling it is right. But nobody is asked to tell it.
+    """
+    every = {job: json.loads((logs / f"{job}.json").read_text()).get("checkpoint_every", 0) for job in _jobs(logs)}
+    wait = pl.col("end_ns") - pl.col("start_ns")
+    return (
+        faults.filter(pl.col("kind") == "checkpoint_stall", pl.col("severity") == 1)
+        .filter(pl.col("job").replace_strict(every, default=0, return_dtype=pl.Int64) > 0)
+        .filter(wait <= ALIKE * wait.min().over("job"))
+        .select(pl.lit("checkpoint").alias("kind"), "job", "start_ns", "end_ns")
         .cast(pl.Schema(PAUSE))
     )
 

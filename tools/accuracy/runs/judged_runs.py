@@ -173,7 +173,9 @@ def judge(run: Judged) -> Figures:
         "version": version(),
         "cpu_s": time.process_time() - began,
         "verdicts": fault_verdicts(
-            judgeable(truth["truth_faults"], truth["truth_steps"]), scores.diagnoses, found["windows"]
+            judgeable(truth["truth_faults"], truth["truth_steps"], truth["truth_pauses"]),
+            scores.diagnoses,
+            found["windows"],
         ),
         "false": false.select("window_start_ns", "job", "kind", "subject_type", "subject", "explanation").to_dicts(),
         "false_pages": [f"{one['kind']} {one['subject_type']}:{one['subject']}" for one in pages],
@@ -181,11 +183,13 @@ def judge(run: Judged) -> Figures:
     }
 
 
-def judgeable(faults: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def judgeable(faults: pl.DataFrame, steps: pl.DataFrame, pauses: pl.DataFrame) -> pl.DataFrame:
     """Add what captures do not say of faults: which kinds are right, and whether a device is at half of its pace.
 
-    Faults that begin before their job has shown as many steps as settle it are left out: nothing is usual yet.
+    Faults that begin before their job has shown as many steps as settle it are left out: nothing is usual yet. So are
+    checkpoints that a job writes by habit.
     """
+    faults = faults.join(pauses, on=["job", "start_ns", "end_ns"], how="anti", maintain_order="left")
     shown = [_shown(fault, steps) for fault in faults.select("job", "start_ns").rows()]
     faults = faults.filter(pl.Series(shown, dtype=pl.Boolean))
     if "right_kinds" in faults.columns or "effect" not in faults.columns:
