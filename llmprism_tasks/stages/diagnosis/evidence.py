@@ -13,6 +13,7 @@ import polars as pl
 from llmprism_tasks.contract import frames
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import grouped_sort
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.own_work.announcements import HEARD, announced
 from llmprism_tasks.stages.diagnosis.own_work.own_work import own_work
@@ -170,6 +171,7 @@ def gather(
     job_traffic, step_ends : as for `diagnosis`
     """
     every, traffic = job_traffic.bulk, job_traffic.index
+    job_members, pairs = _with_earlier_kinds(job_members, pairs, every, topology, window, settings)
     silent = long_silences(every, traffic, topology, window, settings, elsewhere)
     silences = [
         dataclasses.replace(silence, stages=_stages(silence, every, job_members, topology, settings))
@@ -205,12 +207,48 @@ def _stages(
     silence: Silence, bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, settings: Settings
 ) -> dict[str, int]:
     """Return the pipeline stages of a silent job's members before its silence; later windows show none."""
-    moment = Window(silence.gap.since_ns + 1 - settings.window.length_ns, settings.window.length_ns)
     of_job = pl.col("job_id") == silence.gap.job_id
-    of_job_members = job_members.filter(of_job).drop("pp_stage")
-    before = bulk.filter(of_job, pl.col("flow_start_ns") <= silence.gap.since_ns)
+    members, _ = _laid_out(
+        bulk.filter(of_job), job_members.filter(of_job), topology, silence.gap.since_ns + 1, settings
+    )
+    return dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
+
+
+def _with_earlier_kinds(
+    job_members: pl.DataFrame,
+    pairs: pl.DataFrame,
+    bulk: pl.DataFrame,
+    topology: pl.DataFrame,
+    window: Window,
+    settings: Settings,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return members and pairs, with the kinds and stages of the window before for jobs that lost them.
+
+    What slows a few links changes when everything else is sent, so that the window may not show any more which pairs
+    exchange gradients. They do what they did before.
+    """
+    known = (pl.col("kind") != "other").fill_null(value=False)
+    counted = pairs.group_by("job_id").agg(pl.len(), known=known.sum()).sort("job_id")
+    for job_id, count, _ in counted.filter(pl.col("known") < MAJORITY * pl.col("len")).iter_rows():
+        of_job = pl.col("job_id") == job_id
+        members, before = _laid_out(
+            bulk.filter(of_job), job_members.filter(of_job), topology, window.start_ns, settings
+        )
+        if before.filter(known).height >= MAJORITY * count:
+            job_members = pl.concat([job_members.filter(~of_job), members.select(job_members.columns)])
+            pairs = pl.concat([pairs.filter(~of_job), before.select(pairs.columns)])
+    return job_members, pairs
+
+
+def _laid_out(
+    bulk: pl.DataFrame, job_members: pl.DataFrame, topology: pl.DataFrame, until_ns: int, settings: Settings
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return members and pairs of one job as the window that ends at a moment shows them."""
+    moment = Window(until_ns - settings.window.length_ns, settings.window.length_ns)
+    of_job_members = job_members.drop("pp_stage")
+    before = bulk.filter(pl.col("flow_start_ns") < until_ns)
     job_traffic = TrafficIndex.of(before, settings.traffic).inside(of_job_members)
-    _, members, _ = parallelism(
+    _, members, pairs = parallelism(
         job_traffic=job_traffic,
         division=divide(job_traffic.bulk, moment, settings),
         topology=topology,
@@ -219,7 +257,7 @@ def _stages(
         window=moment,
         settings=settings,
     )
-    return dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
+    return members, pairs
 
 
 def _written(traffic: TrafficIndex, topology: pl.DataFrame, job_members: pl.DataFrame) -> pl.DataFrame:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from accuracy.runs.judged_runs import judgeable
 
+from accuracy.runs.judged_runs import judgeable
 from llmprism_tasks.reports.evaluation.pairs import SETTLED
 
 
