@@ -22,10 +22,9 @@ from llmprism_tasks.settings import DiagnosisSettings, Settings
 from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, ROW, Evidence, shares
 from llmprism_tasks.stages.diagnosis.network import devices
 from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
+from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
-from llmprism_tasks.stages.liveness.first_stopped import find_first_stopped, late_pairs
-from llmprism_tasks.stages.liveness.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
@@ -44,10 +43,6 @@ TWICE = 2
 SAME_BYTES = 0.25
 """Ratio by which the bytes of a step may differ from the usual. Two steps taken for one have twice as many, and a step
 of which the collector lost a part has fewer; samples of uneven length change them by less."""
-
-CHATTER = 0.01
-"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
-chats may have stopped to train."""
 
 FOREIGN = 2.0
 """Times its usual bytes of a step from which what a pair moves in one step is no training: no pair of a job in lock
@@ -285,51 +280,12 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
         rest &= ~stalls
     if rest.any():
         how = "while its training stood still" if (rest & silent).any() else "while its members sent data"
-        who = _stopped(steps, rest, evidence, every)
+        at = int(np.flatnonzero(rest)[steps.lengths[rest].argmax()])
+        span = (int(steps.starts[at]), int(steps.ends[at]))
+        who = stopped(steps.job_id, span, steps.model.usual_ns, steps.starts.size, evidence, every)
         how += who.pop("how", "; the flows name nobody")
-        rows.append(_row("cross_step", steps, rest, course, how) | who)
+        rows.append(_row(who.pop("kind", "cross_step"), steps, rest, course, how) | who)
     return rows
-
-
-def _stopped(steps: Steps, slow: Flags, evidence: Evidence, settings: Settings) -> Row:
-    """Return who stopped first in the longest of some slow steps, as `candidates` with `odds` and `how`; empty if the
-    job stopped between two steps, or nobody can be told.
-
-    Parameters
-    ----------
-    slow : steps that were longer because the job stood still
-    """
-    at = int(np.flatnonzero(slow)[steps.lengths[slow].argmax()])
-    flows = evidence.flows.filter(pl.col("job_id") == steps.job_id, pl.col("kind") != "other")
-    numbers = flows.select(
-        "flow_start_ns", "flow_end_ns", "bytes", pair=pl.struct(nic_pairs.PAIR).rank("dense").cast(pl.Int64) - 1
-    )
-    starts, ends, sizes, pair = (column.to_numpy() for column in numbers.get_columns())
-    each = np.bincount(pair, sizes) / steps.starts.size
-    trains = (sizes >= CHATTER * each[pair]) & (ends - starts <= steps.model.usual_ns)
-    inside = trains & (starts < steps.ends[at]) & (ends > steps.starts[at])
-    order = np.argsort(starts[inside], kind="stable")
-    until = np.maximum.accumulate(np.append(steps.starts[at], ends[inside][order]))
-    gaps = np.append(starts[inside][order], steps.ends[at]) - until
-    if gaps.max() < MAJORITY * steps.excess[at]:
-        return {}
-    since = int(until[gaps.argmax()])
-    before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
-    where = step_progress_at(before, since, settings)
-    if where is None or not where.midway:
-        return {}
-    members = evidence.members.filter(pl.col("job_id") == steps.job_id)
-    hosts = dict(members.select("addr", "host").rows())
-    late = late_pairs(where, hosts, settings.diagnosis).height > 0
-    stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
-    first = find_first_stopped(where, hosts, stages, late=late)
-    if first is None:
-        return {}
-    host = hosts[first.addrs[0]]
-    odds = shares({host: first.chance} | ({first.other: 1 - first.chance} if first.other else {}))
-    how = f". Host {host} stopped first: it {first.reason}"
-    how += f". It may also have been host {first.other}" if first.other else ""
-    return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
 def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Flags:

@@ -1,0 +1,69 @@
+"""Standstill: who stopped first in a single step that was long because the job stood still in the middle of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from llmprism_tasks.numerics.robust import MAJORITY
+from llmprism_tasks.settings import Settings
+from llmprism_tasks.stages.diagnosis.evidence import Evidence, shares
+from llmprism_tasks.stages.liveness.first_stopped import LIKELIER, find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.odd_rail import odd_nic
+from llmprism_tasks.stages.liveness.step_progress import step_progress_at
+from llmprism_tasks.stages.traffic import nic_pairs
+
+CHATTER = 0.01
+"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
+chats may have stopped to train."""
+
+
+def stopped(
+    job_id: str, span: tuple[int, int], usual_ns: float, count: int, evidence: Evidence, settings: Settings
+) -> dict[str, Any]:
+    """Return who stopped first in a step, as `candidates` with `odds` and `how`; empty if the job stopped between two
+    steps, or nobody can be told. A NIC that stopped alone has flapped (`kind`, `subject`).
+
+    Parameters
+    ----------
+    span : start and end of the step, ns
+    usual_ns, count : usual length of the job's steps, and how many were seen
+    """
+    start_ns, end_ns = span
+    flows = evidence.flows.filter(pl.col("job_id") == job_id, pl.col("kind") != "other")
+    numbers = flows.select(
+        "flow_start_ns", "flow_end_ns", "bytes", pair=pl.struct(nic_pairs.PAIR).rank("dense").cast(pl.Int64) - 1
+    )
+    starts, ends, sizes, pair = (column.to_numpy() for column in numbers.get_columns())
+    each = np.bincount(pair, sizes) / count
+    trains = (sizes >= CHATTER * each[pair]) & (ends - starts <= usual_ns)
+    inside = trains & (starts < end_ns) & (ends > start_ns)
+    order = np.argsort(starts[inside], kind="stable")
+    until = np.maximum.accumulate(np.append(start_ns, ends[inside][order]))
+    gaps = np.append(starts[inside][order], end_ns) - until
+    if gaps.max() < MAJORITY * (end_ns - start_ns - usual_ns):
+        return {}
+    since = int(until[gaps.argmax()])
+    members = evidence.members.filter(pl.col("job_id") == job_id)
+    hosts = dict(members.select("addr", "host").rows())
+    before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
+    begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
+    sent = before.group_by(nic_pairs.PAIR).agg(usual=(pl.col("bytes") - begun.fill_null(0)).sum(), sent=begun.sum())
+    if (addr := odd_nic(sent, hosts)) is not None:
+        how = f". NIC {addr} stopped first: what it sends and what it is sent lack what all other rails had sent"
+        return {"kind": "link_flap", "subject_type": "addr", "subject": addr, "confidence": LIKELIER, "how": how}
+    where = step_progress_at(before, since, settings)
+    if where is None or not where.midway:
+        return {}
+    late = late_pairs(where, hosts, settings.diagnosis).height > 0
+    stages = dict(members.select("addr", "pp_stage").drop_nulls("pp_stage").rows())
+    first = find_first_stopped(where, hosts, stages, late=late)
+    if first is None:
+        return {}
+    host = hosts[first.addrs[0]]
+    odds = shares({host: first.chance} | ({first.other: 1 - first.chance} if first.other else {}))
+    how = f". Host {host} stopped first: it {first.reason}"
+    how += f". It may also have been host {first.other}" if first.other else ""
+    return {"how": how, "candidates": list(odds), "odds": list(odds.values())}

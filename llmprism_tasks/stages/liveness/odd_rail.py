@@ -1,0 +1,41 @@
+"""Odd rail: the NIC whose pairs had sent less than their sisters when a job fell silent in the middle of a step.
+
+The pairs of two hosts that move equal bytes in a step work in lock step, each on its own rail. When the link of one
+NIC goes down, the other rails go on until they need what it owes: what it sends and what it is sent both lack a message
+that all sisters have sent. A host or a rank that stops holds up all rails alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from llmprism_tasks.stages.liveness.first_stopped import ALIKE
+from llmprism_tasks.stages.step_division.periodicity import PAIR
+
+SISTERS = 3
+"""Least pairs of two hosts of which one can be odd: of two, either may be."""
+
+
+def odd_nic(sent: pl.DataFrame, hosts: Mapping[str, str]) -> str | None:
+    """Return the NIC from and to which all that lacks something leads; None if there is none, or not one alone.
+
+    Parameters
+    ----------
+    sent : `src_addr`, `dst_addr`, `usual` (bytes of the steps before), `sent` (bytes of the unfinished step)
+    hosts : host of each member
+    """
+    between = [pl.col(end).replace_strict(hosts, default=None).alias(f"{end}_host") for end in PAIR]
+    places = [f"{end}_host" for end in PAIR]
+    placed = sent.with_columns(between).drop_nulls(places)
+    alike = placed.filter((pl.col("usual") / pl.col("usual").median().over(places) - 1).abs() <= ALIKE)
+    lacks = alike.filter(
+        pl.len().over(places) >= SISTERS, pl.col("sent") < (1 - ALIKE) * pl.col("sent").median().over(places)
+    )
+    common = set.intersection(*({*pair} for pair in lacks.select(PAIR).iter_rows())) if lacks.height > 1 else set()
+    if len(common) != 1:
+        return None
+    (addr,) = common
+    both_ways = addr in lacks["src_addr"] and addr in lacks["dst_addr"]
+    return addr if both_ways else None
