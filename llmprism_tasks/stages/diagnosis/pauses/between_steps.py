@@ -35,13 +35,13 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     `severity` is the time lost to a pause over the window's length; 0 for `ended`. `score` is the silence over the
     longest one before. `confidence` of `ended` is the chance that the job ended. While nothing else is seen, only
-    silences in the middle of a step are told: collectors that stop between two steps are no news.
+    silences are told in which the job cannot have ended in order: that a job and its collector end is no news.
     """
     known = set(evidence.once(hang.find, settings)["job_id"])
     rows = []
     for silence in (*evidence.rests, *evidence.silences):
-        seen = silence.in_mid_step or not silence.alone
-        if silence.is_news and seen and silence.gap.job_id not in known:
+        told = not (silence.alone and _may_have_ended(silence))
+        if silence.is_news and told and silence.gap.job_id not in known:
             pauses = _went_on(silence) or _is_saving(silence)
             row = _paused(silence, evidence, settings) if pauses else _ended(silence, settings)
             rows += [] if row is None else [row]
@@ -50,6 +50,11 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
 def _went_on(silence: Silence) -> bool:
     return silence.over and not silence.restarted
+
+
+def _may_have_ended(silence: Silence) -> bool:
+    """Return whether the job stood where it ends in order: after a step, or where all members were equally far."""
+    return silence.where.even or not silence.in_mid_step
 
 
 def _is_saving(silence: Silence) -> bool:
@@ -64,7 +69,7 @@ def readings(silence: Silence, settings: DiagnosisSettings) -> dict[str, float]:
     hidden = min(1.0, silence.gap.longest_ns / where.period_ns)
     model = duration_model.fitted(where.lengths_ns, settings.least_noise)
     pauses = 0.5 if model is None else model.chance(silence.until_ns - where.ended_ns)
-    whole = silence.where.even or not silence.in_mid_step
+    whole = _may_have_ended(silence)
     weights = {"ended": LAST * whole, "hung": LAST * (hidden if whole else 1)}
     if silence.alone:
         weights["unseen"] = weights["hung"]
