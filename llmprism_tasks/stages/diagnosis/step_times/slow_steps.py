@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.diagnosis.evidence import QUICK
 
@@ -26,7 +27,8 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
 
     Returns
     -------
-    sorted: `history` with `slow` and `quick_ns`; without jobs that have too few slow steps or no healthy step
+    sorted: `history` with `slow` and `quick_ns`; without jobs that have too few slow steps or no healthy step, and
+    without steps that are slow by far less than those that cost the job most
     """
     steps = history.with_columns(length_ns=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64))
     quickest, quarter = (pl.col("length_ns").quantile(share, "linear").over("job_id") for share in (QUICKEST, QUICK))
@@ -36,8 +38,10 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
     steps = (
         steps.with_columns(margin_ns=margin)
         .with_columns(quick_ns=near.quantile(QUICK, "linear").over("job_id"))
-        .with_columns(slow=pl.col("length_ns") - pl.col("quick_ns") > pl.col("margin_ns"))
+        .with_columns(excess_ns=pl.col("length_ns") - pl.col("quick_ns"))
+        .with_columns(slow=pl.col("excess_ns") > pl.col("margin_ns"))
     )
+    steps = _without_slight(steps, settings)
     slow = pl.col("slow").sum().over("job_id")
     lately = (pl.col("slow") & pl.col("current")).any().over("job_id")
     return (
@@ -45,3 +49,22 @@ def in_trouble(history: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFra
         .select("job_id", "start_ns", "end_ns", "current", "slow", "quick_ns")
         .sort("job_id", "start_ns")
     )
+
+
+def _without_slight(steps: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Leave out slow steps whose excess is below half of that of the steps that make up most of the job's loss.
+
+    They are slow for another reason, and neither healthy nor the fault's. Among many of them, the few steps that a
+    fault has just slowed would not show in a median.
+
+    Parameters
+    ----------
+    steps : with `slow` and `excess_ns` (over the quick steps)
+    """
+    lost = pl.when("slow").then("excess_ns").otherwise(0.0)
+    ordered = steps.sort("job_id", "excess_ns", "start_ns", descending=[False, True, False])
+    most = lost.cum_sum().over("job_id") >= MAJORITY * lost.sum().over("job_id")
+    typical = pl.col("excess_ns").filter(pl.col("slow") & most).max().over("job_id")
+    marked = ordered.with_columns(much=pl.col("slow") & (pl.col("excess_ns") >= MAJORITY * typical))
+    enough = pl.col("much").sum().over("job_id") >= settings.least_steps
+    return marked.filter(~enough | ~pl.col("slow") | "much")

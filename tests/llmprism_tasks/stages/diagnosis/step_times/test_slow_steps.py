@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from handmade import WINDOW
 from hypothesis import given
 from hypothesis import strategies as st
 from job_evidence import DEFAULT, HISTORY, history
@@ -78,4 +77,24 @@ def test_rows_come_in_any_order(lengths: list[float], seed: int) -> None:
     steps = history(lengths)
     rows = in_trouble(steps, DEFAULT)
     assert in_trouble(steps.sample(fraction=1, shuffle=True, seed=seed), DEFAULT).equals(rows)
-    assert rows.is_empty() or rows["start_ns"].min() == WINDOW.start_ns
+    assert rows["start_ns"].is_sorted()
+    assert rows.join(steps, on=["start_ns", "end_ns"], how="anti").is_empty()
+
+
+@pytest.mark.parametrize(("slight", "kept"), [(1240, 0), (1260, 6)])
+def test_steps_slow_by_less_than_half_of_those_that_cost_most_are_slow_for_another_reason(
+    slight: float, kept: int
+) -> None:
+    """Six of them cost less than four that are half longer; they are no healthy steps either."""
+    lengths = [*WELL, *[slight] * 6, *[1500.0] * 4]
+    assert slow(lengths) == [slight] * kept + [1500] * 4
+    assert in_trouble(history(lengths), DEFAULT).height == len(lengths) - 6 + kept
+
+
+@pytest.mark.parametrize(("number", "slight"), [(2, 6), (3, 0)])
+def test_too_few_steps_that_cost_most_hide_no_others(number: int, slight: int) -> None:
+    assert slow([*WELL, *[1200.0] * 6, *[2500.0] * number]) == [1200] * slight + [2500] * number
+
+
+def test_many_slight_steps_cost_more_than_few_long_ones() -> None:
+    assert slow([*WELL * 3, *[1200.0] * 25, *[2500.0] * 3]) == [1200] * 25 + [2500] * 3
