@@ -18,14 +18,6 @@ class RecognitionSettings:
         high=1,
         reason="Jaccard similarity of host sets above which clusters are one job; rails of one job have the same hosts",
     )
-    phase_tolerance: float = number(
-        0.001,
-        unit="ratio of the period",
-        low=0,
-        high=0.5,
-        reason="step ends of one job keep their phase within half of this; those of two jobs drift beyond it "
-        "in ten steps",
-    )
     phase_tolerance_ms: float = number(
         3.0,
         unit="ms",
@@ -40,29 +32,6 @@ class RecognitionSettings:
         high=1,
         reason="rails of one job start nine tenths of their bytes within milliseconds of each other, fewer where "
         "records are lost; two jobs coincide in a tenth by chance",
-    )
-    walk_parts: int = number(
-        6,
-        unit="parts",
-        low=1,
-        high=100,
-        reason="phases are compared a sixth of the steps apart: a passing fault shifts few of these parts, "
-        "a drift adds up over all",
-    )
-    own_jitter: float = number(
-        0.7,
-        unit="ratio",
-        low=0,
-        high=10,
-        reason="phase drift relative to the jitter of both: rails of one job up to 0.58, two jobs 0.87 and more",
-    )
-    rail_likeness: float = number(
-        0.5,
-        unit="ratio",
-        low=0,
-        high=1,
-        reason="ratio of bytes per NIC, used before steps are known: rails of one job carry equal shares of "
-        "each tensor",
     )
     negligible: float = number(
         0.002,

@@ -3,7 +3,7 @@
 LLMPrism (arXiv 2505.00342), stage 1: disjoint sets over all pairs give clusters; clusters on similar sets of hosts
 are one job, since tensor parallelism stays inside hosts and leaves each rail a cluster of its own. Beyond the paper:
 only bulk data links NICs, only pairs that work together and still do (see `links`), and clusters on the same hosts
-whose steps drift apart are two tenants (see `tenants`).
+are one job or two tenants by what is likelier (see `one_job`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def recognition(
     Returns
     -------
     jobs : layout NULL, it is for `parallelism` to say; `training` if the NICs share a period, else `other`. Confidence
-        in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do
+        in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do, times the probability that
+        clusters on the same hosts are what they were taken for, one job or several
     job_members : NICs of each job
     """
     found = at_work(gpu_traffic, topology, window, settings)
@@ -97,7 +98,8 @@ def at_work(
     steps, showing = _step_ends(between, streams, members, window, settings)
     nics = _described(members, linking, between, showing, window)
     nics = _moving(nics, settings.recognition)
-    nics = nics.join(tenants(nics, steps, between, settings.recognition), on="cluster")
+    seen_ns = int(traffic.bulk["flow_start_ns"].min()), window.end_ns  # type: ignore[arg-type]
+    nics = nics.join(tenants(nics, steps, between, seen_ns, settings.recognition), on="cluster")
     followed = [linking, links.plain(links.weighed(rhythms, window.end_ns, settings.recognition))]
     if not former.is_empty():
         before = links.weighed(stream_rhythms(former, settings.rhythm), window.end_ns, settings.recognition)
@@ -129,7 +131,7 @@ def _linking(working: pl.DataFrame, bulk: pl.DataFrame, window: Window, settings
 def _step_ends(
     bulk: pl.DataFrame, streams: pl.DataFrame, members: pl.DataFrame, window: Window, settings: Settings
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return each cluster's steps (`cluster`, `step`, `start_ns`, `end_ns`, `period_ns`), and the pairs that show them
+    """Return each cluster's steps (`cluster`, `step`, `end_ns`, `period_ns`), and the pairs that show them
     (`pair`, `src_addr`, `dst_addr`)."""
     grouped = streams.join(members.select(src_addr="addr", group="cluster"), on="src_addr")
     stepping = joint_steps.steps_of_groups(
@@ -145,10 +147,10 @@ def _step_ends(
     )
     heavy = pairs.filter(pl.col("bytes") >= MAIN * pl.col("bytes").max().over("cluster"))
     steps = (
-        pl.DataFrame({"place": sent.series, "step": sent.number, "start_ns": sent.first, "end_ns": sent.last})
+        pl.DataFrame({"place": sent.series, "step": sent.number, "end_ns": sent.last})
         .join(heavy.select("place", "cluster", "period_ns"), on="place")
         .group_by("cluster", "step")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("period_ns").first())
+        .agg(pl.col("end_ns").max(), pl.col("period_ns").first())
     )
     return steps, pairs.select("pair", *PAIR)
 
@@ -192,12 +194,14 @@ def _training(nics: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs that train with `confidence`.
 
     Half of it is for the rhythm itself, half is the share of the NICs that show it times the share of the bytes in
-    pairs that keep one.
+    pairs that keep one. All is times how sure it is that its clusters are one job.
     """
     jobs = nics.group_by("job").agg(
-        shows=pl.col("shows").mean(), repeated=pl.col("repeated").sum() / pl.col("bytes").sum()
+        shows=pl.col("shows").mean(),
+        repeated=pl.col("repeated").sum() / pl.col("bytes").sum(),
+        sure=pl.col("sure").min(),
     )
-    sure = UNSURE + (1 - UNSURE) * pl.col("shows") * pl.col("repeated")
+    sure = pl.col("sure") * (UNSURE + (1 - UNSURE) * pl.col("shows") * pl.col("repeated"))
     return jobs.filter(pl.col("shows") > 0).select("job", confidence=sure)
 
 

@@ -270,48 +270,16 @@ def test_rails_that_keep_their_distance_are_one_job(shift: float) -> None:
     assert tenants(shift=shift, jitter=5) == 1
 
 
-@pytest.mark.parametrize(("jitter", "jobs"), [(4, 1), (10, 2)])
-def test_how_far_steps_of_one_job_may_drift(jitter: float, jobs: int) -> None:
-    """The median of the distances from their middle is half the jitter; `phase_tolerance_ms` is 3."""
+@pytest.mark.parametrize(("jitter", "jobs"), [(4, 1), (100, 1), (400, 2)])
+def test_ends_that_are_near_each_other_are_of_one_job_and_those_at_any_distance_are_not(
+    jitter: float, jobs: int
+) -> None:
     assert tenants(jitter=jitter) == jobs
 
 
-def test_the_tolerance_of_phases_can_be_set() -> None:
-    assert tenants(jitter=30, phase_tolerance=0.05) == 1
-    assert tenants(jitter=30, phase_tolerance_ms=50) == 1
-    assert tenants(jitter=4, phase_tolerance_ms=1) == 2
-
-
-def sharded(share: float = 1) -> list[float]:
-    """Return when a job without steps begins to send; a `share` of it as its other rails do, the rest at will."""
-    common, own = random.Random(5), random.Random(7)
-    times = accumulate(common.uniform(20, 180) for _ in range(200))
-    return [time if own.random() < share else time + own.uniform(5, 15) for time in times]
-
-
-@pytest.mark.parametrize(("share", "jobs"), [(1, 1), (0.85, 1), (0.6, 2), (0, 2)])
-def test_rails_that_begin_together_what_they_send_are_one_job(share: float, jobs: int) -> None:
-    """Even if they show no steps and move different amounts."""
-    hosts = cluster(4, 2)
-    large = ring(rail(hosts, 0), sharded(), length=1, parts=1, size=80 * MB)
-    small = ring(rail(hosts, 1), sharded(share), length=1, parts=1, size=8 * MB)
-    assert len(recognised(hosts, large, small)[1]) == jobs
-
-
-def test_how_much_rails_begin_together_can_be_set() -> None:
-    hosts = cluster(4, 2)
-    rows = [ring(rail(hosts, gpu), sharded(1 - 0.4 * gpu), length=1, parts=1, size=8**gpu * MB) for gpu in (0, 1)]
-    assert len(recognised(hosts, *rows, values=settings("recognition", least_together=0.5))[1]) == 1
-
-
-@pytest.mark.parametrize(("apart", "jobs"), [(12, 1), (40, 2)])
-def test_replicas_whose_steps_end_near_each_other_and_return_are_one_job(apart: float, jobs: int) -> None:
-    """Each ends its steps up to `apart` ms late, without the other: near are 20 ms, a fiftieth of the step."""
-    hosts, draw = cluster(4, 2), random.Random(2)
-    late = [[begin + draw.uniform(0, apart) for begin in every(1000, count=40)] for _ in "ab"]
-    rows = [ring(rail(hosts, gpu), ends) for gpu, ends in enumerate(late)]
-    values = settings("recognition", phase_tolerance_ms=1, own_jitter=0.5)
-    assert len(recognised(hosts, *rows, values=values)[1]) == jobs
+def test_how_wrong_an_end_may_be_can_be_set() -> None:
+    assert tenants(1010, count=20) == 2
+    assert tenants(1010, count=20, phase_tolerance_ms=200) == 1
 
 
 @pytest.mark.parametrize(("walk", "jobs"), [(0, 1), (3, 2)])
@@ -343,17 +311,6 @@ def test_jobs_on_the_same_busy_hosts_share_some_of_their_jitter(longer: float, j
     assert len(recognised(hosts, ring(rail(hosts, 0), begins), ring(rail(hosts, 1), others))[1]) == jobs
 
 
-@pytest.mark.parametrize(("own_jitter", "jobs"), [(0.35, 2), (0.9, 1)])
-def test_how_much_jitter_of_its_own_makes_a_tenant_can_be_set(own_jitter: float, jobs: int) -> None:
-    """Steps whose ends, not lengths, have nothing in common: what they are apart is 0.7 of the sum of both jitters."""
-    hosts, draw = cluster(4, 2), random.Random(3)
-    rows = [
-        ring(rail(hosts, gpu), [begin + draw.uniform(-40, 40) for begin in every(1000, count=40, start=50)])
-        for gpu in (0, 1)
-    ]
-    assert len(recognised(hosts, *rows, values=settings("recognition", own_jitter=own_jitter))[1]) == jobs
-
-
 def beside_a_wider_job(after: Sequence[float], *, count: int = 40, period: float = 1000, ends: str = "ab") -> int:
     """Return how many jobs there are where a ring over six hosts ends its steps after 100 ms, and other NICs of two of
     these hosts exchange something, from so many ms after that on in each step."""
@@ -369,9 +326,8 @@ def beside_a_wider_job(after: Sequence[float], *, count: int = 40, period: float
     return len(recognised(hosts, *rows)[1])
 
 
-@pytest.mark.parametrize(("wander", "jobs"), [(15, 1), (60, 2)])
+@pytest.mark.parametrize(("wander", "jobs"), [(15, 1), (60, 1), (500, 2)])
 def test_nics_that_go_on_when_a_wider_job_s_gradients_are_there_are_part_of_it(wander: float, jobs: int) -> None:
-    """Near is a fiftieth of a step, 20 ms."""
     draw = random.Random(8)
     assert beside_a_wider_job([50 + draw.uniform(-wander, wander) for _ in range(40)]) == jobs
 
@@ -390,11 +346,13 @@ def test_nics_of_other_hosts_are_no_part_of_a_job_that_they_go_on_with() -> None
     assert beside_a_wider_job([50.0] * 40, ends="ag") == 2
 
 
-def test_a_few_steps_do_not_tell_tenants_apart() -> None:
-    """Three differences say nothing about a drift: rails of the same hosts are one job until then."""
+@pytest.mark.parametrize(("count", "low", "high"), [(3, 0.5, 0.95), (4, 0.95, 1)])
+def test_the_more_steps_the_surer_are_tenants(count: int, low: float, high: float) -> None:
     hosts = cluster(4, 2)
-    rows = [ring(rail(hosts, 0), every(15_000, count=3)), ring(rail(hosts, 1), every(17_000, count=3))]
-    assert len(recognised(hosts, *rows)[1]) == 1
+    rows = [ring(rail(hosts, gpu), every(15_000 - 2000 * gpu, count=count)) for gpu in (0, 1)]
+    jobs, found = recognised(hosts, *rows)
+    assert len(found) == 2
+    assert jobs["confidence"].is_between(low, high).all()
 
 
 @pytest.mark.parametrize(("last", "jobs"), [(58_000, 1), (44_000, 0)])

@@ -1,0 +1,212 @@
+"""One job: how likely it is that clusters of NICs on the same hosts are rails of one job.
+
+Rails of one job begin together what they send, or they begin with the job, within a part of a step of each other; their
+steps keep their distance, and whatever is done several times in a step waits for its end. Two jobs do none of it but
+by chance. Each of these is a likelihood ratio, and they add up to the logarithm of the odds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from llmprism_tasks.contract.windows import NANOSECONDS_PER_MS
+from llmprism_tasks.numerics.robust import SIGMA_PER_MAD, Flags, Floats, Integers, sigma_of
+from llmprism_tasks.settings import RecognitionSettings
+from llmprism_tasks.stages.recognition.kernels import coincidence
+
+SAME_HOSTS = 0.9
+"""Probability that clusters on similar hosts are rails of one job, before anything is seen of either: platforms rent
+out whole hosts, mostly. Of clusters on a few of another's hosts it is as likely as not."""
+
+CERTAIN = 100.0
+"""Logarithm of the odds that stands for certainty."""
+
+BEGINS = 1 / 8
+"""Ratio of the step: how far apart rails of one job begin on average. Stages begin one after another, half a step apart
+at most."""
+
+ANYHOW = 0.01
+"""Probability that a rail of a job begins at any other time."""
+
+FEW = 3
+"""Steps below which a series has no distances to speak of."""
+
+JITTER = 0.002
+"""Ratio of the step by which ends are wrong, or steps vary, at least; if a few are more alike, it is by chance."""
+
+UNLIKE = 1.5
+"""Ratio of two periods from which their steps are not the same steps."""
+
+SHARED = 0.1
+"""Ratio of its own step by which a job is slower, or quicker, on average while another one does something else on the
+same hosts."""
+
+PARTS = 6
+"""Distances are compared a sixth of the steps apart: a passing fault shifts few of these parts, a drift adds up."""
+
+NORMAL = float(np.sqrt(2 * np.pi * np.e))
+"""Over how wide a range something is even that is as unsure as a normal distribution of deviation 1."""
+
+LEAST_TRANSFERS = 10
+"""Transfers of each side from which chance rarely lets most begin together."""
+
+ROOM = 0.5
+"""Share of time within reach of some transfer above which beginning together says nothing."""
+
+
+class Sent(NamedTuple):
+    """What a cluster sends.
+
+    Attributes
+    ----------
+    starts, sizes : of the transfers, ns and bytes, sorted by starts
+    reach : share of the time that is near one of the starts
+    begin_ns : when the first of them starts that is as large as its pair's others; -1 without any
+    """
+
+    starts: Integers
+    sizes: Integers
+    reach: float
+    begin_ns: int
+
+
+class Rail(NamedTuple):
+    """A cluster of NICs.
+
+    Attributes
+    ----------
+    ends, period_ns : of its steps, in order; none and 0 without steps
+    sent : the transfers that it sends, if it has neighbours
+    """
+
+    ends: Integers
+    period_ns: float
+    sent: Sent
+
+
+def odds(rail: Rail, other: Rail, seen_ns: tuple[int, int], settings: RecognitionSettings) -> float:
+    """Return the logarithm of the odds that two rails are of one job, by what they send.
+
+    Parameters
+    ----------
+    seen_ns : from when to when flows were seen
+    """
+    if in_step(rail.sent, other.sent, settings):
+        return CERTAIN
+    noise_ns = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
+    known = min(rail.ends.size, other.ends.size) >= FEW
+    return _of_begins(rail, other, seen_ns) + (_of_steps(rail, other, noise_ns) if known else 0.0)
+
+
+def probability(odds: float) -> float:
+    """Return the probability of odds, given as their logarithm."""
+    return float(1 / (1 + np.exp(-odds)))
+
+
+def in_step(rail: Sent, other: Sent, settings: RecognitionSettings) -> bool:
+    """Whether two rails begin most of what they send together, far more than chance explains.
+
+    Layers, buckets and micro-batches of one job come up on all of its rails at the same moments, whether a step has a
+    quiet gap or not. Two jobs', even twins', do so by chance only.
+    """
+    if min(rail.starts.size, other.starts.size) < LEAST_TRANSFERS or max(rail.reach, other.reach) > ROOM:
+        return False
+    tolerance = settings.phase_tolerance_ms * NANOSECONDS_PER_MS
+    met = coincidence.together(rail.starts, rail.sizes, other.starts, other.sizes, tolerance=tolerance)
+    return met >= settings.least_together
+
+
+def _of_begins(rail: Rail, other: Rail, seen_ns: tuple[int, int]) -> float:
+    """Return what the distance of both begins says: in one job it is a part of a step, of two jobs anything.
+
+    What goes on when flows are seen first has not begun then. It is seen within a step, so that two begin near each
+    other by chance.
+    """
+    since, until = seen_ns
+    begins = sorted([rail.sent.begin_ns, other.sent.begin_ns])
+    period = max(rail.period_ns, other.period_ns)
+    if begins[0] < 0 or period <= 0:
+        return 0.0
+    usual = BEGINS * period
+    possible = max(usual, (until if begins[0] - since >= period else begins[1]) - since)
+    together = np.exp(-(begins[1] - begins[0]) / usual) * possible / usual
+    return float(np.log((1 - ANYHOW) * together + ANYHOW))
+
+
+def _of_steps(rail: Rail, other: Rail, noise_ns: float) -> float:
+    """Return what the distances of the steps' ends say, and, if one of the series has several steps in each of the
+    other's, whether it waits for these to end."""
+    period = min(rail.period_ns, other.period_ns)
+    kept = _of_distances(rail.ends, other.ends, period, noise_ns)
+    if max(rail.period_ns, other.period_ns) <= UNLIKE * period:
+        return kept
+    long, short = (rail, other) if rail.period_ns > other.period_ns else (other, rail)
+    return kept + _of_waits(short.ends, long.ends, period)
+
+
+def _of_distances(ends: Integers, others: Integers, period_ns: float, noise_ns: float) -> float:
+    """Return what the distances between ends say: they are kept in one job, whatever its steps' jitter.
+
+    Those of two jobs walk, by the difference of their periods, if it is ever so small, and by the jitter that they do
+    not share, or are anything. If a fault makes a ring slow, the distance changes once and is kept again.
+
+    Parameters
+    ----------
+    ends, others : ns, sorted, at least `FEW` each
+    noise_ns : by which an end may be wrong
+    """
+    few, many = (ends, others) if ends.size <= others.size else (others, ends)
+    # Distances are phases: just under half a period ahead and just over it are neighbours.
+    phases: Floats = 2 * np.pi * (_nearest(few, many) - few).astype(np.float64) / period_ns
+    distances: Floats = np.unwrap(phases) / (2 * np.pi)
+    least = max(JITTER, noise_ns / period_ns)
+    changes = _deviation(_sigma(np.diff(distances)), np.sqrt(2) * least, few.size)
+    own = max(_own(ends, others) / period_ns, changes)
+    apart = max(1, few.size // PARTS)
+    later = SIGMA_PER_MAD * float(np.median(np.abs(distances[apart:] - distances[:-apart]))) / np.sqrt(2)
+    kept = _deviation(min(_sigma(distances), later) if apart > 1 else _sigma(distances), least, few.size)
+    # Of the jitter, two jobs on the same hosts share some: a change is between that of all and of none.
+    by_walking, by_chance = np.sqrt(own * changes) / kept, 1 / (NORMAL * kept)
+    return float((few.size - 2) * np.log(min(by_walking, by_chance)))
+
+
+def _of_waits(short: Integers, long: Integers, period_ns: float) -> float:
+    """Return what the steps say in which a longer one ends: micro-batches of one job wait for it, another job does not.
+
+    Parameters
+    ----------
+    short, long : ends of the shorter and of the longer steps, ns
+    period_ns : of the shorter
+    """
+    lasts: Floats = np.diff(short) / period_ns
+    ended: Flags = np.diff(np.searchsorted(long, short)) > 0
+    if not ended.any() or ended.all():
+        return 0.0
+    usual = np.median(lasts[~ended])
+    spread = max(float(np.mean(np.abs(lasts[~ended] - usual))), SHARED)
+    longer: Floats = lasts[ended] - usual
+    waits, goes_on = -np.maximum(longer, 0.0), -np.abs(longer) / spread - float(np.log(2 * spread))
+    return float(np.sum(waits - goes_on))
+
+
+def _own(ends: Integers, others: Integers) -> float:
+    """Return the deviation of the difference of two jobs' steps, of which each has its own jitter, ns."""
+    return float(np.hypot(_sigma(np.diff(ends)), _sigma(np.diff(others))))
+
+
+def _deviation(found: float, usual: float, count: int) -> float:
+    """Return a deviation that was found in some steps, as if `FEW` more had the usual one."""
+    return float(np.sqrt((count * found**2 + FEW * usual**2) / (count + FEW)))
+
+
+def _nearest(times: Integers, others: Integers) -> Integers:
+    """Return for each time the nearest of others, which are sorted; two at least."""
+    after = np.clip(np.searchsorted(others, times), 1, others.size - 1)
+    early = np.abs(others[after - 1] - times) < np.abs(others[after] - times)
+    return np.where(early, others[after - 1], others[after])
+
+
+def _sigma(values: Floats | Integers) -> float:
+    return sigma_of(np.asarray(values, np.float64))
