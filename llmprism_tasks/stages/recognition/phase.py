@@ -29,6 +29,10 @@ from llmprism_tasks.stages.traffic.index import TrafficIndex
 UNSURE = 0.5
 """Confidence in a group of NICs that exchange bulk data without a common period (yet): a job, but of what kind?"""
 
+REPEATS = 0.1
+"""Share of the bytes, in pairs that keep a rhythm, from which a job trains: where experts and copies of files share its
+pairs a quarter and more, in inference and shuffles a hundredth."""
+
 MAIN = 0.1
 """Ratio of the bytes of its cluster's largest pair that a pair must move for its bursts to end the cluster's steps:
 micro-batches that are small beside the gradients end when they will."""
@@ -53,9 +57,9 @@ def recognition(
 
     Returns
     -------
-    jobs : layout NULL, it is for `parallelism` to say; `training` if the NICs share a period, else `other`. Confidence
-        in training is 1 if all NICs show the period and all bytes repeat, 0.5 if none do, times the probability that
-        clusters on the same hosts are what they were taken for, one job or several
+    jobs : layout NULL, it is for `parallelism` to say; `training` if what is sent comes again and again, and comes
+        back, else `other`. Confidence in training is 1 if all NICs show a common period and all bytes repeat, 0.5 if
+        none do, times the probability that clusters on the same hosts are what they were taken for, one job or several
     job_members : NICs of each job
     """
     found = at_work(gpu_traffic, topology, window, settings)
@@ -69,7 +73,8 @@ def recognition(
         lambda then, moment: at_work(GpuTraffic.of(then, moment, settings), topology, moment, settings),
         elsewhere,
     )
-    return with_unlisted(jobs, members, traffic, topology, window, settings), members
+    jobs = with_unlisted(_coming_back(jobs, members, traffic), members, traffic, topology, window, settings)
+    return jobs, members
 
 
 def at_work(
@@ -202,7 +207,22 @@ def _training(nics: pl.DataFrame) -> pl.DataFrame:
         sure=pl.col("sure").min(),
     )
     sure = pl.col("sure") * (UNSURE + (1 - UNSURE) * pl.col("shows") * pl.col("repeated"))
-    return jobs.filter(pl.col("shows") > 0).select("job", confidence=sure)
+    return jobs.filter(pl.col("repeated") >= REPEATS).select("job", confidence=sure)
+
+
+def _coming_back(jobs: pl.DataFrame, members: pl.DataFrame, traffic: TrafficIndex) -> pl.DataFrame:
+    """Call a job `other` of which nothing comes back to who sent it, over whichever addresses: in training all does.
+
+    Copies that are handed on from host to host, again and again, have a rhythm, but nothing to train with.
+    """
+    pairs = nic_pairs.pairs_of(traffic.bulk, PAIR)
+    back = pairs.filter(links.on_circuit(pairs))["src_addr"].cast(pl.String).implode()
+    trains = members.filter(pl.col("addr").is_in(back))["job_id"].unique().implode()
+    training = (pl.col("kind") == "training") & pl.col("job_id").is_in(trains)
+    return jobs.with_columns(
+        kind=pl.when(training).then("kind").otherwise(pl.lit("other")),
+        confidence=pl.when(training).then("confidence").otherwise(UNSURE),
+    )
 
 
 def _windows(bulk: pl.DataFrame) -> pl.DataFrame:

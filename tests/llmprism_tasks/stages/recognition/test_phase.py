@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import polars as pl
 import pytest
@@ -78,6 +78,36 @@ def test_nics_without_a_common_period_are_a_job_of_another_kind() -> None:
     jobs, found = recognised(hosts, some)
     assert found == [{"a0", "b0"}]
     assert jobs.select("kind", "confidence").row(0) == ("other", 0.5)
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.05, "other"), (0.2, "training")])
+def test_a_job_trains_if_a_tenth_of_what_is_sent_comes_again_and_again(share: float, kind: str) -> None:
+    """A ring with steps of a second, and messages of any size at any time between two of its NICs."""
+    hosts, draw = cluster(4, 1), random.Random(1)
+    repeated = ring(rail(hosts, 0), every(1000, count=50), size=2 * MB)
+    moved = sum(row[4] for row in repeated) * (1 / share - 1)
+    sizes = [draw.uniform(0.2, 1) for _ in range(400)]
+    at_will = [
+        (at, at + 1, *draw.choice([("a0", "c0"), ("c0", "a0")]), int(size / sum(sizes) * moved))
+        for size in sizes
+        for at in [draw.uniform(0, 59_000)]
+    ]
+    jobs, found = recognised(hosts, repeated, at_will)
+    assert found == [set(rail(hosts, 0))]
+    assert jobs["kind"].to_list() == [kind]
+
+
+@pytest.mark.parametrize(("last", "kind"), [("d0", "other"), ("a0", "training"), ("x", "training")])
+def test_what_never_comes_back_is_no_training(last: str, kind: str) -> None:
+    """A model is handed on from host to host every five seconds; or on to the first, whether by a known address."""
+    hosts = cluster(4, 1)
+    way = ["a0", "b0", "c0", last, *(["a0"] if last == "x" else [])]
+    hops = [
+        messages(src, dst, [5000 * i + 100 * j for i in range(11)], 50 * MB)
+        for j, (src, dst) in enumerate(pairwise(way))
+    ]
+    jobs, _ = recognised(hosts, *hops)
+    assert jobs["kind"].to_list() == [kind]
 
 
 def test_addresses_outside_the_topology_join_nothing() -> None:
