@@ -117,7 +117,8 @@ def step_spans(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Give the steps that ended in the window a start and an index.
 
-    A step of a NIC that ended before the one before it is none of its steps: what it moved belongs to that.
+    A step of a NIC that ended before the one before it is none of its steps: what it moved belongs to that. Nor is one
+    that it ended after its job had, which does not wait for NICs that rarely take part.
 
     Parameters
     ----------
@@ -129,8 +130,11 @@ def step_spans(
     steps of NICs (`job_id`, `addr`, `step_index`, `start_ns`, `end_ns`) and of jobs (without `addr`)
     """
     spans = []
+    told = job_steps.filter(completion.IN_WINDOW).select("job_id", "step", told_ns="end_ns")
+    late = completion.IN_WINDOW & (pl.col("end_ns") > pl.col("told_ns")).fill_null(value=False)
+    waited_for = endpoints.join(told, on=["job_id", "step"], how="left", maintain_order="left").filter(~late)
     for steps, key, earliest in (
-        (endpoints, NIC, first),
+        (waited_for, NIC, first),
         (job_steps, ["job_id"], first.group_by("job_id", "run").agg(pl.col("first_ns").min())),
     ):
         spans.append(

@@ -354,3 +354,24 @@ def test_two_steps_of_a_nic_do_not_begin_at_one_moment(second: float, kept: list
     assert own["start_ns"].to_list()[1:] == own["end_ns"].to_list()[:-1]
     rows = phases(placed(kinds(dp=[row for at in (600, 1600, 2600) for row in burst("a", "b", at, length=300)]), own))
     assert not rows.select("addr", "start_ns", "phase", "peer").is_duplicated().any()
+
+
+@pytest.mark.parametrize(("late", "kept"), [(2000, ["a", "b"]), (2001, ["a"])])
+def test_who_ends_a_step_after_its_job_has_no_part_in_it(late: float, kept: list[str]) -> None:
+    """A job does not wait for a NIC that rarely takes part."""
+    begin = WINDOW.start_ns
+    rows = [("a", 0, 1000.0), ("a", 1, 2000.0), ("b", 1, late)]
+    steps = pl.DataFrame(
+        [("j", addr, step, begin + round(end * MS)) for addr, step, end in rows],
+        schema={"job_id": pl.String, "addr": pl.String, "step": pl.Int64, "end_ns": pl.Int64},
+        orient="row",
+    ).with_columns(first_ns=begin, ended_before=pl.lit(value=False), ended=pl.lit(value=True), run=0)
+    first = pl.DataFrame({"job_id": "j", "addr": ["a", "b"], "run": 0, "first_ns": begin})
+    own, jobs = step_spans(
+        steps, steps.filter(addr="a").drop("addr"), pl.DataFrame({"job_id": ["j"], "base": [0]}), first
+    )
+    assert own.filter(step_index=1)["addr"].to_list() == kept
+    assert (
+        jobs["end_ns"].to_list()
+        == own.group_by("step_index").agg(pl.col("end_ns").max()).sort("step_index")["end_ns"].to_list()
+    )
