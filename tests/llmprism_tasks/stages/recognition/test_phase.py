@@ -376,6 +376,48 @@ def test_nics_of_other_hosts_are_no_part_of_a_job_that_they_go_on_with() -> None
     assert beside_a_wider_job([50.0] * 40, ends="ag") == 2
 
 
+def at_will(nics: Sequence[str], seed: int) -> list[Row]:
+    """Return messages of any size at any time, either way between neighbours."""
+    draw = random.Random(seed)
+    return [
+        (at, at + 1, *draw.choice([(one, other), (other, one)]), draw.randint(MB, 9 * MB))
+        for one, other in pairwise(nics)
+        for at in sorted(draw.uniform(0, 59_000) for _ in range(40))
+    ]
+
+
+@pytest.mark.parametrize(("only", "jobs"), [("abcdef", 1), ("ab", 2)])
+def test_who_shares_all_hosts_is_one_job_until_something_says_otherwise(only: str, jobs: int) -> None:
+    """And on a few of the hosts it is as likely to be another."""
+    hosts = cluster(6, 2)
+    assert len(recognised(hosts, at_will(rail(hosts, 0), 1), at_will(rail(hosts, 1, only=only), 2))[1]) == jobs
+
+
+@pytest.mark.parametrize(("late", "jobs"), [(1000, 1), (20_000, 2)])
+def test_rails_that_are_seen_to_begin_within_a_part_of_a_step_are_one_job(late: int, jobs: int) -> None:
+    """Steps of 10 s, of which too few are seen to keep a distance; others have been at work for long."""
+    hosts = cluster(8, 2)
+    rows = [
+        ring(rail(hosts, 0, only="abcdef"), every(10_000, count=4, start=15_000)),
+        ring(rail(hosts, 1, only="ab"), every(10_000, count=2, start=15_000 + late)),
+        ring(rail(hosts, 0, only="gh"), every(1000, count=59)),
+    ]
+    assert len(recognised(hosts, *rows)[1]) == 1 + jobs
+
+
+@pytest.mark.parametrize(("size", "jobs"), [(MB, 1), (60 * MB, 2)])
+def test_a_message_of_chatter_is_not_when_a_rail_begins(size: int, jobs: int) -> None:
+    """Half as large as its pair's mean is a first transfer."""
+    hosts = cluster(8, 2)
+    rows = [
+        ring(rail(hosts, 0, only="abcdef"), every(10_000, count=4, start=25_000), parts=1, size=80 * MB),
+        ring(rail(hosts, 1, only="ab"), every(10_000, count=3, start=25_500), parts=1, size=80 * MB),
+        ring(rail(hosts, 0, only="gh"), every(1000, count=59)),
+        messages("a1", "b1", [3000], size),
+    ]
+    assert len(recognised(hosts, *rows)[1]) == 1 + jobs
+
+
 @pytest.mark.parametrize(("count", "low", "high"), [(3, 0.5, 0.95), (4, 0.95, 1)])
 def test_the_more_steps_the_surer_are_tenants(count: int, low: float, high: float) -> None:
     hosts = cluster(4, 2)
