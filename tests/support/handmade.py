@@ -78,14 +78,21 @@ def ring(addrs: Sequence[str], begins: Iterable[float], **kwargs: Any) -> list[R
 
 
 def pipeline(
-    first: str, second: str, begins: Iterable[float], *, spread: float = 500, count: int = 4, size: int = 8 * MB
+    first: str,
+    second: str,
+    begins: Iterable[float],
+    *,
+    spread: float = 500,
+    count: int = 4,
+    back: float = 20,
+    size: int = 8 * MB,
 ) -> list[Row]:
-    """Return activations to the second NIC, evenly over `spread` ms of each step, and gradients 20 ms after each."""
+    """Return activations to the second NIC, evenly over `spread` ms of each step, and gradients `back` ms after each."""
     rows: list[Row] = []
     for begin in begins:
         for i in range(count):
             at = begin + (spread * i / (count - 1) if count > 1 else 0)
-            rows += [(at, at + 2, first, second, size), (at + 20, at + 22, second, first, size)]
+            rows += [(at, at + 2, first, second, size), (at + back, at + back + 2, second, first, size)]
     return rows
 
 

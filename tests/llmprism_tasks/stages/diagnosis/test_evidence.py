@@ -30,7 +30,8 @@ def tables(
     """Return two replicas of two stages that train in this window and, for twenty steps, in the one before it."""
     begins = [*every(1000, count=steps, start=start - 60_000), *again]
     sync = [begin + 800 for begin in begins]
-    rows = [*pipeline("a", "c", begins), *pipeline("b", "d", begins), *ring("ab", sync), *ring("cd", sync), *beside]
+    links = [row for link in ("ac", "bd") for row in pipeline(*link, begins, back=120)]
+    rows = [*links, *ring("ab", sync), *ring("cd", sync), *beside]
     own = [
         (
             WINDOW.start_ns,
