@@ -18,13 +18,12 @@ from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
-from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, incidents, value_codes
+from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, incidents, value_codes, written_rows
 from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
 ENDED = ("done", "stopped")
-ROWS_AT_A_TIME = 122_880  # DuckDB's row group
 BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
@@ -315,11 +314,12 @@ def _replace_results(
 
 
 def query(warehouse: Warehouse, sql: str, *, most: int | None = None) -> pl.DataFrame:
-    """Return the rows of a user's query, with DuckDB's types; it reads the warehouse, and nothing else.
+    """Return the rows of a user's query, which reads the warehouse and nothing else.
 
     Parameters
     ----------
-    most : rows that are returned; None for all
+    most : at most so many rows, in the form in which they are printed (`written_rows`); None for all rows, with
+        DuckDB's types
 
     Raises
     ------
@@ -329,8 +329,8 @@ def query(warehouse: Warehouse, sql: str, *, most: int | None = None) -> pl.Data
         allowed_queries.confine(connection)
         try:
             allowed_queries.check(connection, sql)
-            result = connection.execute(sql)
-            return frame(result) if most is None else _at_most(result, most)
+            found = connection.sql(sql)
+            return frame(found) if most is None else written_rows.at_most(found, most)
         except duckdb.PermissionException as error:
             raise allowed_queries.refused(str(error).partition("\n")[0]) from error
         except duckdb.Error as error:
@@ -341,21 +341,6 @@ def query(warehouse: Warehouse, sql: str, *, most: int | None = None) -> pl.Data
                 expected="one SELECT over the tables and views of the warehouse",
                 todo="Correct the query; `llmprism sql 'SHOW TABLES'` lists the tables and views.",
             ) from error
-
-
-def _at_most(result: duckdb.DuckDBPyConnection, most: int) -> pl.DataFrame:
-    """Return a result's rows; refuse those of a query that has more, before they fill the memory."""
-    stream, batches, rows = result.to_arrow_reader(ROWS_AT_A_TIME), [], 0
-    for batch in stream:
-        batches.append(batch)
-        rows += batch.num_rows
-        if rows > most:
-            raise InputError(
-                found=f"a query with more than {most:,} rows",
-                expected="rows that fit into memory",
-                todo="Count or group them, or take some with LIMIT.",
-            )
-    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, stream.schema)))
 
 
 def record_window(
@@ -497,7 +482,7 @@ def _parts(rows: Any) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches)))
 
 
-def frame(result: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+def frame(result: duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation) -> pl.DataFrame:
     """Return a result's rows, with the types that DuckDB gives them."""
     rows = pl.from_arrow(result.to_arrow_table())
     return rows if isinstance(rows, pl.DataFrame) else rows.to_frame()
