@@ -186,13 +186,9 @@ def beside_peers(frames: Frames, incident: Row) -> Chart | None:
         return None
     network = work_of(incident["kind"]) == NETWORK  # then members are compared by the time they communicate
     part, word = ("communication_ns", "communicate") if network else ("compute_ns", "compute")
-    stages = members.filter(pl.col("addr").is_in(list(accused)))["pp_stage"].unique().to_list()
-    same = (
-        splits.filter(pl.col("pp_stage").is_in([one for one in stages if one is not None]))
-        if stages[0] is not None
-        else splits
-    )
-    of_peers = same.filter(~pl.col("addr").is_in(list(accused)))
+    of_peers, whose = _peers_of(accused, members, splits)
+    if of_peers.is_empty():
+        return None
     by_step = ["end_ns", "window_start_ns", "step_index"]
     middle = (
         of_peers.group_by(by_step)
@@ -215,11 +211,25 @@ def beside_peers(frames: Frames, incident: Row) -> Chart | None:
     count = of_peers["addr"].n_unique()
     return Chart(
         f"{name} beside its peers",
-        f"How long {name} {word}s in each step, beside {count:,} NICs of the same pipeline stage, "
+        f"How long {name} {word}s in each step, beside {count:,} {'NIC' if count == 1 else 'NICs'} {whose}, "
         "from before the incident until after it.",
         charts.lines(series, unit="s per step", markers=True),
         height=300,
     )
+
+
+def _peers_of(accused: set[str], members: pl.DataFrame, splits: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """Return the steps of NICs that work like the accused, and what these NICs are.
+
+    They are the others of the same pipeline stages. Where a stage is not known, or nobody else is in it, they are all
+    others of the job.
+    """
+    others = splits.filter(~pl.col("addr").is_in(list(accused)))
+    stages = members.filter(pl.col("addr").is_in(list(accused)))["pp_stage"]
+    same = others.filter(pl.col("pp_stage").is_in(stages.unique().drop_nulls().to_list()))
+    if stages.has_nulls() or same.is_empty():
+        return others, "elsewhere in the job, whatever their pipeline stage"
+    return same, "of the same pipeline stage"
 
 
 def _members_of(incident: Row, members: pl.DataFrame) -> list[str]:
