@@ -38,7 +38,7 @@ REASONS = {
     "not_a_number": "a number that is not whole, or too large for its column",
     "not_a_path": "a switch path that is no list, or joined by another sign than |",
     "not_a_time": "a time before 2000 (another unit than nanoseconds?) or after 2199",
-    "not_an_address": "an address that looks neither like IPv4 nor like IPv6",
+    "not_an_address": "a text that is neither an IPv4 nor an IPv6 address",
     "end_before_start": "the flow ends before it starts",
     "no_bytes": "the number of bytes is 0 or negative",
     "source_is_destination": "source and destination are equal",

@@ -23,6 +23,7 @@ from llmprism_tasks.contract.frames import compact_schema, empty
 from llmprism_tasks.contract.tables import table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.numerics import encoding
+from llmprism_tasks.sources.addresses import ADDRESS
 from llmprism_tasks.sources.flows import FlowFile
 from llmprism_tasks.warehouse.landing import flow_buffer
 from llmprism_tasks.warehouse.landing.flow_buffer import TYPES, Columns, OddError
@@ -31,10 +32,6 @@ from llmprism_tasks.warehouse.landing.records import FARTHEST_NS, Counts, PutAsi
 from llmprism_tasks.warehouse.storage import flow_order
 
 FIRST_MOMENT_NS, LAST_MOMENT_NS = 946_684_800_000_000_000, 7_258_118_400_000_000_000  # as the macro `moment` has them
-ADDRESS = (  # as the macro `is_address` has it
-    r"^(?:[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}"
-    r"|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z_]+)?)$"
-)
 
 START = "flow_start_ns"
 
@@ -287,7 +284,7 @@ def _sound(flows: pl.DataFrame, span: Window | None) -> bool:
 
 
 def _have_addresses(rows: Columns) -> bool:
-    """Return whether all sources and destinations of flows look like addresses."""
+    """Return whether all sources and destinations of flows are addresses."""
     codes = np.union1d(*(encoding.distinct_codes(rows.values(end)) for end in flow_buffer.ADDRESSES))
     words = pl.Series(codes).cat.to(pl.Categorical()).cast(pl.String)
     return bool(words.str.contains(ADDRESS).all())

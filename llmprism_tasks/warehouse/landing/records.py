@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from llmprism_tasks.contract.errors import InputError, TransientError
 from llmprism_tasks.contract.windows import ALL_TIME, NANOSECONDS_PER_SECOND, Window
+from llmprism_tasks.sources.addresses import ADDRESS
 from llmprism_tasks.sources.flows import FlowFile, UnfinishedError, check_whole
 from llmprism_tasks.warehouse.landing import gone_files, oddities
 from llmprism_tasks.warehouse.landing.intake import Intake
@@ -137,7 +138,7 @@ def staging(
         connection = duckdb.connect(":memory:", config={"temp_directory": str(spill), "memory_limit": MEMORY_LIMIT})
         try:
             connection.execute("SET enable_progress_bar = false")
-            connection.execute(statement("staging"))
+            connection.execute(staging_sql())
             reading = _Reading(connection, files, length_ns, within or ALL_TIME, whole, intake)
             reading.read()
             parts = reading.parts()
@@ -146,6 +147,11 @@ def staging(
             yield Staging(connection, [file.path for file in files], parts, reading.skipped, aside)
         finally:
             connection.close()
+
+
+def staging_sql() -> str:
+    """Return the SQL of the tables and macros with which records are read and checked."""
+    return statement("staging").replace("/* address */", ADDRESS)
 
 
 def warn_of(strangers: set[str]) -> None:
@@ -157,7 +163,7 @@ def warn_of(strangers: set[str]) -> None:
 def starts_after(files: Sequence[FlowFile], time_ns: int, given: Mapping[str, str]) -> bool:
     """Return whether any record of the files has a usable start at or after a time."""
     with duckdb.connect(":memory:") as connection:
-        connection.execute(statement("staging"))
+        connection.execute(staging_sql())
         for file in reversed(files):  # files with the latest names are most likely to hold the latest records
             read = reader(connection, file, Window(time_ns, ALL_TIME.end_ns - time_ns), given)
             sql = statement("starts_after").replace("/* records */", read.sql)

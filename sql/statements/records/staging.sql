@@ -47,10 +47,8 @@ END;
 -- A time before 2000 is one in seconds, milliseconds or microseconds that was taken for nanoseconds.
 CREATE MACRO moment(value) AS CASE WHEN value >= 946684800000000000 AND value < 7258118400000000000 THEN value END;
 
--- Whether a text looks like an IPv4 or IPv6 address: four groups of one to three digits, or hexadecimal groups with at
--- least two colons, with or without a zone. The test keeps out names and shifted columns; it does not prove an address.
-CREATE MACRO is_address(value) AS
-regexp_full_match(value, '\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(?:%\w+)?');
+-- Whether a text is an IPv4 or IPv6 address; the expression is `sources.addresses.ADDRESS`.
+CREATE MACRO is_address(value) AS regexp_full_match(value, '/* address */');
 
 -- The switches of a path: a list, JSON text of one, or names joined by `|`; NULL for anything else. Names that are joined by
 -- another sign would be taken for one switch. Escapes are JSON's: a cast of text to a list only drops their backslash.

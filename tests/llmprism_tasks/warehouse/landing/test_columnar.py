@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from llmprism_tasks.contract.frames import conform, plain
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.sources.addresses import ADDRESS
 from llmprism_tasks.sources.flows import FlowFile
 from llmprism_tasks.warehouse.landing import columnar
-from llmprism_tasks.warehouse.landing.records import ALL_TIME, staging
-from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.landing.records import ALL_TIME, staging, staging_sql
 from llmprism_tasks.warehouse.storage import flow_order
 
 SECONDS = st.sampled_from([-70.0, -16.0, -15.0, -1.0, 0.0, 1.0, 59.0, 60.0, 74.0, 75.0])
@@ -188,6 +188,6 @@ def test_text_and_no_file_are_not_for_it() -> None:
 @settings(max_examples=30)
 def test_an_address_is_one_to_both(text: str) -> None:
     with duckdb.connect() as connection:
-        connection.execute(statement("staging"))
+        connection.execute(staging_sql())
         (expected,) = connection.execute("SELECT is_address(?)", [text]).fetchone() or ()
-    assert pl.Series([text]).str.contains(columnar.ADDRESS).item() == expected
+    assert pl.Series([text]).str.contains(ADDRESS).item() == expected
