@@ -209,7 +209,7 @@ def _checked(section: str, setting: dataclasses.Field[Any], raw: object, source:
             begins = " or ".join(meta["begins"])
             raise SettingsError(found=where, expected=f"{begins} and what follows it", todo="Correct the value.")
         return raw
-    span = f"a number from {meta['low']:g} to {meta['high']:g} {meta['unit']}"
+    span = f"a number from {meta['low']:g} to {meta['high']:g} ({meta['unit']})"
     try:
         if isinstance(raw, bool):
             raise ValueError

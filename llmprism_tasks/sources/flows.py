@@ -12,6 +12,7 @@ could otherwise have any file read.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator
@@ -236,15 +237,13 @@ def _known(paths: Iterable[str], flows: str) -> list[str]:
     named = {path: path.encode(errors="replace").decode() for path in paths}
     odd = sorted(text for path, text in named.items() if path != text)
     if odd:  # the warehouse could not hold them
-        logger.warning(
-            "%s: left out %d files whose names are not UTF-8, such as %s: rename them", flows, len(odd), odd[0]
-        )
+        logger.warning("%s: left out %s whose names are not UTF-8, such as %s: rename them", flows, _files(odd), odd[0])
     paths = [path for path, text in named.items() if path == text]
     finished = [path for path in paths if not Path(path).name.startswith(".") and not path.endswith(UNFINISHED)]
     known = sorted(path for path in finished if _format(path))
     others = set(finished) - set(known)
     if others:
-        logger.warning("%s: left out %d files of unknown format, such as %s", flows, len(others), min(others))
+        logger.warning("%s: left out %s of unknown format, such as %s", flows, _files(others), min(others))
     return known
 
 
@@ -255,11 +254,18 @@ def _inside(paths: Iterable[str], folder: str) -> list[str]:
     inside = [path for path, place in real.items() if Path(place).is_relative_to(top)]
     outside = sorted(set(real) - set(inside))
     if outside:
-        logger.warning(
-            "%s: refused %d files that symbolic links outside the folder lead to, such as %s: copy them there, or name "
-            "their folder",
-            folder,
-            len(outside),
-            outside[0],
+        _warn_once(
+            f"{folder}: left out {_files(outside)} behind symbolic links that lead out of this folder, such as "
+            f"{outside[0]}: copy what you need into it, or name the folder in which that is"
         )
     return inside
+
+
+def _files(paths: Collection[str]) -> str:
+    return f"{len(paths)} {'file' if len(paths) == 1 else 'files'}"
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    """Log a warning, and not again in this process: a run looks for its files several times."""
+    logger.warning("%s", message)

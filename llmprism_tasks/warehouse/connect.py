@@ -357,8 +357,18 @@ def _busy(warehouse: Warehouse, waited: float, error: Exception) -> WarehouseBus
 
 
 def _unreadable(warehouse: Warehouse, error: Exception) -> InputError:
+    file = file_of(warehouse.location)
+    with system_errors.named():
+        foreign = file is not None and file.is_file() and _is_foreign(file)
+    reason = "it is no DuckDB file" if foreign else str(error).splitlines()[0]
     return InputError(
-        found=f"warehouse {warehouse.location} that cannot be opened ({str(error).splitlines()[0]})",
+        found=f"warehouse {warehouse.location} that cannot be opened ({reason})",
         expected="a DuckDB file, a DuckLake's catalog, or a path where one can be created",
         todo="Check the path and its permissions; `llmprism analyze` creates a new warehouse.",
     )
+
+
+def _is_foreign(file: Path) -> bool:
+    """Return whether a file lacks the mark of DuckDB's files, which follows a checksum of eight bytes."""
+    with file.open("rb") as opened:
+        return opened.read(12)[8:] != b"DUCK"

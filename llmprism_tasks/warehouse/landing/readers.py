@@ -33,6 +33,7 @@ REQUIRED = tuple(column.name for column in FLOW_COLUMNS if not column.optional)
 INTEGERS = {f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")} | {
     "HUGEINT"
 }
+OTHER_SEPARATORS = re.compile(r"[;\t|]")
 NUMBERS_AND_TEXT = INTEGERS | {"VARCHAR", "VARCHAR[]", "DOUBLE", "FLOAT"}
 MOMENTS = NUMBERS_AND_TEXT | {"TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMP_MS", "TIMESTAMP_S", "TIMESTAMP WITH TIME ZONE"}
 NOT_THE_FILE = (duckdb.OutOfMemoryException, duckdb.InterruptException, duckdb.InternalException, duckdb.FatalException)
@@ -149,8 +150,11 @@ def _csv(
     first = execute(connection, file, f"SELECT line FROM ({lines}) LIMIT 1", values).fetchone()
     header = [name.strip() for name in next(csv.reader([str(first[0])]))] if first else []
     if not header:
-        found, expected = "has no header", f"the columns {', '.join(REQUIRED)}"
-        raise UnfinishedError.of(unreadable(file.path, "line 1 (header)", f"has no column at all: {found}", expected))
+        found, expected = "is not there: the file is empty", f"the columns {', '.join(REQUIRED)}"
+        raise UnfinishedError.of(unreadable(file.path, "line 1 (header)", found, expected))
+    if len(header) == 1 and (sign := OTHER_SEPARATORS.search(header[0])):
+        found = f"has one column, {header[0][:100]}, as if {sign[0]!r} were between the fields"
+        raise unreadable(file.path, "line 1 (header)", found, "commas between the fields")
     if len(set(header)) < len(header):
         twice = sorted({name for name in header if header.count(name) > 1})
         raise unreadable(file.path, "line 1 (header)", f"names {', '.join(twice)} twice", "each column once")
@@ -197,7 +201,8 @@ def _origins(
     missing = [name for name in REQUIRED if name not in origins]
     asked = {field: text for field, text in given.items() if field not in origins}
     if missing or asked:
-        wanted = [*missing, *(f"{text} (for {field})" for field, text in asked.items() if field not in missing)]
+        wanted = [name for name in missing if name not in asked]
+        wanted += [f"{text} (for {field}, as --columns or [columns] has it)" for field, text in asked.items()]
         found = f"has no column {', '.join(wanted)}, only {', '.join(columns) or 'nothing'}"[:300]
         raise unreadable(
             file.path,

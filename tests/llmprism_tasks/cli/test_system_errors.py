@@ -48,7 +48,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str], *, code: int 
         (f"ducklake:{LONG}", f"{LONG}: File name too long"),
         ("/proc/x.duckdb", "/proc/x.duckdb: No such file or directory"),
         (".", "warehouse .: Is a directory; expected a file, not a folder"),
-        ("few.parquet", "warehouse few.parquet that cannot be opened"),
+        ("few.parquet", "warehouse few.parquet that cannot be opened (it is no DuckDB file)"),
     ],
 )
 def test_a_place_where_no_warehouse_can_be(place: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,7 +183,7 @@ def test_what_is_no_warehouse_is_said_so(tmp_path: Path, name: str) -> None:
     """A CSV file is one that DuckDB would rather read than open."""
     path = tmp_path / name
     path.write_text("not a database " * 1000, encoding="utf-8")
-    with pytest.raises(InputError, match=f"{name} that cannot be opened"):
+    with pytest.raises(InputError, match=rf"{name} that cannot be opened \(it is no DuckDB file\)"):
         open_warehouse(Warehouse(str(path), lock_wait_s=1))
     with (
         pytest.raises(InputError, match="cannot be opened"),

@@ -98,7 +98,24 @@ CASES: dict[str, Case] = {
     "gzip without its checksum": ("flows.csv.gz", without_checksum, "Truncated", "a whole gzip file"),
     "text named gzip": ("flows.csv.gz", lambda path: path.write_text("a,b\n"), "after byte 0", "a whole gzip file"),
     "truncated zstd": ("flows.csv.zst", truncated_text, "after byte ", "a whole zstd file"),
-    "empty CSV": ("flows.csv", lambda path: path.write_bytes(b""), "line 1 (header): has no column", "the columns"),
+    "empty CSV": (
+        "flows.csv",
+        lambda path: path.write_bytes(b""),
+        "line 1 (header): is not there: the file is empty",
+        "the columns",
+    ),
+    "CSV with semicolons": (
+        "flows.csv",
+        lambda path: path.write_text(csv_text(RECORDS).replace(",", ";")),
+        "as if ';' were between the fields",
+        "commas between the fields",
+    ),
+    "CSV with tabs": (
+        "flows.csv",
+        lambda path: path.write_text(csv_text(RECORDS).replace(",", "\t")),
+        "were between the fields",
+        "commas between the fields",
+    ),
     "CSV without header": (
         "flows.csv",
         lambda path: path.write_text(csv_text(RECORDS).partition("\n")[2]),

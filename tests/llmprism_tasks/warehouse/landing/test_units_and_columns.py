@@ -93,7 +93,9 @@ def test_a_user_names_columns_and_units(warehouse: Warehouse, tmp_path: Path, en
 
 def test_a_column_that_the_user_names_and_that_is_not_there_is_told(warehouse: Warehouse, tmp_path: Path) -> None:
     said = refusal(warehouse, write(tmp_path / "flows.csv", [flow(0)]), packets="pkts")
-    assert "has no column pkts (for packets)" in said
+    assert "has no column pkts (for packets, as --columns or [columns] has it), only " in said
+    said = refusal(warehouse, tmp_path / "flows.csv", bytes="octets", flow_start_ns="first:ms")
+    assert "has no column octets (for bytes, as --columns or [columns] has it), first:ms (for flow_start_ns, " in said
 
 
 @pytest.mark.parametrize(
