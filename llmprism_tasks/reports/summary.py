@@ -33,9 +33,9 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     -------
     `span` : `start` and `end` of all windows, ISO 8601 UTC, and the same as `start_ns`, `end_ns`; None without windows
     `windows` : number of windows (`all`), by `status`, and `looked_at` (done, with landed records); records `read`,
-        `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, median
-        and longest run time in s, starts of windows that are `without_records`, how many have their `flows_expired`,
-        and the windows that were `stopped`
+        `landed`, `quarantined` (also by `reason`) and `duplicate`, whether they `add_up`, `expectations_broken`, the
+        same `broken_by_severity`, median and longest run time in s, starts of windows that are `without_records`, how
+        many have their `flows_expired`, and the windows that were `stopped`
     `coverage` : number of windows that were `expected` and are `done`, that are `due` by reason, that were `given_up`,
         and the seconds `lag_s` and `silent_s` of runs that the schedule expects
     `set_aside` : each job whose rows were withheld in some windows because they broke `expectations`, the number of
@@ -55,6 +55,9 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     )
     jobs = query(warehouse, "SELECT * FROM job_overview ORDER BY endpoints DESC, job_id")
     incidents = query(warehouse, "SELECT * FROM incidents")
+    broken = query(
+        warehouse, "SELECT severity, count(*) FROM validation_results WHERE NOT success GROUP BY ALL ORDER BY ALL"
+    )
     aside = query(warehouse, "SELECT * FROM aside_jobs ORDER BY job_id, window_start_ns")
     finished = windows.filter(pl.col("status") == "done")["window_start_ns"]
     latest = int(finished[-1]) if len(finished) else None
@@ -63,7 +66,8 @@ def summarise(warehouse: Warehouse, settings: Settings | None = None, *, now_ns:
     covered = coverage(read_states(warehouse, settings, now_ns=now_ns), settings, now_ns=now_ns)
     return {
         "span": _span(span.row(0, named=True)),
-        "windows": _windows(windows) | {"reasons": dict(reasons.iter_rows())},
+        "windows": _windows(windows)
+        | {"reasons": dict(reasons.iter_rows()), "broken_by_severity": dict(broken.iter_rows())},
         "coverage": asdict(covered),
         "set_aside": _set_aside(aside),
         "jobs": [_job(row, latest) for row in jobs.iter_rows(named=True)],

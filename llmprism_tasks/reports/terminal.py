@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -38,12 +39,17 @@ LEAST_WHERE = 18
 
 GONE = "-- The flows behind this incident have expired (retention.flows_h); the query returns none of them.\n"
 
-MENDED = (
+WITHHELD = (
     "Their results failed these critical checks and were withheld. Other jobs are unaffected. "
     "This is a bug in llmprism: please report it, with SELECT * FROM validation_results WHERE NOT success. "
     "When it is fixed, run these windows again."
 )
 """Text about jobs that were set aside."""
+
+LIST_BROKEN = (
+    'To list them: llmprism sql "SELECT DISTINCT expectation, severity, observed FROM validation_results '
+    'WHERE NOT success"'
+)
 
 
 def render(summary: Row) -> RenderableType:
@@ -227,7 +233,7 @@ def _set_aside(jobs: list[Row]) -> list[RenderableType]:
         for job in jobs[:MOST]
     ]
     more = [f"and {len(jobs) - MOST:,} more"] if len(jobs) > MOST else []
-    return [Text(), _label("Set aside", f"{'; '.join([*named, *more])}. {MENDED}")]
+    return [Text(), _label("Set aside", f"{'; '.join([*named, *more])}. {WITHHELD}")]
 
 
 def _unlisted(jobs: list[Row]) -> list[RenderableType]:
@@ -247,7 +253,7 @@ def layout(job: Row) -> str:
 
 def _windows(windows: Row) -> list[RenderableType]:
     """Return the bookkeeping in one line, and one more line for each problem in it."""
-    statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(windows["status"].items()))
+    statuses = ", ".join(f"{number:,} {status}" for status, number in sorted(windows["status"].items()))
     run = "" if windows["median_run_s"] is None else f" in {duration(windows['median_run_s'])} each"
     records = f"{windows['read']:,} records: {windows['landed']:,} landed, {windows['quarantined']:,} quarantined"
     lines = [f"{count(windows['all'], 'window')} ({statuses}){run}; {records}."]
@@ -268,12 +274,18 @@ def _windows(windows: Row) -> list[RenderableType]:
         lines.append(
             "The record counts do not add up: landed plus quarantined is not read. See view window_bookkeeping."
         )
-    if windows["expectations_broken"]:
-        lines.append(
-            f"{count(windows['expectations_broken'], 'expectation')} did not hold; see table validation_results."
-        )
+    if windows["broken_by_severity"]:
+        lines.append(f"{_broken(windows['broken_by_severity'])} {LIST_BROKEN}")
     lines += [f"Stopped: {_minute(one['window'])}, {one['reason']}" for one in windows["stopped"]]
     return [Text(line) for line in lines]
+
+
+def _broken(by_severity: Mapping[str, int]) -> str:
+    """Return how many checks failed, of which severity, and whether that matters."""
+    severities = ", ".join(f"{number:,} {severity}" for severity, number in sorted(by_severity.items()))
+    serious = by_severity.get("critical", 0)
+    matters = "a critical one withheld results" if serious else "none is critical, so nothing was withheld"
+    return f"{count(sum(by_severity.values()), 'check')} failed ({severities}): {matters}."
 
 
 def _minute(moment: str) -> str:

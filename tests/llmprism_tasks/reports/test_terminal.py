@@ -16,7 +16,7 @@ from llmprism_tasks.reports.terminal import proofs, render
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.bookkeeping import minutes
 from llmprism_tasks.warehouse.connect import Warehouse
-from llmprism_tasks.warehouse.store import replace
+from llmprism_tasks.warehouse.store import query, replace
 
 
 def shown(warehouse: Warehouse, width: int = 120) -> str:
@@ -179,6 +179,31 @@ def test_of_many_jobs_that_were_set_aside_some_are_named(
     text = words(shown(warehouse))
     assert said in text
     assert "job12" not in text
+
+
+@pytest.mark.parametrize(
+    ("severities", "said"),
+    [
+        (
+            ["warning", "warning"],
+            "2 checks failed (2 warning): none is critical, so nothing was withheld. To list them: ",
+        ),
+        (["critical", "warning"], "2 checks failed (1 critical, 1 warning): a critical one withheld results. To list "),
+    ],
+)
+def test_checks_that_failed_are_told_by_severity_with_the_query_that_lists_them(
+    warehouse: Warehouse, minute: Minute, severities: list[str], said: str
+) -> None:
+    window = minute(0)
+    rows = [
+        refused("gpt") | {"expectation": f"pairs.kind{number}", "severity": severity}
+        for number, severity in enumerate(severities)
+    ]
+    replace(warehouse, window, {"validation_results": frame("validation_results", window, rows)})
+    text = words(shown(warehouse))
+    assert said in text
+    sql = text.partition('llmprism sql "')[2].partition('"')[0]
+    assert sorted(query(warehouse, sql)["severity"]) == severities
 
 
 def test_flows_without_jobs_are_not_called_healthy(warehouse: Warehouse, minute: Minute) -> None:
