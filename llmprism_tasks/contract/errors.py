@@ -39,6 +39,10 @@ class InputError(PermanentError):
     """A file of flows or topology cannot be read at all, or lacks a required column."""
 
 
+class RequestError(InputError):
+    """A request to the pages that cannot be read, whatever the warehouse holds."""
+
+
 class SettingsError(PermanentError):
     """A setting is unknown, unparsable or out of its range."""
 

@@ -15,7 +15,7 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.params import Depends
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from llmprism_tasks.contract.errors import InputError, LlmprismError, TransientError
+from llmprism_tasks.contract.errors import InputError, LlmprismError, RequestError, TransientError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.reports.pages import incident, job, now, ranges, timeline, window
 from llmprism_tasks.reports.pages.markup import ASSETS, POLICY, render
@@ -161,8 +161,10 @@ def _back(form: dict[str, str]) -> RedirectResponse:
 def _told(request: Request, error: Exception) -> HTMLResponse:
     """Return an error as a page: what was found, what was expected, what to do."""
     kept: dict[str, Any] = {name: getattr(error, name, "") for name in ("found", "expected", "todo")}
-    status = 503 if isinstance(error, TransientError) else 404 if request.method == "GET" else 400
-    title = {503: "Busy", 404: "Not found", 400: "Not done"}[status]
+    unreadable = isinstance(error, RequestError) or request.method != "GET"
+    status, title = (400, "Not done") if unreadable else (404, "Not found")
+    if isinstance(error, TransientError):
+        status, title = 503, "Busy"
     text = render("message.html", title=title, here="message", asked=None, **kept)
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 

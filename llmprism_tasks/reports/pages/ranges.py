@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.errors import RequestError
 from llmprism_tasks.contract.windows import NANOSECONDS_PER_SECOND
 from llmprism_tasks.warehouse.asking import Asked, asking
 from llmprism_tasks.warehouse.connect import Warehouse
@@ -89,7 +89,7 @@ def asked_range(ask: Asked, query: Mapping[str, str]) -> Range:
 
     Raises
     ------
-    InputError : the range is not one of those offered, a time cannot be read, or the end is not after the start
+    RequestError : the range is not one of those offered, a time cannot be read, or the end is not after the start
     """
     row = ask("span").row(0, named=True)
     window_ns = row["length_ns"] or MINUTE_NS
@@ -98,13 +98,13 @@ def asked_range(ask: Asked, query: Mapping[str, str]) -> Range:
     if query.get("from") or query.get("to"):
         start, end = _time(query, "from", row["first_ns"] or 0), _time(query, "to", row["expected_end_ns"] or window_ns)
         if end <= start:
-            raise InputError(
+            raise RequestError(
                 found="a range that ends before it begins", expected="from before to", todo="Choose another range."
             )
         return Range(start - start % window_ns, end, "", **known)
     last = query.get("last") or DEFAULT_LAST
     if last not in LASTS:
-        raise InputError(
+        raise RequestError(
             found=f"last={last[:40]}", expected=f"one of {', '.join(LASTS)}", todo="Choose one, or from and to."
         )
     end = row["expected_end_ns"] or window_ns
@@ -119,7 +119,7 @@ def _time(query: Mapping[str, str], name: str, other: int) -> int:
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError as error:
-        raise InputError(
+        raise RequestError(
             found=f"{name}={text[:40]}", expected="a time such as 2026-05-01T04:12", todo="Choose a time."
         ) from error
     if moment.tzinfo is None:

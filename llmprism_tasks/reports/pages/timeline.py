@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from llmprism_tasks.contract.errors import InputError
+from llmprism_tasks.contract.errors import InputError, RequestError
 from llmprism_tasks.contract.fault_catalogue import LINK
 from llmprism_tasks.contract.frames import empty
 from llmprism_tasks.reports.pages.markup import data, iso, render, shown
@@ -113,7 +113,7 @@ def whole(query: Mapping[str, str], name: str) -> int | None:
 
     Raises
     ------
-    InputError : it is no whole number, or not one that a BIGINT holds
+    RequestError : it is no whole number, or not one that a BIGINT holds
     """
     text = query.get(name)
     if not text:
@@ -121,7 +121,7 @@ def whole(query: Mapping[str, str], name: str) -> int | None:
     digits = text.removeprefix("-")
     readable = digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_NUMBER
     if not readable or not -(2**63) <= int(text) < 2**63:
-        raise InputError(found=f"{name}={shown(text, 40)}", expected="a whole number", todo="Follow a link instead.")
+        raise RequestError(found=f"{name}={shown(text, 40)}", expected="a whole number", todo="Follow a link instead.")
     return int(text)
 
 
@@ -327,7 +327,7 @@ def flows(warehouse: Warehouse, query: Mapping[str, str]) -> Row:
     """
     start, end, addr = whole(query, "start"), whole(query, "end"), query.get("addr")
     if start is None or end is None or not addr:
-        raise InputError(found="a slice without addr, start or end", expected="all three", todo="Click a slice.")
+        raise RequestError(found="a slice without addr, start or end", expected="all three", todo="Click a slice.")
     border = 0 if query.get("peer") else BORDER_NS
     with asking(warehouse, longest_s=LONGEST_S) as ask:
         window_ns = asked_range(ask, {}).window_ns

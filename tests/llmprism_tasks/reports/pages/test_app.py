@@ -52,6 +52,21 @@ def test_what_pages_load_is_there_and_nothing_else(filled: Warehouse) -> None:
         assert pages.get(path).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/?last=9x", "last=9x"),
+        ("/?from=noon", "from=noon"),
+        ("/?from=2026-05-02&to=2026-05-01", "ends before it begins"),
+        ("/timeline?id=gpt&window=abc", "window=abc"),
+    ],
+)
+def test_what_cannot_be_read_is_no_missing_page(filled: Warehouse, path: str, words: str) -> None:
+    answer = client(filled).get(path)
+    assert answer.status_code == 400
+    assert words in answer.text
+
+
 def test_what_is_not_there_is_told_with_what_to_do(filled: Warehouse) -> None:
     answer = client(filled).get("/job", params={"id": "<b>nobody</b>"})
     assert answer.status_code == 404
