@@ -73,8 +73,21 @@ def analyze(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page."""
+    """Print the faults that were found, as text or JSON, and save the text as a picture if asked; or write a page.
+
+    Raises
+    ------
+    InputError : what only a page shows is asked for without one
+    """
     settings, _ = _load(arguments)
+    of_pages = {"--incident": "incident", "--job": "job", "--last": "last", "--from": "from_", "--to": "to"}
+    asked = [option for option, name in of_pages.items() if getattr(arguments, name) is not None]
+    if asked and arguments.html is None:
+        raise InputError(
+            found=f"{', '.join(asked)} without --html",
+            expected="--html FILE with it",
+            todo="Add --html FILE for a page of it; without, the report is of the whole warehouse.",
+        )
     if arguments.probes:
         from llmprism_tasks.reports import probes
 

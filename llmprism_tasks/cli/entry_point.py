@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from llmprism_tasks.cli.arguments import parser
+from llmprism_tasks.cli.commands import serve
 from llmprism_tasks.cli.output import say
 from llmprism_tasks.contract import system_errors
 from llmprism_tasks.contract.errors import LlmprismError, TransientError
@@ -47,9 +48,10 @@ def _terminate(*_: object) -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code, after saying on standard error what went wrong."""
+    command: Callable[[argparse.Namespace], None] | None = None
     try:
         arguments = parser().parse_args(argv)
-        command: Callable[[argparse.Namespace], None] = arguments.command
+        command = arguments.command
         with _logging_to_stderr(verbose=arguments.verbose), system_errors.named():
             command(arguments)
             sys.stdout.flush()  # here, where a reader that has gone, or a full disk, is noticed
@@ -64,24 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         why = error if isinstance(error, KeyboardInterrupt) else error.__cause__
         if not isinstance(why, KeyboardInterrupt):
             raise
-        return _ended(TERMINATED if isinstance(why, Terminated) else INTERRUPTED)
+        return _ended(TERMINATED if isinstance(why, Terminated) else INTERRUPTED, served=command is serve)
     except BrokenPipeError:  # the reader, such as `head`, had enough
         _give_output_up()
     except Exception:
         if not _asked_to_end.is_set():
             raise
         # A library that was being imported may drop the exception of the signal, and fail for another reason.
-        return _ended(TERMINATED)
+        return _ended(TERMINATED, served=command is serve)
     return 0
 
 
-def _ended(code: int) -> int:
-    """Say that the process was asked to end; returns the exit code."""
-    say(
-        f"llmprism: {'terminated' if code == TERMINATED else 'interrupted'}. What was written is complete; "
-        "run the same command to finish.",
-        stderr=True,
-    )
+def _ended(code: int, *, served: bool) -> int:
+    """Say that the process was asked to end, and what became of its work; returns the exit code."""
+    rest = "" if served else " What was written is complete; run the same command to finish."
+    say(f"llmprism: {'terminated' if code == TERMINATED else 'interrupted'}.{rest}", stderr=True)
     return code
 
 

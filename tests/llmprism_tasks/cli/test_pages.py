@@ -58,9 +58,40 @@ def test_a_page_as_one_file(
     assert "http" not in re.sub(r"(?s)<script>.*?</script>", "", page).replace("http-equiv", "")
 
 
+@pytest.mark.parametrize(
+    "what", [["--last", "24x"], ["--job", "gpt"], ["--incident", "i"], ["--from", "t"], ["--to", "t"]]
+)
+def test_what_only_a_page_shows_is_refused_without_one(
+    warehouse: Warehouse, what: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", *what, "--warehouse", warehouse.location]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith(f"llmprism: {what[0]} without --html; expected --html FILE with it")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (["--last", "24x"], "last=24x; expected one of 15m"),
+        (["--job", "nosuch"], "no job nosuch"),
+        (["--incident", "nosuch"], "no incident nosuch"),
+    ],
+)
+def test_a_page_of_what_is_not_there_is_refused(
+    warehouse: Warehouse, tmp_path: Path, what: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "page.html"
+    assert cli.main(["report", "--html", str(file), *what, "--warehouse", warehouse.location]) == 1
+    assert words in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_pages_are_served_to_this_machine_alone_until_interrupted(warehouse: Warehouse) -> None:
     serve = [sys.executable, "-u", "-c", "from llmprism_tasks.cli import run; run()", "serve", "--port", "0"]
-    process = subprocess.Popen([*serve, "--warehouse", warehouse.location], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*serve, "--warehouse", warehouse.location], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         address = re.match(r"(http://127\.0\.0\.1:(\d+)/) ", process.stdout.readline())
@@ -71,6 +102,8 @@ def test_pages_are_served_to_this_machine_alone_until_interrupted(warehouse: War
             other.connect(("127.0.0.2", int(address[2])))  # loopback, but not where it listens
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == "llmprism: interrupted.\n", "a server writes nothing that could be finished"
     finally:
         process.kill()
         process.communicate()
