@@ -87,7 +87,7 @@ def pipeline(
     back: float = 20,
     size: int = 8 * MB,
 ) -> list[Row]:
-    """Return activations to the second NIC, evenly over `spread` ms of each step; gradients come `back` ms after each."""
+    """Return activations to the second NIC, evenly over `spread` ms of each step, and gradients `back` ms after."""
     rows: list[Row] = []
     for begin in begins:
         for i in range(count):
