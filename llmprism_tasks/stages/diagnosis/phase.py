@@ -38,7 +38,7 @@ DETECTORS = (
     unexplained.find,
     slow_run.find,
 )
-"""One detector per kind of fault: a function of evidence and settings that returns rows of `evidence.ROW`."""
+"""Detectors: functions of evidence and settings that return rows of `evidence.ROW`, of one kind of fault or more."""
 
 
 def diagnosis(

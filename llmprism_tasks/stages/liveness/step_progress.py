@@ -54,8 +54,7 @@ class StepProgress:
     period_ns : length of a typical step
     lengths_ns : lengths of the whole steps
     even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
-    job
-        that ends normally is, if its parameters are gathered in the next step
+        job that ends normally is, if its parameters are gathered in the next step
     level : whether all pairs with more to send are equally far in the step, as where the job stops on purpose
     pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of the
         last flow of the unfinished step; NULL without one)

@@ -2,8 +2,8 @@
 
 Ages are counted back from the end of the newest window in the warehouse, not from the clock: old files that are
 analysed today, or a platform that stood still, lose nothing. Windows that the clock has not reached are of wrong times,
-and make nothing older. Flows that a window still waits for are kept longer, and
-so are those of a backfill of old windows while it goes on.
+and make nothing older. Flows that a window still waits for are kept longer, and so are those of a backfill of old
+windows while it goes on.
 """
 
 from __future__ import annotations
