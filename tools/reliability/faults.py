@@ -90,7 +90,7 @@ FAULTS: tuple[tuple[str, str], ...] = (
     ),
     (
         "`llmprism sql` fills the memory",
-        f"{STORAGE}/test_allowed_queries.py::test_a_query_with_more_rows_than_fit_is_refused_before_they_are_there",
+        f"{STORAGE}/test_written_rows.py::test_a_query_with_more_rows_than_fit_is_refused_before_they_are_there",
     ),
     (
         "names steer the terminal or a picture",
@@ -172,6 +172,11 @@ FAULTS: tuple[tuple[str, str], ...] = (
     (
         "the task of another run clears what later stages wrote, and the window is done without it",
         f"{EXECUTION}/test_window.py::test_what_the_task_of_another_run_cleared_is_made_again",
+    ),
+    (
+        "a run checks or ends a window whose rows another run is replacing: jobs are set aside, and the window is done "
+        "without them",
+        f"{EXECUTION}/test_window.py::test_what_another_run_does_before_the_check_or_the_end_is_noticed",
     ),
     (
         "two runs of a window take each other's results of checks away",
