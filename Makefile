@@ -25,7 +25,7 @@ DISTRIBUTED := .venv/distributed
 setup: $(INSTALLED) $(COMPILED)
 
 $(INSTALLED): pyproject.toml tools/pyproject.toml constraints.txt
-	@echo "Installing into .venv, about a minute the first time"
+	@echo "Installing into .venv, one to four minutes the first time"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]' -e tools
 	@touch $@

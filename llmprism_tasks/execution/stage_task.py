@@ -94,12 +94,8 @@ def check_results(window: Window, settings: Settings) -> dict[str, int]:
     Returns and raises what `window.validate_results` does
     """
     warehouse = open_for_window(window, settings)
-    while True:
-        made = complete(window, settings, warehouse=warehouse)
-        try:
-            return validate_results(window, settings, warehouse=warehouse, made=made)
-        except ReplacedMeanwhileError as error:
-            logger.warning("%s", error.found)
+    check = functools.partial(validate_results, window, settings, warehouse=warehouse)
+    return _once_whole(check, window, settings, warehouse)
 
 
 def end_run(window: Window, settings: Settings) -> dict[str, int]:
@@ -108,15 +104,14 @@ def end_run(window: Window, settings: Settings) -> dict[str, int]:
     Returns and raises what `window.finish` does
     """
     warehouse = open_for_window(window, settings)
-    there = _made(warehouse, window)
-    while True:
-        made = complete(window, settings, warehouse=warehouse)
-        try:
-            if made != there:
-                validate_results(window, settings, warehouse=warehouse, made=made)
-            return finish(window, settings, warehouse=warehouse, made=made)
-        except ReplacedMeanwhileError as error:
-            logger.warning("%s", error.found)
+    checked = _made(warehouse, window)
+
+    def end(made: str) -> dict[str, int]:
+        if made != checked:
+            validate_results(window, settings, warehouse=warehouse, made=made)
+        return finish(window, settings, warehouse=warehouse, made=made)
+
+    return _once_whole(end, window, settings, warehouse)
 
 
 def conclude(window: Window, settings: Settings, *, warehouse: Warehouse) -> None:
@@ -126,12 +121,27 @@ def conclude(window: Window, settings: Settings, *, warehouse: Warehouse) -> Non
     ------
     the errors of `window.validate_results`
     """
+
+    def check_and_end(made: str) -> dict[str, int]:
+        validate_results(window, settings, warehouse=warehouse, made=made)
+        return finish(window, settings, warehouse=warehouse, made=made)
+
+    _once_whole(check_and_end, window, settings, warehouse)
+
+
+def _once_whole(
+    work: Callable[..., dict[str, int]], window: Window, settings: Settings, warehouse: Warehouse
+) -> dict[str, int]:
+    """Do something with a window's rows once all are there; again if another run replaces them meanwhile.
+
+    Parameters
+    ----------
+    work : takes `made`, what `complete` returned
+    """
     while True:
         made = complete(window, settings, warehouse=warehouse)
         try:
-            validate_results(window, settings, warehouse=warehouse, made=made)
-            finish(window, settings, warehouse=warehouse, made=made)
-            return
+            return work(made=made)
         except ReplacedMeanwhileError as error:
             logger.warning("%s", error.found)
 

@@ -23,9 +23,8 @@ LIKELIER = 4.6
 """Nats by which silences must be likelier to come once in a step than by chance, at any place and in any number of
 micro-batches that is asked: a hundred times."""
 
-MOST = 64
+MOST_BATCHES = 64
 """Micro-batches of a step at most: more of them are hardly ever accumulated, and a minute shows few such steps."""
-
 
 ASIDE = (-1, 0, 1)
 """Places beside each at which its silence may be, for records of queue pairs do not begin at once."""
@@ -63,7 +62,7 @@ def accumulated(
     longest, number = _longest(traffic, silences, until), _numbers(traffic, until, alike)
     usual = np.median(longest[alike].max(axis=1))
     most, tried, found = 0.0, 1, (1, 0, 0)
-    for batches in range(2, min(int(number[-1]) // FEW, MOST) + 1):
+    for batches in range(2, min(int(number[-1]) // FEW, MOST_BATCHES) + 1):
         tried += batches * PLACES // len(ASIDE)
         ours, z, gain = _stands_out(longest[alike], number[alike] % batches, batches, jitter)
         gain[(z < clear) | (ours > usual)] = 0.0

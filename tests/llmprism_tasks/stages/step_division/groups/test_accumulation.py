@@ -116,9 +116,9 @@ def test_two_micro_batches_that_were_not_cut_apart_count_as_two() -> None:
 
 
 def test_steps_are_no_more_micro_batches_than_most() -> None:
-    batches = accumulation.MOST + 1
+    batches = accumulation.MOST_BATCHES + 1
     assert told(*traffic(batches, 5)) is None
-    assert told(*traffic(accumulation.MOST, 5)) is not None
+    assert told(*traffic(accumulation.MOST_BATCHES, 5)) is not None
 
 
 def test_the_steps_end_with_the_last_gradients() -> None:
