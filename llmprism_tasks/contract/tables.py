@@ -295,14 +295,14 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         "steps",
-        "training steps of each NIC, and of the job (addr NULL)",
+        "training steps of each NIC, and of the job (addr NULL), in the window in which they end",
         ("window_start_ns", "job_id", "addr", "step_index"),
         (
             WINDOW,
             JOB,
             Column("addr", "VARCHAR", "the NIC; NULL for the job's own step", optional=True),
             STEP,
-            Column("start_ns", "BIGINT", "where the previous step ended"),
+            Column("start_ns", "BIGINT", "where the previous step ended; of the first step seen, its first flow"),
             Column("end_ns", "BIGINT", "end of the step's gradient synchronisation"),
         ),
     ),

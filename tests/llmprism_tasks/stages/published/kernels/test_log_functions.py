@@ -23,24 +23,24 @@ def both(values: Floats, exponents: Floats) -> tuple[Floats, Floats]:
     return logs, powers
 
 
-def check(values: Floats, exponents: Floats) -> None:
+def are_those_of_numpy(values: Floats, exponents: Floats) -> bool:
     logs, powers = both(values, exponents)
-    np.testing.assert_allclose(logs, np.log(values), rtol=1e-15, atol=1e-15)
-    np.testing.assert_allclose(powers, np.exp(exponents), rtol=1e-15)
+    alike = np.allclose(powers, np.exp(exponents), rtol=1e-15, atol=0)
+    return alike and np.allclose(logs, np.log(values), rtol=1e-15, atol=1e-15)
 
 
 def test_no_numbers_have_none() -> None:
-    check(np.empty(0), np.empty(0))
+    assert are_those_of_numpy(np.empty(0), np.empty(0))
 
 
 def test_the_ends_of_the_range() -> None:
     values = np.array(
         [np.finfo(np.float64).tiny, np.finfo(np.float64).max, 1.0, np.nextafter(1, 0), np.nextafter(1, 2)]
     )
-    check(values, np.array([LEAST_EXPONENT, -LEAST_EXPONENT, 0.0, -1e-300, 1e-300]))
+    assert are_those_of_numpy(values, np.array([LEAST_EXPONENT, -LEAST_EXPONENT, 0.0, -1e-300, 1e-300]))
 
 
 @given(st.lists(st.tuples(st.floats(1e-307, 1e307), st.floats(LEAST_EXPONENT, 0)), max_size=40))
 def test_they_are_those_of_numpy(pairs: list[tuple[float, float]]) -> None:
     table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    check(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]))
+    assert are_those_of_numpy(np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1]))
