@@ -54,6 +54,7 @@ from llmprism_tasks.settings import Settings
 from llmprism_tasks.sources.topology import read_topology
 from llmprism_tasks.warehouse import landed_flows, store
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import window_row
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def run_stage(name: str, window: Window, settings: Settings) -> dict[str, int]:
         clears=tables_after(name),
         ordered=True,
         stage_ns=results.stage_ns,
-        then=lambda connection: store.forget_stages(connection, window, stages_after(name)),
+        then=lambda connection: window_row.forget_stages(connection, window, stages_after(name)),
     )
     rows = {table: frame.height for table, frame in results.tables.items()}
     logger.info("window %s, %s: %s", window, name, ", ".join(f"{count} {table}" for table, count in rows.items()))
@@ -147,7 +148,7 @@ def _once_whole(
 
 
 def complete(window: Window, settings: Settings, *, warehouse: Warehouse | None = None) -> str:
-    """Run the stages again whose results are gone; returns what `store.stages_made` says once all are there.
+    """Run the stages again whose results are gone; returns what `window_row.stages_made` says once all are there.
 
     A stage clears what later ones wrote, and a landing what all wrote. Where two runs do one window, or a task that was
     given up still runs, it may do so after those have written.
@@ -171,7 +172,7 @@ def complete(window: Window, settings: Settings, *, warehouse: Warehouse | None 
 
 def _made(warehouse: Warehouse, window: Window) -> str:
     with warehouse.reading() as connection:
-        return store.stages_made(connection, window)
+        return window_row.stages_made(connection, window)
 
 
 def divide(window: Window, settings: Settings) -> list[dict[str, str | int]]:

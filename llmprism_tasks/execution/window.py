@@ -198,7 +198,7 @@ def validate_results(
 
     Parameters
     ----------
-    made : as of `store.refuse_others`, which raises where others' rows are there
+    made : as of `window_row.refuse_others`, which raises where others' rows are there
     """
     warehouse = warehouse or open_for_window(window, settings)
     check = functools.partial(validation.validate_by_job, made=made)
@@ -213,7 +213,7 @@ def finish(
     Parameters
     ----------
     warehouse : if it is open already
-    made : as of `store.refuse_others`, which raises where others' rows are there
+    made : as of `window_row.refuse_others`, which raises where others' rows are there
 
     Returns
     -------

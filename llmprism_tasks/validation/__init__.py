@@ -27,6 +27,7 @@ from llmprism_tasks.validation.refusals import REFUSED, Refusals
 from llmprism_tasks.validation.suites import suite
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
+from llmprism_tasks.warehouse.storage import window_row
 
 if TYPE_CHECKING:
     from llmprism_tasks.validation.checkpoint import Outcome
@@ -98,7 +99,7 @@ def validate_by_job(
     ----------
     tables : which have a `job_id`
     docs : as of `validate`
-    made : as of `store.refuse_others`
+    made : as of `window_row.refuse_others`
 
     Returns
     -------
@@ -107,11 +108,11 @@ def validate_by_job(
 
     Raises
     ------
-    ReplacedMeanwhileError : as `store.refuse_others`, before the check and after it
+    ReplacedMeanwhileError : as `window_row.refuse_others`, before the check and after it
     WarehouseBusy : another process held the warehouse for too long
     """
     with warehouse.reading() as connection:
-        store.refuse_others(connection, window, made)
+        window_row.refuse_others(connection, window, made)
         before = store.rows(connection, "validation_results", window)
         odd = store.rows(connection, "windows", window).filter(pl.col("status") != "stopped")["reason"].to_list()
         known = store.rows(connection, "jobs", window, columns=["job_id"])["job_id"]

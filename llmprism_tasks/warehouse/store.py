@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,18 +11,24 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from llmprism_tasks.contract.errors import ContractError, InputError, ReplacedMeanwhileError
+from llmprism_tasks.contract.errors import ContractError, InputError
 from llmprism_tasks.contract.frames import conform, schema
 from llmprism_tasks.contract.tables import Table, table_named
 from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import identifier, statement
-from llmprism_tasks.warehouse.storage import allowed_queries, failures, flow_order, incidents, value_codes, written_rows
+from llmprism_tasks.warehouse.storage import (
+    allowed_queries,
+    failures,
+    flow_order,
+    value_codes,
+    window_row,
+    written_rows,
+)
 from llmprism_tasks.warehouse.storage.value_codes import NUMBERED, stored
 
 IN_SPAN = "window_start_ns >= $start_ns AND window_start_ns < $end_ns"
 OF_JOBS = "job_id IN (SELECT unnest($jobs::VARCHAR[]))"
-ENDED = ("done", "stopped")
 BATCHES_AT_A_TIME = 8  # Arrow batches, a million rows: DuckDB logs rows that do not fill a row group a second time
 
 
@@ -157,8 +162,7 @@ def replace(
     ----------
     frames : the window's new rows by table; a frame without rows leaves the window without rows
     streams : by table, a function that returns the window's new rows as an Arrow stream, checked and in order; for
-    tables
-        too large for a frame
+        tables too large for a frame
     clears : further tables from which the window's rows are deleted
     jobs : delete only the rows of these jobs, in all of these tables
     stage_ns : run times of the stages that made the rows, ns; the window's status becomes `running`
@@ -231,13 +235,13 @@ def _make(connection: duckdb.DuckDBPyConnection, change: Change, window: Window)
     for table in change.touched:
         _delete(connection, table, window, change.jobs)
     if change.forgets:
-        forget_stages(connection, window, change.forgets)
+        window_row.forget_stages(connection, window, change.forgets)
     for table, stream in change.streams.items():
         insert(connection, table, stream())
     for table, arrived in change.frames.items():
         insert(connection, table, arrived)
     for stage, elapsed_ns in change.stage_ns.items():
-        record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
+        window_row.record(connection, window, status="running", stage=stage, elapsed_ns=elapsed_ns)
 
 
 def rows_by_job(connection: duckdb.DuckDBPyConnection, rows: str) -> dict[str, int] | None:
@@ -268,12 +272,12 @@ def set_aside(
     tables : tables from which the jobs' rows are deleted
     results : the rows of `validation_results` of these tables that the window is to have
     reason : new `reason` of the window; the reason for which it was stopped is dropped
-    made : as of `refuse_others`
+    made : as of `window_row.refuse_others`
 
     Raises
     ------
     ContractError : one of the tables has no `job_id`
-    ReplacedMeanwhileError : as `refuse_others`
+    ReplacedMeanwhileError : as `window_row.refuse_others`
     WarehouseBusy : another process held the warehouse for longer than `lock_wait_s`
     """
     incoming = conform(results, "validation_results")
@@ -281,7 +285,7 @@ def set_aside(
     _check_jobs(tables)
 
     def work(connection: duckdb.DuckDBPyConnection) -> None:
-        refuse_others(connection, window, made)
+        window_row.refuse_others(connection, window, made)
         for table in tables if jobs else ():
             _delete(connection, table, window, jobs)
         _replace_results(connection, window, tables, incoming)
@@ -352,64 +356,7 @@ def record_window(
     ------
     ContractError : the window was never landed
     """
-    warehouse.write(lambda connection: record(connection, window, status=status, reason=reason))
-
-
-def record(
-    connection: duckdb.DuckDBPyConnection,
-    window: Window,
-    *,
-    status: str | None,
-    reason: str | None = None,
-    stage: str | None = None,
-    elapsed_ns: int | None = None,
-) -> None:
-    """Update a window's row in `windows`; a stage's run time replaces an earlier one.
-
-    Once the window has ended, the incidents that it may have changed are found anew.
-    """
-    if not _has_rows(connection, "windows", window, None):
-        raise ContractError(
-            found=f"no row in windows for window {window}",
-            expected="a window that was landed before stages run",
-            todo="Land the window first.",
-        )
-    values = {"status": status, "reason": reason, "stage": stage or "", "elapsed_ns": elapsed_ns}
-    connection.execute(statement("record_window"), {"start_ns": window.start_ns} | values)
-    if status in ENDED:
-        incidents.renew(connection, window.start_ns)
-
-
-def stages_made(connection: duckdb.DuckDBPyConnection, window: Window) -> str:
-    """Return `stage_ns` of a window, empty if it was never landed: no two runs of its stages take equally long, so this
-    tells whose rows are there."""
-    found = rows(connection, "windows", window, columns=["stage_ns"])["stage_ns"]
-    return str(found.first() or "")
-
-
-def refuse_others(connection: duckdb.DuckDBPyConnection, window: Window, made: str | None) -> None:
-    """Refuse to go on if a window's rows are not those that are meant; call it in the transaction that goes on.
-
-    Parameters
-    ----------
-    made : what `stages_made` returned when they were there; None for any
-
-    Raises
-    ------
-    ReplacedMeanwhileError : they are others
-    """
-    if made is not None and stages_made(connection, window) != made:
-        raise ReplacedMeanwhileError(
-            found=f"window {window}: its rows were replaced by another run of it",
-            expected="the rows that this run had made",
-            todo="Run it again once the other run has ended.",
-        )
-
-
-def forget_stages(connection: duckdb.DuckDBPyConnection, window: Window, stages: Sequence[str]) -> None:
-    """Record that what some stages made of a window is no longer there; call it in the transaction that clears it."""
-    values = {"start_ns": window.start_ns, "nothing": json.dumps(dict.fromkeys(stages))}
-    connection.execute(statement("forget_stages"), values)
+    warehouse.write(lambda connection: window_row.record(connection, window, status=status, reason=reason))
 
 
 def _check(table: str, rows: pl.DataFrame, window: Window) -> None:

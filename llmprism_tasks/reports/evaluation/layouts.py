@@ -25,8 +25,7 @@ def degree_verdicts(found: Tables, truth: Tables, jobs: pl.DataFrame) -> Verdict
     ----------
     found : `jobs`; degrees without a column are left out
     truth : `layouts`; degrees that it lacks are left out. If a job has several layouts, or its members change, the
-    layout
-        counts whose ranks are as many as the members, at its time if that is recorded
+        layout counts whose ranks are as many as the members, at its time if that is recorded
     jobs : as `job_scores` returns
 
     Returns

@@ -22,8 +22,7 @@ def matched_steps(found: Tables, truth: Tables, jobs: pl.DataFrame, owned: pl.Da
     truth : `truth_steps`
     jobs : as `job_scores` returns
     owned : as `owners` returns. Steps of a found job that is no true job's best match count for its owner, so that
-    steps
-        found twice or in silence are extra
+        steps found twice or in silence are extra
 
     Returns
     -------

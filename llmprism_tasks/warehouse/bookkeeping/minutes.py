@@ -16,6 +16,7 @@ from llmprism_tasks.contract.windows import Window
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.sql_files import statement
+from llmprism_tasks.warehouse.storage import window_row
 
 SCHEDULE, RUN = "schedule", "run"
 """Who expected a window: each minute is, or somebody ran it."""
@@ -103,17 +104,17 @@ def record_done(warehouse: Warehouse, window: Window, *, now_ns: int, made: str 
     Parameters
     ----------
     now_ns : the time, nanoseconds since the Unix epoch
-    made : as of `store.refuse_others`
+    made : as of `window_row.refuse_others`
 
     Raises
     ------
     ContractError : the window was never landed
-    ReplacedMeanwhileError : as `store.refuse_others`
+    ReplacedMeanwhileError : as `window_row.refuse_others`
     """
 
     def work(connection: duckdb.DuckDBPyConnection) -> int:
-        store.refuse_others(connection, window, made)
-        store.record(connection, window, status="done")
+        window_row.refuse_others(connection, window, made)
+        window_row.record(connection, window, status="done")
         record_run(connection, window, now_ns=now_ns)
         return len(store.rows(connection, "diagnoses", window, columns=["kind"]))
 

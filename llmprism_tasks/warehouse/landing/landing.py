@@ -35,6 +35,7 @@ from llmprism_tasks.warehouse.landing.gaps import without_long_gaps
 from llmprism_tasks.warehouse.landing.gone_files import Outcome, Records
 from llmprism_tasks.warehouse.landing.intake import Intake
 from llmprism_tasks.warehouse.landing.records import Staging, staging, starts_after, warn_of
+from llmprism_tasks.warehouse.storage import window_row
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +104,8 @@ def start_over(warehouse: Warehouse, window: Window, run: Run) -> dict[str, int]
     """
 
     def begin(connection: duckdb.DuckDBPyConnection) -> None:
-        store.record(connection, window, status="landed")
-        store.forget_stages(connection, window, [stage.name for stage in STAGES])
+        window_row.record(connection, window, status="landed")
+        window_row.forget_stages(connection, window, [stage.name for stage in STAGES])
         minutes.begin_run(connection, window, run)
 
     store.replace(warehouse, window, {}, clears=STALE, then=begin)
