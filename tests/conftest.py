@@ -19,6 +19,8 @@ os.environ |= {
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "GX_ANALYTICS_ENABLED": "false",
 }
+if "PYTEST_XDIST_WORKER" in os.environ:  # tests side by side have a processor each; a second thread costs a tenth more
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
 for name in [name for name in os.environ if name.startswith("LLMPRISM_")]:
     del os.environ[name]  # a developer's own settings would change what is tested
 
