@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import empty_lake, empty_warehouse
 
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 
 
 @pytest.fixture
@@ -19,5 +19,5 @@ def warehouse(tmp_path: Path) -> Warehouse:
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
     """A DuckDB file, then a DuckLake: the same must hold for both."""
     if request.param == "lake":
-        return open_warehouse(Warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20))
+        return empty_lake(tmp_path / "warehouse.ducklake")
     return empty_warehouse(tmp_path / "warehouse.duckdb")

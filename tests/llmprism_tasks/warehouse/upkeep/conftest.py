@@ -1,25 +1,35 @@
-"""A warehouse of each kind with twelve windows."""
+"""A warehouse of each kind with some windows, made once and copied."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import copied, empty_lake, empty_warehouse
 from kept_windows import put
 
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
+
+
+@pytest.fixture(scope="session")
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = empty_warehouse(tmp_path_factory.mktemp("twelve") / "made.duckdb")
+    put(made, range(12))
+    return made
+
+
+@pytest.fixture(scope="session")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = empty_lake(tmp_path_factory.mktemp("four") / "made.ducklake")
+    put(made, range(4))
+    return made
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Warehouse:
-    warehouse = empty_warehouse(tmp_path / "warehouse.duckdb")
-    put(warehouse, range(12))
-    return warehouse
+def file(twelve: Warehouse, tmp_path: Path) -> Warehouse:
+    return copied(twelve, tmp_path / "warehouse.duckdb")
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Warehouse:
-    warehouse = open_warehouse(Warehouse(f"ducklake:{tmp_path / 'warehouse.ducklake'}", lock_wait_s=20))
-    put(warehouse, range(4))
-    return warehouse
+def lake(four: Warehouse, tmp_path: Path) -> Warehouse:
+    return copied(four, tmp_path / "warehouse.ducklake")
