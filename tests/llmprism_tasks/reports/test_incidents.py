@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import empty_lake, empty_warehouse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -332,7 +332,7 @@ TOLD: dict[str, dict[str, Any]] = {
 
 def written(place: str, shown: list[list[str]], order: list[int]) -> pl.DataFrame:
     lake = place.startswith("ducklake:")
-    warehouse = open_warehouse(Warehouse(place, lock_wait_s=5)) if lake else empty_warehouse(Path(place))
+    warehouse = (empty_lake if lake else empty_warehouse)(Path(place.removeprefix("ducklake:")))
     write = writer(warehouse)
     for number in order:
         write(number, [diagnosis(number, **TOLD[one], lost_gpu_s=float(number)) for one in shown[number]])

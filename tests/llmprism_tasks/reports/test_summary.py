@@ -7,10 +7,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from empty_warehouse import empty_lake
 from small_windows import FIRST, SECOND, Minute, bookkept, diagnosis, frame, writer
 
 from llmprism_tasks.reports.summary import summarise
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import replace
 
 
@@ -165,7 +166,7 @@ def test_records_are_counted_and_must_add_up(warehouse: Warehouse, minute: Minut
 
 
 def test_a_ducklake_is_summarised_as_a_file_is(warehouse: Warehouse, minute: Minute, tmp_path: Path) -> None:
-    lake = open_warehouse(Warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=5))
+    lake = empty_lake(tmp_path / "lake", lock_wait_s=5)
     for write in (minute, writer(lake)):
         for number in range(2):
             write(number, [diagnosis(number)])

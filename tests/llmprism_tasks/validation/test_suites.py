@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import copied, empty_lake, empty_warehouse
 from sound_window import END, START, SUITES, WINDOW, A, changed, repeated, sound
 
 from llmprism_tasks import validation
@@ -23,13 +23,12 @@ from llmprism_tasks.contract.plan import DERIVED
 from llmprism_tasks.sources.flows import REASONS
 from llmprism_tasks.validation import refusals
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 
 
-@pytest.fixture(params=["w.duckdb", "ducklake:w.ducklake"])
-def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
-    monkeypatch.chdir(tmp_path)
-    return open_warehouse(Warehouse(request.param, lock_wait_s=20))
+@pytest.fixture(params=[empty_warehouse, empty_lake], ids=["file", "lake"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
+    return request.param(tmp_path / "w")  # type: ignore[no-any-return]
 
 
 @pytest.fixture
@@ -179,19 +178,24 @@ def test_an_empty_window_holds(file: Warehouse) -> None:
 
 
 @pytest.fixture(scope="module")
-def one_file(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return empty_warehouse(tmp_path_factory.mktemp("breaking") / "w.duckdb")
+def sound_file(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """Holds sound rows; for copies."""
+    made = empty_warehouse(tmp_path_factory.mktemp("sound") / "w.duckdb")
+    store.replace(made, WINDOW, sound())
+    return made
 
 
 @pytest.mark.parametrize("expectation", BREAKING)
-def test_each_expectation_can_fail(one_file: Warehouse, expectation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_expectation_can_fail(
+    sound_file: Warehouse, tmp_path: Path, expectation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Held on its own: Great Expectations takes as long for each of a suite as for all of these rows."""
     table, _, name = expectation.partition(".")
     whole = validation.suite(table)
     alone = whole | {"expectations": [one for one in whole["expectations"] if one["meta"]["name"] == name]}
     monkeypatch.setattr(validation, "suite", {table: alone}.get)
-    rows = sound()
-    store.replace(one_file, WINDOW, rows | {table: BREAKING[expectation](rows)})
+    one_file = copied(sound_file, tmp_path / "w.duckdb")
+    store.replace(one_file, WINDOW, {table: BREAKING[expectation](sound())})
     results = validation.validate(one_file, WINDOW, [table])
     assert failed(results) == [expectation]
     assert "error" not in results["observed"].item()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import empty_lake, empty_warehouse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from receiver import Receiver, receiving
@@ -22,7 +22,7 @@ from llmprism_tasks.execution.notify.incidents import send_messages
 from llmprism_tasks.settings import NotifySettings, Settings
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse.bookkeeping import minutes, notifications
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 from llmprism_tasks.warehouse.store import query
 
 GPU = "10.3.1.5"
@@ -324,7 +324,7 @@ def test_in_any_order_each_change_is_told_once(
 
 
 def test_a_lake_tells_as_a_file_does(tmp_path: Path, receiver: Receiver) -> None:
-    run = runner(open_warehouse(Warehouse(f"ducklake:{tmp_path / 'lake'}", lock_wait_s=20)), receiver)
+    run = runner(empty_lake(tmp_path / "lake"), receiver)
     for number, found in enumerate(([{}], [], [])):
         run(number, *found)
         run(number, *found)

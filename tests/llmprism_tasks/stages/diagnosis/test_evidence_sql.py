@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from empty_warehouse import empty_lake, empty_warehouse
 from handmade import MB, WINDOW, flows, settings
 from job_evidence import as_texts, moving, together, working
 
@@ -18,7 +19,7 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.evidence_sql import query
 from llmprism_tasks.stages.diagnosis.ranking import assemble
 from llmprism_tasks.warehouse import store
-from llmprism_tasks.warehouse.connect import Warehouse, open_warehouse
+from llmprism_tasks.warehouse.connect import Warehouse
 
 LETTERS = {"abc": 100.0, "def": 100.0, "ghi": 100.0, "jkl": 40.0}
 LEAVES = {"abc": ["l1", "s1", "l2"], "def": ["l1", "s2", "l2"], "ghi": ["l2", "s1", "l1"], "jkl": ["l1", "l2", "s1"]}
@@ -28,8 +29,8 @@ PIPED = [(step * 1000 + at, step * 1000 + at + 1, *pair, 8 * MB) for step in ran
 
 @pytest.fixture(params=["duckdb", "ducklake"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
-    place = tmp_path / "warehouse"
-    return open_warehouse(Warehouse(f"ducklake:{place}" if request.param == "ducklake" else str(place), lock_wait_s=5))
+    empty = empty_lake if request.param == "ducklake" else empty_warehouse
+    return empty(tmp_path / "warehouse", lock_wait_s=5)
 
 
 def proven(warehouse: Warehouse, evidence: Evidence, found: pl.DataFrame) -> list[pl.DataFrame]:
