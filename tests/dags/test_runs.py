@@ -10,10 +10,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from captured_minutes import MINUTE_NS, WINDOWS, flows_file, rows, settings_in, warehouse_in
+from captured_minutes import MINUTE_NS, WINDOWS, differing, flows_file, warehouse_in
 
 from llmprism_tasks.contract.windows import Window
-from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.warehouse import store
 
 MINUTE = dt.timedelta(minutes=1)
@@ -44,13 +43,7 @@ def test_runs_in_reverse_order_end_with_the_rows_of_analyze(minute: Any, capture
         assert (row["status"], row["reason"]) == ("done", None)
         assert row["rows_landed"] > 0
         assert store.read(warehouse_in(capture), "jobs", window).height == 1
-    straight = str(capture / "straight.duckdb")
-    assert analyze(settings_in(capture, LLMPRISM_PLACES__WAREHOUSE=straight)) == WINDOWS
-
-    expected = rows(warehouse_in(capture, "straight.duckdb"))
-    for table, found in rows(warehouse_in(capture)).items():
-        assert found.equals(expected[table]), table
-    assert all(expected[table].height for table in ("flows", "windows", "jobs", "job_members", "steps", "timeline"))
+    assert differing(warehouse_in(capture)) == []
 
 
 def test_an_unreadable_file_fails_landing_at_once_and_changes_nothing(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import tempfile
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +12,7 @@ from places import REAL
 
 from llmprism_tasks.contract.tables import HISTORY, TABLES
 from llmprism_tasks.contract.windows import Window
+from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.settings.load import load
 from llmprism_tasks.warehouse import store
@@ -55,7 +58,40 @@ def warehouse_in(folder: Path, name: str = "llmprism.duckdb") -> Warehouse:
 
 
 def rows(warehouse: Warehouse) -> dict[str, pl.DataFrame]:
-    """All tables over the capture's windows, without their history, in an order that depends on the rows alone."""
+    """All tables over the capture's windows, without their history, in an order that depends on the rows alone.
+
+    Files have their names alone, whatever folder they are in.
+    """
     span = WINDOWS[-1].lookback(len(WINDOWS) - 1)
     found = store.read_each(warehouse, {table.name: span for table in TABLES})
-    return {name: frame.drop(HISTORY.get(name, ())).sort(pl.all(), nulls_last=False) for name, frame in found.items()}
+    file = pl.col("^source_file$").str.split("/").list.last()
+    return {
+        name: frame.drop(HISTORY.get(name, ())).with_columns(file).sort(pl.all(), nulls_last=False)
+        for name, frame in found.items()
+    }
+
+
+def analyzed() -> Path:
+    """A folder with the capture and, in its warehouse, what `analyze` makes of it: to be read, or copied."""
+    return Path(_analyzed_once().name)
+
+
+def differing(warehouse: Warehouse) -> list[str]:
+    """The tables whose rows are not those that `analyze` makes of the capture."""
+    expected, found = _expected_once(), rows(warehouse)
+    return [name for name in expected if not found[name].equals(expected[name])]
+
+
+@functools.cache
+def _expected_once() -> dict[str, pl.DataFrame]:
+    found = rows(warehouse_in(analyzed()))
+    assert all(found[table].height for table in ("flows", "windows", "jobs", "job_members", "steps", "timeline"))
+    return found
+
+
+@functools.cache
+def _analyzed_once() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory()  # removed when the process ends
+    drop(Path(folder.name))
+    assert analyze(settings_in(Path(folder.name))) == WINDOWS
+    return folder

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from captured_minutes import WINDOWS, drop, flows_file, settings_in
-from empty_warehouse import empty_warehouse
+from captured_minutes import WINDOWS, analyzed, flows_file, settings_in
+from empty_warehouse import copied, empty_warehouse
 from kept_windows import counts, everything, put, window
 
 from llmprism_tasks.contract.errors import SettingsError
@@ -28,11 +28,16 @@ HOURS = {"retention.flows_h": "0.1", "retention.timeline_h": "0.05", "retention.
 """Six minutes of flows, which is a window and its look-back, and three of timeline."""
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    made = empty_warehouse(tmp_path / "warehouse.duckdb")
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = empty_warehouse(tmp_path_factory.mktemp("twelve") / "made.duckdb")
     put(made, range(12))
     return made
+
+
+@pytest.fixture
+def warehouse(twelve: Warehouse, tmp_path: Path) -> Warehouse:
+    return copied(twelve, tmp_path / "warehouse.duckdb")
 
 
 def settings_for(warehouse: Warehouse, **overrides: str) -> Settings:
@@ -98,19 +103,10 @@ def test_the_read_copy_follows(warehouse: Warehouse, tmp_path: Path) -> None:
     assert told.item() == 6
 
 
-@pytest.fixture(scope="module")
-def analyzed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a captured run of two windows, and what came of it."""
-    folder = tmp_path_factory.mktemp("analyzed")
-    drop(folder)
-    analyze(settings_in(folder))
-    return folder
-
-
 @pytest.fixture
-def expired(analyzed: Path, tmp_path: Path) -> Settings:
+def expired(tmp_path: Path) -> Settings:
     """The captured run, of which the first window has lost its flows."""
-    shutil.copytree(analyzed, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(analyzed(), tmp_path, dirs_exist_ok=True)
     settings = settings_in(tmp_path)
     text = f"UPDATE windows SET expired = ['flows', 'flows_quarantine'] WHERE window_start_ns = {WINDOWS[0].start_ns}"
     warehouse = Warehouse(settings.places.warehouse, 5)

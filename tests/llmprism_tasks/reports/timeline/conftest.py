@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+
 import captured_minutes
 import pytest
 
-from llmprism_tasks.execution.analyze import analyze
 from llmprism_tasks.warehouse import store
 from llmprism_tasks.warehouse.connect import Warehouse
 
@@ -13,8 +14,7 @@ from llmprism_tasks.warehouse.connect import Warehouse
 @pytest.fixture(scope="session")
 def captured(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     folder = tmp_path_factory.mktemp("captured")
-    captured_minutes.drop(folder)
-    analyze(captured_minutes.settings_in(folder))
+    shutil.copytree(captured_minutes.analyzed(), folder, dirs_exist_ok=True)
     return captured_minutes.warehouse_in(folder)
 
 
