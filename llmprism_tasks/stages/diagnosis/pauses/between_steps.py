@@ -87,7 +87,8 @@ def _paused(silence: Silence, evidence: Evidence, settings: DiagnosisSettings) -
     if model is None or silence.until_ns - where.ended_ns < model.least_ns(settings):
         return None
     saves = silence.saved >= WRITTEN
-    if saves and not gap.is_longest and silent_ns < settings.least_checkpoint * (silence.until_ns - gap.trained_ns):
+    dear = saves and silent_ns >= settings.least_checkpoint * (silence.until_ns - gap.trained_ns)
+    if not (gap.is_longest or dear):
         return None
     lost_ns = silent_ns - min(gap.longest_ns, where.period_ns)
     lasted = f"was silent for {silent_ns / 1e9:.1f} s until it went on"

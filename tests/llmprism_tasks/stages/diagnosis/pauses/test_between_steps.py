@@ -100,6 +100,14 @@ def test_a_checkpoint_no_longer_than_an_earlier_silence_is_told_if_it_takes_a_te
     assert len(told(dataclasses.replace(once, gap=gap))) == rows
 
 
+@pytest.mark.parametrize(("is_longest", "rows"), [(True, 1), (False, 0)])
+def test_a_pause_without_a_checkpoint_is_told_if_it_is_clearly_longer_than_any_before(
+    is_longest: bool, rows: int
+) -> None:
+    once = silence(back=True)
+    assert len(told(dataclasses.replace(once, gap=dataclasses.replace(once.gap, is_longest=is_longest)))) == rows
+
+
 def test_who_began_anew_had_ended() -> None:
     (row,) = told(silence(back=True, restarted=True))
     assert row["kind"] == "ended"
