@@ -27,6 +27,9 @@ STEP = ["job_id", "step_index"]
 FIXED = 3
 """Steps from which on a regular distance between stalls is taken for something the job does on purpose."""
 
+EACH_SECOND = 2
+"""Distance at which only stalls at this very distance are regular: both halves of a step were told as steps, or the job
+does something in each second one. Stalls that come by chance in half of the steps do not alternate."""
 
 USUAL = 0.9
 """Share of the stalls that must recur after the same number of steps to be a pattern."""
@@ -135,7 +138,7 @@ def _now_and_then(still: pl.DataFrame) -> bool:
     distances = still["step_index"].diff().drop_nulls()
     least, most = (int(value) for value in (distances.min(), distances.max()))  # type: ignore[arg-type]
     longest = int(distances.rle().struct.unnest().filter(pl.col("value") == 1)["len"].max() or 0) + 1  # type: ignore[arg-type]
-    fixed = least >= FIXED and most - least <= 1
+    fixed = (least >= FIXED and most - least <= 1) or least == most == EACH_SECOND
     pattern = least < most and _in_a_pattern(still["step_index"].to_numpy())
     return longest <= MAJORITY * still.height + 1 and not fixed and not pattern
 
