@@ -25,6 +25,7 @@ from llmprism_tasks.stages.diagnosis.pauses.checkpoints import WRITTEN
 from llmprism_tasks.stages.diagnosis.pauses.standstill import stopped
 from llmprism_tasks.stages.diagnosis.step_times import duration_model
 from llmprism_tasks.stages.diagnosis.step_times.duration_model import LONGER, DurationModel
+from llmprism_tasks.stages.diagnosis.step_times.longer_throughout import longer_throughout
 from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
@@ -197,6 +198,7 @@ class Course:
     ----------
     moved : bytes of the typical pair, as a ratio of its usual bytes; a copy of files beside the job does not change it
     busier : share of the senders that sent to some other one more than `FOREIGN` times their usual bytes of a step
+    throughout : whether it was longer than usual in all its parts, as if it held longer samples
     silent : time in which no flow of the job's training was under way, ns
     longest, since : the longest of these silences, and when it began, ns
     written : bytes that members wrote to addresses outside the topology
@@ -204,6 +206,7 @@ class Course:
 
     moved: npt.NDArray[np.float64]
     busier: npt.NDArray[np.float64]
+    throughout: Flags
     silent: Integers
     longest: Integers
     since: Integers
@@ -232,8 +235,12 @@ def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
     np.logical_or.at(more, senders, trains[:, None] & (each > FOREIGN * usual[:, None]))
     busier = more.mean(axis=0) if more.size else np.zeros(count)
     foreign = inside & (each > FOREIGN * usual[:, None])[pair, step]
-    begins, ends, step, inside = (values[~foreign] for values in (begins, ends, step, inside))
-    until = np.maximum.accumulate(ends)[:-1]
+    # Activations are few bytes, and show as much of a step's course as gradients do.
+    shares = sizes / np.maximum(usual, 1)[pair]
+    begins, ends, shares, step, inside = (values[~foreign] for values in (begins, ends, shares, step, inside))
+    latest = np.maximum.accumulate(ends)
+    throughout = longer_throughout(begins, latest, shares, steps.starts, steps.ends, quick)
+    until = latest[:-1]
     gaps = np.maximum(begins[1:] - until, 0)
     at, inside = step[1:], inside[1:]
     np.add.at(silent, at[inside], gaps[inside])
@@ -243,7 +250,7 @@ def _course(steps: Steps, quick: Flags, evidence: Evidence) -> Course:
     stored = evidence.storage.filter(pl.col("job_id") == steps.job_id)
     step, inside = _placed(stored["flow_start_ns"].to_numpy(), steps)
     np.add.at(written, step[inside], stored["bytes"].to_numpy()[inside])
-    return Course(moved, busier, silent, longest, since, written)
+    return Course(moved, busier, throughout, silent, longest, since, written)
 
 
 def _placed(times: Integers, steps: Steps) -> tuple[Integers, Flags]:
@@ -264,7 +271,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
     saving = max(WRITTEN, ON_PURPOSE * usual_written)
     saves = slow & silent & (course.written >= saving)
     rest = slow & ~saves
-    saves &= _is_news(steps, course.written >= saving, evidence, settings)
+    saves &= _is_news(steps, course.written >= saving, settings)
     rows = []
     if saves.any():
         wrote = f"while its members wrote {course.written[saves].sum() / 1e6:,.0f} MB to storage"
@@ -273,6 +280,7 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
     if moving.any() and (flap := _flap(steps, moving, evidence, settings)) is not None:
         rows.append(_row(flap.pop("kind"), steps, moving, course, flap.pop("how")) | flap)
         rest &= ~moving
+    rest &= ~course.throughout
     stalls = rest & silent
     if stalls.sum() >= settings.least_steps:
         how = "while its training stood still, and its members waited for one; the flows do not show which"
@@ -288,11 +296,11 @@ def _told(steps: Steps, slow: Flags, evidence: Evidence, every: Settings) -> lis
     return rows
 
 
-def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: DiagnosisSettings) -> Flags:
+def _is_news(steps: Steps, saves: Flags, settings: DiagnosisSettings) -> Flags:
     """Return in which steps a checkpoint is no habit of the job: it takes far longer than those before it.
 
-    Where none was seen before, nobody knows what is usual, and the time it takes decides: as much of a window as
-    regular checkpoints may cost.
+    Where none was seen before, nobody knows what is usual. It is judged as if another one followed after the time in
+    which none came: regular checkpoints may cost as much.
 
     Parameters
     ----------
@@ -302,7 +310,7 @@ def _is_news(steps: Steps, saves: Flags, evidence: Evidence, settings: Diagnosis
     excess = np.maximum(steps.excess, 0)
     # What is written at the end of a step may lengthen the next one.
     paused = np.maximum(excess, np.append(excess[1:], 0))
-    least = np.full(excess.size, settings.least_checkpoint * evidence.window.length_ns)
+    least = settings.least_checkpoint * (steps.starts - steps.starts[0]).astype(np.float64)
     for at in np.flatnonzero(saves):
         before = paused[:at][saves[:at]]
         if before.size:

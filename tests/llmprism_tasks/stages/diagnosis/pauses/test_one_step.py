@@ -110,6 +110,20 @@ def test_who_talks_a_hundredth_of_a_step_at_a_time_may_have_stopped_to_train(siz
     assert bool(row["candidates"]) == named
 
 
+@pytest.mark.parametrize(("later", "rows"), [("throughout", 0), ("at first", 1)])
+def test_a_step_that_is_longer_in_all_its_parts_holds_longer_samples(later: str, rows: int) -> None:
+    """Of eight buckets of gradients each leaves twice as late in the step, or all leave by the same time later."""
+    job = evidence([*WELL, 2 * USUAL, *WELL[:5]], current=6)
+    buckets = []
+    for start_ns, end_ns in job.history.select("start_ns", "end_ns").iter_rows():
+        start, length = (start_ns - WINDOW.start_ns) / MS, (end_ns - start_ns) / MS
+        grows = length / USUAL if later == "throughout" else 1
+        waits = 0 if later == "throughout" else length - USUAL
+        begins = [start + waits + grows * 450 * bucket for bucket in range(1, 9)]
+        buckets += [(at, at + 30, src, dst, 8 * MB) for at in begins for src, dst in RING.items()]
+    assert len(told(dataclasses.replace(job, flows=kinds(dp=buckets)))) == rows
+
+
 def test_it_is_told_in_its_own_window_alone() -> None:
     assert told(evidence([*WELL, 14_000, *WELL[:15]], current=15)) == []
 
@@ -198,10 +212,14 @@ def saving(lengths: Sequence[float], at: Sequence[int], current: int) -> Evidenc
     return dataclasses.replace(job, storage=pl.DataFrame(stored, schema=STORAGE, orient="row"))
 
 
-@pytest.mark.parametrize(("length", "count"), [(7000, 0), (9500, 0), (10_500, 1)])
-def test_the_first_checkpoint_is_told_if_it_costs_as_much_of_a_minute_as_others_may(length: float, count: int) -> None:
-    """A tenth of the window. What is usual for the job nobody knows yet."""
-    assert len(told(saving([*WELL, length, *WELL[:5]], [24], current=6))) == count
+@pytest.mark.parametrize(
+    ("before", "length", "count"), [(24, 13_400, 0), (24, 13_800, 1), (12, 8600, 0), (12, 9000, 1)]
+)
+def test_the_first_checkpoint_is_told_if_it_costs_a_tenth_of_the_time_before_it(
+    before: int, length: float, count: int
+) -> None:
+    """What is usual for the job nobody knows yet: it may save so again after the same time."""
+    assert len(told(saving([*WELL[:before], length, *WELL[:5]], [before], current=6))) == count
 
 
 @pytest.mark.parametrize(("length", "count"), [(12_000, 0), (15_000, 1)])
@@ -211,9 +229,9 @@ def test_a_checkpoint_is_told_if_it_takes_far_longer_than_those_before_it(length
 
 
 def test_a_checkpoint_that_costs_less_than_a_step_is_the_tenants_choice() -> None:
-    long = [5 * length for length in WELL]
-    assert told(saving([*long, 38_000, *long[:3]], [24], current=4)) == []
-    assert len(told(saving([*long, 42_000, *long[:3]], [24], current=4))) == 1
+    long = [5 * length for length in WELL[:8]]
+    assert told(saving([*long, 38_000, *long[:3]], [8], current=4)) == []
+    assert len(told(saving([*long, 42_000, *long[:3]], [8], current=4))) == 1
 
 
 def test_a_ring_that_moves_all_the_time_is_no_silence() -> None:
