@@ -63,6 +63,11 @@ def _stalls(
     if not steps.filter("longer")["current"].any():
         return None
     pauses = _pauses(job_id, steps, evidence).filter("longer", "pauses")
+    if pauses.is_empty():
+        return None
+    written = _written(job_id, pauses, steps, evidence)
+    if written is not None:  # what else the job pauses for, as for a longer sample, is no checkpoint
+        pauses = pauses.join(written, on="index", how="semi", maintain_order="left")
     now = pauses.filter("current")
     usual_ns = float(steps["usual_ns"][0])
     cost = float(now["excess_ns"].sum()) / (usual_ns * int(steps["current"].sum()) or 1)
@@ -71,7 +76,6 @@ def _stalls(
     pause_s, every = (float(column.median()) for column in (now["excess_ns"] / 1e9, pauses["index"].diff()))  # type: ignore[arg-type]
     if pause_s * 1e9 < settings.least_checkpoint * every * usual_ns:
         return None
-    written = _written(job_id, pauses, steps, evidence)
     if written is None:
         habit = pauses["index"][0] < BEGAN * every and pause_s * 1e9 < TOO_MUCH * every * usual_ns
         if habit or not _periodic(steps, pauses) or every * usual_ns < settings.least_lasting_s * 1e9:
@@ -79,9 +83,9 @@ def _stalls(
     loss = float(steps.filter("current")["excess_ns"].clip(lower_bound=0).sum())
     often = "once" if now.height == 1 else f"{now.height} times"
     certainty = UNWRITTEN if written is None else 1.0
-    written_words = f", and write {(written or 0) / 1e6:,.0f} MB to storage each time"
-    if written is None:
-        written_words = ". No write to storage is seen, so it may be an evaluation as well as a checkpoint"
+    written_words = ". No write to storage is seen, so it may be an evaluation as well as a checkpoint"
+    if written is not None:
+        written_words = f", and write {int(written['bytes'].median()) / 1e6:,.0f} MB to storage each time"  # type: ignore[arg-type]
     return {
         "job_id": job_id,
         "kind": "checkpoint_stall",
@@ -139,8 +143,9 @@ def _pauses(job_id: str, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFram
     return joined.with_columns(pauses=(soon & is_pause).fill_null(value=False))
 
 
-def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: Evidence) -> int | None:
-    """Return the bytes written to storage in the median pause; None if there are none, or most fall outside pauses."""
+def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: Evidence) -> pl.DataFrame | None:
+    """Return the pauses in which members write to storage: `index`, `bytes`; None if they are too few for a habit, or
+    most of what is written falls outside pauses."""
     since, until = pauses["pause_ns"].min(), steps["end_ns"].max()
     written = evidence.storage.filter(
         pl.col("job_id") == job_id,
@@ -154,9 +159,7 @@ def _written(job_id: str, pauses: pl.DataFrame, steps: pl.DataFrame, evidence: E
     ).filter(pl.col("flow_start_ns") < pl.col("back_ns"))
     each = during.group_by("index").agg(pl.col("bytes").sum()).filter(pl.col("bytes") >= WRITTEN)
     most = int(during["bytes"].sum()) >= PAUSED * int(written["bytes"].sum())
-    if each.height < max(LEAST_STALLS, PAUSED * pauses.height) or not most:
-        return None
-    return int(each["bytes"].median())  # type: ignore[arg-type]
+    return each if each.height >= LEAST_STALLS and most else None
 
 
 def _periodic(steps: pl.DataFrame, pauses: pl.DataFrame) -> bool:

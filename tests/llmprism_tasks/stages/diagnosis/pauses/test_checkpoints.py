@@ -31,6 +31,7 @@ def job(
     early: Sequence[str] = (),
     aside: float = 0,
     more: float = 0,
+    long: Sequence[int] = (),
 ) -> Evidence:
     """Return evidence about a ring of four whose steps end with a burst, and pause after those before `saved`.
 
@@ -41,8 +42,10 @@ def job(
     early : who sends a little as early as ever in the steps that pause: it does not pause itself
     aside : MB that `a` writes in the middle of each other step
     more : how much longer each pause is than the one before, ms
+    long : steps that begin with as long a silence, without a write
     """
-    lengths = [STEP + (pause + more * list(saved).index(i) if i in saved else 0.0) for i in range(count)]
+    waits = dict.fromkeys(long, pause) | {i: pause + more * at for at, i in enumerate(saved)}
+    lengths = [STEP + waits.get(i, 0.0) for i in range(count)]
     begin = -sum(lengths[:before])
     rows: list[Row] = []
     storage: list[tuple[str, int, int]] = []
@@ -151,6 +154,12 @@ def test_pauses_at_any_time_are_no_checkpoints() -> None:
 def test_who_writes_most_at_other_times_does_not_pause_for_it(aside: float, told: int) -> None:
     """Four times 40 MB in pauses, against 33 other steps since the first of them."""
     assert len(found(job(3000, (3, 9, 24, 31), aside=aside))) == told
+
+
+@pytest.mark.parametrize(("saved", "told"), [((3, 23), 0), ((11, 23), 1)])
+def test_what_else_a_job_pauses_for_makes_its_checkpoints_no_more_frequent(saved: Sequence[int], told: int) -> None:
+    """After twenty steps a pause of a step and a half is a habit, after twelve it takes too much."""
+    assert len(found(job(pause=1500, saved=saved, count=30, long=(7, 17, 27)))) == told
 
 
 def test_a_log_file_is_no_checkpoint() -> None:
