@@ -17,6 +17,7 @@ import polars as pl
 
 from llmprism_tasks.settings import DiagnosisSettings
 from llmprism_tasks.stages.liveness.foreign import SMALL
+from llmprism_tasks.stages.liveness.last_exchange import missing_sender
 from llmprism_tasks.stages.liveness.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.opposite import opposite
@@ -102,6 +103,7 @@ def find_first_stopped(
         return _either(where, alone, hosts, stages)
     return (
         (_owing(where, first, hosts) if late else None)
+        or _missing(where, hosts)
         or _amid(first, hosts)
         or _absent(where, first, ends, hosts, stages)
         or _sends_nothing(first, hosts)
@@ -224,6 +226,12 @@ def _owing(where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, str]) -
     whom = owes["whom"][0]
     why = f"had received all that it needed and has not sent to {whom}"
     return FirstStopped(tuple(owes["src_addr"].unique().sort()), whom, why, LIKELIER)
+
+
+def _missing(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs of the host that alone is missing from the last exchange."""
+    why = "sent nothing into the last exchange, which all others had begun"
+    return FirstStopped(addrs, None, why) if (addrs := missing_sender(where, hosts)) else None
 
 
 def _amid(first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:

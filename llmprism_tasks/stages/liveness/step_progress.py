@@ -56,8 +56,8 @@ class StepProgress:
     even : whether all pairs with more to send are equally far in the step, or at the point where other steps pause. A
         job that ends normally is, if its parameters are gathered in the next step
     level : whether all pairs with more to send are equally far in the step, as where the job stops on purpose
-    pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `last_ns` (end of the
-        last flow of the unfinished step; NULL without one)
+    pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `sent` (bytes of the
+        unfinished step), `last_ns` (end of its last flow; NULL without one)
     due : pairs with more to send: `src_addr`, `dst_addr`, `late_ns` (time for which the pair had been due when the job
         fell silent; negative if it was not due yet), `noise_ns` (robust deviation), `sent` (bytes of the unfinished
         step), `last_ns` (end of the pair's last flow of the step; NULL without one)
@@ -116,8 +116,8 @@ def step_progress_at(
     due = due if midway else due.clear()
     level = _is_even(due, pairs, settings)
     even = level or _at_pause(division.numbered, whole, settings)
-    last = begun.group_by(PAIR).agg(last_ns=pl.col("flow_end_ns").max())
-    pairs = pairs.join(last, on=PAIR, how="left").sort(PAIR)
+    last = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
+    pairs = pairs.join(last, on=PAIR, how="left").with_columns(pl.col("sent").fill_null(0)).sort(PAIR)
     return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, due, tuple(lengths_ns), level)
 
 

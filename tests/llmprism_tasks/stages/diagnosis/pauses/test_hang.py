@@ -53,7 +53,7 @@ def stood(due: Sequence[Due], noise: float | None = None, *, even: bool = False)
         silent_ns=WINDOW.start_ns + SINCE * MS,
         period_ns=PERIOD * MS,
         even=even,
-        pairs=waiting.select("src_addr", "dst_addr", "last_ns", usual=pl.lit(10.0 * MB)),
+        pairs=waiting.select("src_addr", "dst_addr", "sent", "last_ns", usual=pl.lit(10.0 * MB)),
         due=waiting,
     )
 
@@ -327,6 +327,46 @@ def test_one_of_several_rails_that_looks_late_has_lost_a_record() -> None:
     rails = {f"a{i}": f"b{i}" for i in (1, 2, 3)} | {f"b{i}": f"a{i}" for i in (1, 2, 3)}
     assert named(evidence(pairs(rails, {"a1": 600}), hosts=hosts))[0][0] == "stopped"
     assert named(evidence(pairs(rails, {"a1": 600, "a3": 600}), hosts=hosts))[0][0] == "hang"
+
+
+def rails(rail: int, *, lacks: float = 0.1, before: float = 19_800, back: bool = False) -> list[Due]:
+    """Return rings of hosts a to e, one over each of some rails, whose last exchange lacks the NICs of `b`.
+
+    Parameters
+    ----------
+    lacks : MB of a step that `b` has sent less than all others
+    before : when `b` sent last, ms; others sent from 19,950 ms on, and fell silent at 20,000
+    back : NICs of `c` answer those of `b`
+    """
+    towards = {f"{x}{i}": f"{y}{i}" for x, y in RING.items() for i in range(rail)}
+    last = {addr: before if addr[0] == "b" else 19_950 + 10 * "acde".index(addr[0]) for addr in towards}
+    due = pairs(towards, {}, last=last, sent={addr: 7 - lacks * (addr[0] == "b") for addr in towards})
+    return [
+        *due,
+        *pairs({f"c{i}": f"b{i}" for i in range(rail)}, {}, sent={"c0": 7}, last={"c0": 19_950}),
+    ] * back or due
+
+
+OF_RAILS = {f"{addr}{i}": f"host-{addr}" for addr in RING for i in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("due", "named_"),
+    [
+        (rails(2), [("hang", "host", "host-b")]),
+        (rails(1), []),
+        (rails(2, lacks=0), []),
+        (rails(2, before=19_890), [("hang", "host", "host-b")]),
+        (rails(2, before=19_910), []),
+        (rails(2, back=True), []),
+    ],
+    ids=["missing", "one record", "as far as others", "apart", "not apart", "no ring"],
+)
+def test_who_alone_is_missing_from_the_last_exchange_stopped_first(
+    due: Sequence[Due], named_: list[tuple[str, str, str]]
+) -> None:
+    """The others have begun, also to send to it: in a step of sharded parameters all had exchanged much before."""
+    assert named(evidence(due, hosts=OF_RAILS, even=True)) == named_
 
 
 def test_who_begins_anew_was_stopped_whoever_was_quiet_first() -> None:
