@@ -30,6 +30,8 @@ ALIKE = 0.1
 """Ratio by which two pairs' bytes in a step may differ if the pairs do the same work."""
 CLOCKS_NS = 1_000_000
 """Largest difference between the clocks of two switches."""
+TWO_BETWEEN = 3
+"""Hops in a row that have two members between them: the one that stopped, and the next, which had sent all it had."""
 SHORTEST_RING = 4
 """Smallest ring whose order is evidence: three members fall silent in the order of their ring by chance, every other
 time."""
@@ -334,11 +336,26 @@ def _behind(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped | Non
     overdue = pl.col("late_ns") > pl.max_horizontal(3 * pl.col("noise_ns"), pl.lit(PACE * where.period_ns))
     if most - least < SMALL or not lack.select(overdue.any()).item():
         return None
+    between = sorted(set(lack["src_addr"]) & set(lack["dst_addr"]))
+    if lack.height == TWO_BETWEEN and len({hosts[addr] for addr in between}) == 2 == len(between):
+        return _starving(lack, between, hosts)
     common = set.intersection(*({hosts[src], hosts[dst]} for src, dst in lack.select(PAIR).iter_rows()))
     if len(common) != 1:
         return None
     ends = {addr for pair in lack.select(PAIR).iter_rows() for addr in pair if hosts[addr] in common}
     return FirstStopped(tuple(sorted(ends)), None, "is an end of all hops of its ring over which less has come")
+
+
+def _starving(lack: pl.DataFrame, between: Sequence[str], hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return which of two NICs, one after the other in a ring, stopped first: what is sent to it fills its buffers when
+    it sends nothing any more, and the one after it waits for input. None if both did so for equally long."""
+    sent, received = (dict(lack.select(end, pl.col("last_ns").fill_null(0)).rows()) for end in PAIR)
+    filled = {addr: received[addr] - sent[addr] for addr in between}
+    two, one = sorted(between, key=filled.__getitem__)
+    if filled[one] - filled[two] <= CLOCKS_NS:
+        return None
+    why = f"has received for longer without sending on than {hosts[two]}, and less has come from and to both"
+    return FirstStopped((one,), hosts[two], why, LIKELIER)
 
 
 def _rings(towards: Mapping[str, str]) -> list[tuple[str, ...]]:

@@ -151,6 +151,25 @@ def test_over_the_hops_from_and_to_who_stopped_a_block_less_has_come(
     assert named(evidence(pairs(RING, dict.fromkeys(RING, late), sent=sent))) == [told]
 
 
+@pytest.mark.parametrize(
+    ("filled", "subject", "candidates"),
+    [
+        (2.0, ("addr", "b"), ["host-b", "host-c"]),
+        (0.9, ("job", "j"), None),
+        (-2.0, ("addr", "c"), ["host-c", "host-b"]),
+    ],
+    ids=["b", "nobody", "c"],
+)
+def test_of_two_between_three_hops_that_lack_a_block_the_one_whose_buffers_filled_has_stopped(
+    filled: float, subject: tuple[str, str], candidates: list[str] | None
+) -> None:
+    """What came to `b` was seen for longer after its own last than what came to `c`: by more than clocks differ."""
+    last = {"a": 19_500 + filled, "b": 19_500, "c": 19_500, "d": 19_900, "e": 19_900}
+    due = pairs(RING, dict.fromkeys(RING, 500), sent=BLOCKS | {"c": 3.0}, last=last)
+    (row,) = hang.find(evidence(due), DEFAULT).to_dicts()
+    assert ((row["subject_type"], row["subject"]), row["candidates"]) == (subject, candidates)
+
+
 def test_three_make_a_ring_and_two_do_not() -> None:
     """Of a link of two, which has waited as long, each end sends what it gets."""
     three = {"a": "b", "b": "c", "c": "a"}
