@@ -123,10 +123,26 @@ def last_arrivals(
     flows = evidence.heard(evidence.of_jobs(slower["job_id"]))
     work = own_work(flows, steps, evidence.groups, early=PUSHED, sent_only=sent_only)
     of_step = pl.col("own_ns").max().over("job_id", "step_index")
-    marked = work.filter(pl.col("last_stage").is_null()).with_columns(
-        last=pl.col("own_ns") >= AS_LONG * of_step, length_ns=length_ns()
+    compared = work.filter(pl.col("last_stage").is_null()).join(_last_hosts(work, evidence), on=STEP, how="left")
+    marked = compared.with_columns(
+        last=(pl.col("own_ns") >= AS_LONG * of_step) | pl.col("of_last_host").fill_null(value=False),
+        length_ns=length_ns(),
     )
     return _summarised(marked, settings)
+
+
+def _last_hosts(work: pl.DataFrame, evidence: Evidence) -> pl.DataFrame:
+    """Return whether all NICs of a NIC's host are later than all of the other hosts: `STEP`, `of_last_host`.
+
+    GPUs of a host that compute one share of the model wait for each other, and each of them is last in its own ring.
+    """
+    step, host = ["job_id", "step_index"], ["job_id", "step_index", "host"]
+    placed = work.join(evidence.members.select(*NIC, "host"), on=NIC).select(*STEP, "host", "own_ns")
+    hosts = placed.group_by(host).agg(least=pl.col("own_ns").min(), most=pl.col("own_ns").max())
+    others = pl.col("most").top_k(2).min().over(step)  # of all hosts but the last one
+    alone = pl.len().over(step) > 1
+    last = hosts.filter(alone & (pl.col("least") > others)).select(*host, of_last_host=pl.lit(value=True))
+    return placed.join(last, on=host).select(*STEP, "of_last_host")
 
 
 def _summarised(work: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:

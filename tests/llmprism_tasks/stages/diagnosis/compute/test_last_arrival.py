@@ -68,6 +68,22 @@ def test_nics_of_one_host_are_named_as_the_host_and_of_two_hosts_nobody_can_tell
     assert (row["candidates"], row["odds"]) == (["c", "d"], [0.5, 0.5])
 
 
+@pytest.mark.parametrize(("less", "named"), [(10.0, [("slow_compute", "host", "host-c")]), (-10.0, [])])
+def test_all_nics_of_a_host_are_last_if_each_is_later_than_those_of_other_hosts(
+    less: float, named: list[tuple[str, str, str]]
+) -> None:
+    """GPUs that share a model wait for each other: now one is last by 20 ms, now the other, each in its own ring."""
+    hosts = {f"{addr}{rail}": f"host-{addr}" for addr in "abcd" for rail in range(2)}
+    rings = []
+    for rail in range(2):
+        late = [800.0 + (30 if step % 2 == rail else less) for step in range(SLOW)]
+        usually = {
+            addr: [500.0 + 10 * ((step + rail) % 4 == "abcd".index(addr)) for step in range(QUICK)] for addr in "abcd"
+        }
+        rings.append({f"{addr}{rail}": [*usually[addr], *(late if addr == "c" else [800.0] * SLOW)] for addr in "abcd"})
+    assert blamed(working(rings, hosts=hosts)) == named
+
+
 @pytest.mark.parametrize(("late", "named"), [("cde", True), ("cdef", False)])
 def test_up_to_three_that_nobody_can_tell_apart_are_candidates(late: str, named: bool) -> None:
     row = found(lock_step([late] * SLOW)).row(0, named=True)
