@@ -233,7 +233,8 @@ def _owing(where: StepProgress, first: pl.DataFrame, hosts: Mapping[str, str]) -
 def _missing(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped | None:
     """Return the NICs of the host that alone is missing from the last exchange."""
     why = "sent nothing into the last exchange, which all others had begun"
-    return FirstStopped(addrs, None, why) if (addrs := missing_sender(where, hosts)) else None
+    addrs = missing_sender(where.pairs, where.ended_ns, where.silent_ns, hosts)
+    return FirstStopped(addrs, None, why) if addrs else None
 
 
 def _amid(first: pl.DataFrame, hosts: Mapping[str, str]) -> FirstStopped | None:

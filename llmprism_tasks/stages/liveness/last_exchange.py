@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from llmprism_tasks.stages.liveness.step_progress import StepProgress
 from llmprism_tasks.stages.step_division.periodicity import PAIR
 from llmprism_tasks.stages.traffic.opposite import opposite
 
@@ -18,12 +17,15 @@ RAILS = 2
 """NICs of a host that must be missing together: of a single one the collector may have lost the record."""
 
 
-def missing_sender(where: StepProgress, hosts: Mapping[str, str]) -> tuple[str, ...]:
+def missing_sender(pairs: pl.DataFrame, ended_ns: int, silent_ns: int, hosts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the NICs of the host that alone is missing from the last exchange; empty if there is none.
 
     It sent last before all others did, with a longer time between than these took, and a smaller share of its step.
+
+    Parameters
+    ----------
+    pairs, ended_ns, silent_ns : as in `StepProgress`
     """
-    pairs = where.pairs
     if set(pairs["src_addr"]) != set(pairs["dst_addr"]) or pairs.join(opposite(pairs), on=PAIR, how="semi").height:
         return ()
     sent = (
@@ -31,7 +33,7 @@ def missing_sender(where: StepProgress, hosts: Mapping[str, str]) -> tuple[str, 
         .group_by("host")
         .agg(
             pl.col("src_addr").unique().sort(),
-            last_ns=pl.col("last_ns").max().fill_null(where.ended_ns),
+            last_ns=pl.col("last_ns").max().fill_null(ended_ns),
             part=pl.col("sent").sum() / pl.col("usual").sum(),
         )
         .sort("last_ns", "host")
@@ -40,7 +42,7 @@ def missing_sender(where: StepProgress, hosts: Mapping[str, str]) -> tuple[str, 
         return ()
     first, others = sent[:1], sent[1:]
     begun_ns = int(others["last_ns"].min())  # type: ignore[arg-type]
-    apart = begun_ns - first["last_ns"].item() > where.silent_ns - begun_ns
+    apart = begun_ns - first["last_ns"].item() > silent_ns - begun_ns
     lacks = first["part"].item() < others["part"].min()
     addrs = tuple(first["src_addr"].item())
     return addrs if apart and lacks and len(addrs) >= RAILS else ()

@@ -11,6 +11,7 @@ from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import Settings
 from llmprism_tasks.stages.diagnosis.evidence import Evidence, shares
 from llmprism_tasks.stages.liveness.first_stopped import LIKELIER, find_first_stopped, late_pairs
+from llmprism_tasks.stages.liveness.last_exchange import missing_sender
 from llmprism_tasks.stages.liveness.odd_rail import odd_nic
 from llmprism_tasks.stages.liveness.step_progress import step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
@@ -48,6 +49,8 @@ def stopped(
     since = int(until[gaps.argmax()])
     members = evidence.members.filter(pl.col("job_id") == job_id)
     hosts = dict(members.select("addr", "host").rows())
+    if awaited := _awaited(flows, since, since + int(gaps.max()), count, hosts):
+        return {"how": f". All others waited for host {awaited}", "candidates": [awaited], "odds": [1.0]}
     before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
     begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
     sent = before.group_by(nic_pairs.PAIR).agg(usual=(pl.col("bytes") - begun.fill_null(0)).sum(), sent=begun.sum())
@@ -67,3 +70,27 @@ def stopped(
     how = f". Host {host} stopped first: it {first.reason}"
     how += f". It may also have been host {first.other}" if first.other else ""
     return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
+
+
+def _awaited(flows: pl.DataFrame, since_ns: int, back_ns: int, count: int, hosts: dict[str, str]) -> str | None:
+    """Return the one host that sent nothing while its job stood still, where all others had begun; None if none did so.
+
+    A member of a ring that comes early fills the buffers of the next one, and waits.
+
+    Parameters
+    ----------
+    flows : of pairs that take part in the steps
+    since_ns, back_ns : the silence, but for what is too little for a part of a step
+    count : how many steps were seen
+    """
+    early = pl.col("flow_start_ns").is_between(since_ns, back_ns, closed="left")
+    pairs = nic_pairs.named(
+        flows.group_by(nic_pairs.PAIR).agg(
+            usual=pl.col("bytes").sum() / count,
+            sent=pl.col("bytes").filter(early).sum(),
+            last_ns=pl.col("flow_start_ns").filter(early).max(),
+        )
+    )
+    silent_ns = pairs["last_ns"].max()
+    addrs = missing_sender(pairs, since_ns, silent_ns, hosts) if isinstance(silent_ns, int) else ()
+    return hosts[addrs[0]] if addrs else None

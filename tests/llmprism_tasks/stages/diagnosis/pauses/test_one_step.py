@@ -124,6 +124,28 @@ def test_a_step_that_is_longer_in_all_its_parts_holds_longer_samples(later: str,
     assert len(told(dataclasses.replace(job, flows=kinds(dp=buckets)))) == rows
 
 
+@pytest.mark.parametrize(
+    ("rails", "begun", "candidates"),
+    [(2, "acd", ["host-b"]), (2, "abcd", None), (2, "ac", None), (1, "acd", None)],
+    ids=["one is missing", "none is", "two are", "of one NIC a record may be lost"],
+)
+def test_whom_all_others_wait_for_is_a_candidate(rails: int, begun: str, candidates: list[str] | None) -> None:
+    """Who comes to the exchange sends a little ahead: less than a hundredth of what its pair moves in a step."""
+    rings = {f"{src}{rail}": f"{dst}{rail}" for src, dst in RING.items() for rail in range(rails)}
+    steps = history([*WELL, 14_000, *WELL[:5]], current=6)
+    rows = []
+    for start_ns, end_ns in steps.select("start_ns", "end_ns").iter_rows():
+        start, end = ((ns - WINDOW.start_ns) / MS for ns in (start_ns, end_ns))
+        rows += [(end - 400, end - 1, src, dst, 150 * MB) for src, dst in rings.items()]
+        if end - start > 2 * USUAL:
+            rows += [(start + 3600, start + 3601, src, dst, MB) for src, dst in rings.items() if src[0] in begun]
+    hosts = {addr: f"host-{addr[0]}" for addr in rings}
+    well = working([{addr: [500.0] * 3 for addr in rings}], hosts=hosts)
+    (row,) = told(dataclasses.replace(well, flows=kinds(dp=rows), history=steps, groups=groups(rings)))
+    assert (row["kind"], row["candidates"]) == ("cross_step", candidates)
+    assert ("All others waited for host host-b" in row["explanation"]) == (candidates is not None)
+
+
 def test_it_is_told_in_its_own_window_alone() -> None:
     assert told(evidence([*WELL, 14_000, *WELL[:15]], current=15)) == []
 
