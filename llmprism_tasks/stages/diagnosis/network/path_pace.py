@@ -187,7 +187,9 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     shown = _paces(timed(records, settings), settings)
     lasted = transfers(records).filter(pl.col("bytes") >= settings.least_bytes)
     whole = lasted.with_columns(pace=pl.col("lasted_ns") / pl.col("bytes")).drop("lasted_ns", "bytes", "pair")
-    ratios = (_ratios(some).rename({"ratio": name}) for name, some in (("of_records", shown), ("of_whole", whole)))
+    ratios = (
+        _ratios(some, settings).rename({"ratio": name}) for name, some in (("of_records", shown), ("of_whole", whole))
+    )
     # Pauses vary more than paces, so it takes as much as a device that costs no time.
     far = pl.col("of_whole").log() >= math.log(settings.latent_rate)
     unseen = (pl.col("of_records").log() < LESSER * pl.col("of_whole").log()).fill_null(value=True)
@@ -201,10 +203,20 @@ def paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
     return every.join(waiting, on=[*HOP, "step_ns"], how="left", maintain_order="left")
 
 
-def _ratios(by_step: pl.DataFrame) -> pl.DataFrame:
-    """Return by which ratio each place is slower in slow steps: `RING`, `place`, `ratio`."""
+def _ratios(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
+    """Return by which ratio each place is slower in slow steps: `RING`, `place`, `ratio`; of places seen often enough.
+
+    A sender that may send only now and then cuts its own transfers: of what is long enough to measure, few are left.
+    """
     now, usual = (pl.col("pace").filter(which).median() for which in (pl.col("slow"), ~pl.col("slow")))
-    return by_step.group_by(*RING, "place").agg(ratio=now / usual)
+    figures = by_step.group_by(*RING, "place").agg(ratio=now / usual, enough=_seen(settings))
+    return figures.filter("enough").drop("enough")
+
+
+def _seen(settings: DiagnosisSettings) -> pl.Expr:
+    """Return whether a place is seen in enough slow steps and in enough healthy ones."""
+    times = (which.sum() for which in (pl.col("slow"), ~pl.col("slow")))
+    return pl.all_horizontal([number >= settings.least_steps for number in times])
 
 
 def _paces(records: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame:
@@ -244,7 +256,6 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
     alone are `slow` and the others `innocent`. Hops that were slow in what they sent early are `proven`. A hop that
     never sends early is neither. Paths seen in too few slow steps or too few healthy ones are absent.
     """
-    seen = [pl.col("slow").sum() >= settings.least_steps, (~pl.col("slow")).sum() >= settings.least_steps]
     ratio = pl.col("now") / pl.col("usual")
     ring = pl.col("kind") == "dp"
     unit = ["job_id", "kind", "unit"]
@@ -270,7 +281,7 @@ def compared(by_step: pl.DataFrame, settings: DiagnosisSettings) -> pl.DataFrame
             pushes=pl.col("own_ratio").filter("pushed").count(),
             pushed=pl.col("own_ratio").filter("pushed").median(),
             wait_ns=pl.col("wait_ns").filter("slow").median() - pl.col("wait_ns").filter(~pl.col("slow")).median(),
-            enough=pl.all_horizontal(seen),
+            enough=_seen(settings),
         )
         .filter("enough")
         .with_columns(ratio=ratio)

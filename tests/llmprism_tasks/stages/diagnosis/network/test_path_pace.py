@@ -191,6 +191,18 @@ def test_records_that_show_half_of_how_slow_a_ring_is_tell_its_pace(slower: floa
     assert told["wait_ns"].is_not_null().any() == unseen
 
 
+@pytest.mark.parametrize(("times", "unseen"), [(2, True), (3, False)])
+def test_what_is_seldom_long_enough_to_measure_tells_no_pace(times: int, unseen: bool) -> None:
+    """The hop of `a` sends pieces of 0.1 MB, as a NIC that may send only now and then, and some steps have one more."""
+    healthy = [(step * 1000, step * 1000 + 60, src, dst, 6 * MB) for step in range(6) for src, dst in RING]
+    begins = [6000 + step * 2000 + part * 20 for step in range(3) for part in range(12)]
+    later = [(begin, begin + 9, src, dst, MB // 2) for begin in begins for src, dst in RING[1:]]
+    later += [(begin + 2 * i, begin + 2 * i + 1, "a", "b", MB // 10) for begin in begins for i in range(5)]
+    later += [(7000 + step * 2000, 7030 + step * 2000, "a", "b", MB) for step in range(times)]
+    told = path_pace.paces(placed(*healthy, *later, kind="dp", rings=["abcd"]), DEFAULT)
+    assert told["wait_ns"].is_not_null().any() == unseen
+
+
 @pytest.mark.parametrize(
     ("waits", "proven", "innocent"),
     [
