@@ -35,9 +35,6 @@ PEERS = 2
 """Least NICs with which one exchanges data slowly in one direction only to be accused: of one such hop its other end is
 as likely."""
 
-SHARED = ("link", "one_way")
-"""Types of devices of which several hops get parts."""
-
 BY_CHANCE = 1e-4
 """How often a transfer is slow although all its devices are well."""
 
@@ -255,9 +252,9 @@ def _judged(crossings: pl.DataFrame, slow_rate: float) -> pl.DataFrame:
     """
     same = [*DEVICE, "job_id", "kind"]
     pace = pl.when("slow").then("now").median().over(same)
-    # Of hops that share a slow link one gets more of it than another, so a hop that is slow, though less, does not show
-    # that the link is well. Ports of a switch and of a NIC are not shared so.
-    shared = pl.col("device_type").is_in(SHARED) & (pl.col("ratio") >= slow_rate)
+    # Of hops that share a slow NIC or link one gets more of it than another, so a hop that is slow, though less, does
+    # not show that it is well. Ports of a switch are not shared so.
+    shared = (pl.col("device_type") != "switch") & (pl.col("ratio") >= slow_rate)
     quicker = (pace.is_null() | (pl.col("now") * slow_rate <= pace)) & ~shared
     proven, crossed = (pl.col("proven").any().over(*which, "job_id", "unit") for which in ([], DEVICE))
     ring = ["job_id", "kind", "unit"]

@@ -128,14 +128,14 @@ def test_where_a_ring_s_hops_differ_its_slowest_are_to_blame(others: float, name
 
 
 @pytest.mark.parametrize(
-    ("to", "names"),
-    [("de", [("slow_nic", "c")]), ("d", [])],
-    ids=["two that it sends to", "one, which may be at fault"],
+    ("to", "back", "names"),
+    [("de", 1.2, [("slow_nic", "c")]), ("d", 1.2, []), ("d", 1.3, [("slow_nic", "c")])],
+    ids=["two that it sends to", "one, which may be at fault", "one, but what it receives is slower too"],
 )
-def test_a_nic_that_is_slow_in_one_direction_is_named_by_two_others(to: str, names: Named) -> None:
-    """What it receives is slower than usual, too, for its ring is, but less than what it sends."""
+def test_a_nic_that_is_slow_in_one_direction_is_named_by_two_others(to: str, back: float, names: Named) -> None:
+    """What it receives at its usual pace clears it; what is slower, though less than what it sends, does not."""
     slow = [Hop("c", addr, factor=3, kind="dp") for addr in to]
-    less = [Hop(addr, "c", factor=1.7, kind="dp") for addr in "de"]
+    less = [Hop(addr, "c", factor=back, kind="dp") for addr in "de"]
     well = [Hop("d", "f", kind="dp"), Hop("e", "f", kind="dp"), Hop("f", "d", kind="dp"), Hop("f", "e", kind="dp")]
     evidence = dataclasses.replace(job(slow, less, well, lost=150), groups=groups("cdef"))
     assert named(evidence) == names
