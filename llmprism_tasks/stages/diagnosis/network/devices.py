@@ -17,7 +17,6 @@ from llmprism_tasks.stages.diagnosis.evidence import ROW, Evidence
 from llmprism_tasks.stages.diagnosis.network import best_pace, congestion, cross_group
 from llmprism_tasks.stages.diagnosis.network.localisation import (
     DEVICE,
-    OF_NIC,
     certainty,
     subject,
     subject_type,
@@ -27,6 +26,7 @@ from llmprism_tasks.stages.diagnosis.network.losses import Losses
 from llmprism_tasks.stages.diagnosis.network.path_pace import PLACE, compared, extra, paces, placed, timed
 from llmprism_tasks.stages.diagnosis.ranking import EFFECTS
 from llmprism_tasks.stages.diagnosis.step_times.slow_steps import in_trouble
+from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 
@@ -82,7 +82,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
                 continue
             if _is_wider(culprit, job_id, losses, evidence, settings):
                 continue
-            if culprit["device_type"] in OF_NIC and _is_shared(culprit, job_id, losses, evidence, settings):
+            if _is_shared(culprit, job_id, losses, evidence, settings):
                 passing.add(job_id)
             elif row["confidence"] < MAJORITY:
                 continue  # most of the loss is something else's
@@ -123,22 +123,45 @@ def _is_wider(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, set
 
 
 def _is_shared(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> bool:
-    """Return whether a NIC is slow because it moves more for others, such as a copy of files, than in healthy steps.
+    """Return whether most slow hops are slow because a NIC at their ends moves more for others than in healthy steps.
 
-    A NIC at a third of its usual pace lacks two thirds of its rate. It is shared if others move half of that or more
-    while it is slow, beyond what they move in healthy steps.
+    A NIC at a third of its usual pace lacks two thirds of its rate. It is shared if others, such as a copy of files,
+    move half of that or more while it is slow, beyond what they move in healthy steps. A copy between two members takes
+    the way of their training, and shows as more bytes than their healthy steps have.
     """
     slow = losses.slow(culprit, job_id)
-    steps = losses.course(job_id, slow, settings)
-    begins, ends, is_slow, felt = (steps[name].to_numpy() for name in ("start_ns", "end_ns", "slow", "felt"))
-    ratio, usual = slow.select(pl.col("ratio", "usual").median()).row(0)
-    beside = evidence.beside.filter(pl.col("job_id") == job_id, pl.col("addr") == culprit["device"])
-    at = np.searchsorted(begins, beside["flow_start_ns"].to_numpy(), side="right") - 1
-    inside = (at >= 0) & (beside["flow_start_ns"].to_numpy() < ends[at])
-    moved = np.bincount(at[inside], beside["bytes"].to_numpy()[inside], steps.height)
-    late = is_slow & felt
-    rates = [moved[which].sum() / max((ends - begins)[which].sum(), 1) for which in (late, ~is_slow)]
-    return bool((rates[0] - rates[1]) * usual >= TAKEN * (1 - 1 / ratio))
+    ends = pl.concat([slow.select("ratio", "usual", addr=end) for end in nic_pairs.PAIR])
+    ends = ends.group_by("addr").agg(pl.col("ratio", "usual").median())
+    steps = losses.course(job_id, slow, settings).with_columns(late=pl.col("slow") & pl.col("felt"))
+    training = nic_pairs.named(evidence.flows.filter(pl.col("job_id") == job_id))
+    own = pl.concat([training.select("flow_start_ns", "bytes", addr=end) for end in nic_pairs.PAIR])
+    beside = evidence.beside.filter(pl.col("job_id") == job_id)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    late_ns = steps.filter("late").select(length.mean()).item() or 1.0
+    # Others move so much in a time, and training so much in a step.
+    times = steps.group_by("late").agg(beside=length.sum(), own=pl.len() * pl.lit(late_ns))
+    for name, moved in (("beside", beside), ("own", own)):
+        rate = pl.col("bytes") / pl.col(name) * pl.when("late").then(1).otherwise(-1)
+        rates = _moved(moved, steps).join(times, on="late").group_by("addr").agg(rate.sum().alias(f"{name}_more"))
+        ends = ends.join(rates, on="addr", how="left")
+    more = pl.sum_horizontal("beside_more", "own_more")  # of what is NULL, nothing
+    shared = ends.filter(more * pl.col("usual") >= TAKEN * (1 - 1 / pl.col("ratio")))["addr"].implode()
+    return bool(slow.select(pl.any_horizontal(pl.col(nic_pairs.PAIR).is_in(shared)).mean() >= MAJORITY).item())
+
+
+def _moved(flows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the bytes that each NIC moved in late steps, and in others: `addr`, `late`, `bytes`.
+
+    Parameters
+    ----------
+    flows : `addr`, `flow_start_ns`, `bytes`
+    steps : `start_ns`, `end_ns`, `late`, in order
+    """
+    starts = flows["flow_start_ns"].to_numpy()
+    at = np.searchsorted(steps["start_ns"].to_numpy(), starts, side="right") - 1
+    inside = (at >= 0) & (starts < steps["end_ns"].to_numpy()[at])
+    placed = flows.with_columns(steps["late"].gather(np.maximum(at, 0))).filter(pl.Series(inside))
+    return placed.group_by("addr", "late").agg(pl.col("bytes").sum())
 
 
 def _fault(culprit: Row, job_id: str, losses: Losses, evidence: Evidence, settings: DiagnosisSettings) -> Row:

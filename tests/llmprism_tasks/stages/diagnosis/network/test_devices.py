@@ -92,6 +92,31 @@ def test_a_nic_that_moves_much_for_others_in_slow_steps_alone_is_shared(
     assert named(dataclasses.replace(evidence, beside=beside)) == names
 
 
+def with_copy(evidence: Evidence, share: float, src: str, dst: str) -> Evidence:
+    """Return the evidence with a copy between members in the slow steps, which takes a share of the usual rate."""
+    usual = evidence.flows.select((pl.col("flow_end_ns") - pl.col("flow_start_ns")) / pl.col("bytes")).min().item()
+    spans = evidence.history.tail(SLOW)
+    length = spans["end_ns"][0] - spans["start_ns"][0]
+    moved = round(share * length / usual)
+    rows = [(start, start + round(2 * usual * moved), src, dst, moved) for start in spans["start_ns"]]
+    copied = pl.DataFrame(rows, schema=["flow_start_ns", "flow_end_ns", "src_addr", "dst_addr", "bytes"], orient="row")
+    copied = copied.with_columns(job_id=pl.lit("j"), kind=pl.lit("dp"))
+    fits = pl.Schema({name: kind for name, kind in evidence.flows.schema.items() if name in copied.columns})
+    every = pl.concat([evidence.flows, copied.cast(fits)], how="diagonal")
+    return dataclasses.replace(evidence, flows=every.sort("flow_start_ns", "src_addr", "dst_addr"))
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.2, [("slow_nic", "a")]), (0.3, [])])
+def test_a_copy_between_members_takes_the_way_of_their_training(share: float, names: Named) -> None:
+    assert named(with_copy(slow_nic(lost=100), share, "a", "b")) == names
+
+
+@pytest.mark.parametrize(("dst", "names"), [("c", []), ("g", [("degraded_link", "leaf-0 - s1")])])
+def test_a_link_is_well_where_half_of_its_slow_hops_end_at_shared_nics(dst: str, names: Named) -> None:
+    """Of eight slow hops, `b` has two and `c` as many; none is at `g`."""
+    assert named(with_copy(hashed(), 0.3, "b", dst)) == names
+
+
 def test_what_was_slow_before_the_window_is_no_news() -> None:
     """The window's slow steps are slow for another reason."""
     by_nic = (1.0,) * 8 + (2.0,) * 4 + (1.0,) * 8
