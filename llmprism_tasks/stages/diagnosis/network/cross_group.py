@@ -10,7 +10,9 @@ import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
 from llmprism_tasks.settings import DiagnosisSettings
+from llmprism_tasks.stages.diagnosis.evidence import MOST_SUSPECTS, shares
 from llmprism_tasks.stages.diagnosis.network.losses import Losses
+from llmprism_tasks.stages.traffic import nic_pairs
 
 Row = dict[str, Any]
 
@@ -19,8 +21,8 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
     """Yield one row for each job whose slow groups explain most of its loss: the group, or the network if several are.
 
     Each group is compared with its own healthy steps, so even of two groups the slower one is known. The subject is the
-    group's lowest address. If several groups are slow, or the only one, and most pairs are slower at best than before,
-    they suffer from something that they share.
+    group's lowest address; the NICs at the ends of its slow hops are the candidates, if they are few. If several groups
+    are slow, or the only one, and most pairs are slower at best than before, they suffer from something they share.
 
     Parameters
     ----------
@@ -35,16 +37,30 @@ def rows(hops: pl.DataFrame, verdicts: pl.DataFrame, losses: Losses, settings: D
         if not slow or not (alone or _all_slower(verdicts.filter(pl.col("job_id") == job_id), settings)):
             continue
         inside = (pl.col("job_id") == job_id) & pl.col("slow")
-        row = losses.row(str(job_id), of_rings.filter(inside), settings)
+        slow_hops = of_rings.filter(inside)
+        row = losses.row(str(job_id), slow_hops, settings)
         if row is None or row["confidence"] < MAJORITY:
             continue
         how = f"and {len(others)} of {mine.height} groups are not slower"
         if alone:
             subject = {"kind": "cross_group", "subject_type": "dp_group", "subject": slow[0], "peers": others}
+            subject |= _suspects(slow_hops)
         else:
             subject = {"kind": "slow_network", "subject_type": "job", "subject": job_id}
             how += "; flows do not tell which device the others share"
         yield row | subject | {"how": how}
+
+
+def _suspects(slow: pl.DataFrame) -> Row:
+    """Return the NICs at the ends of the slow hops of a ring as `candidates`, each as likely; none if there are many.
+
+    Parameters
+    ----------
+    slow : `src_addr`, `dst_addr`
+    """
+    ends = {addr for hop in slow.select(nic_pairs.PAIR).iter_rows() for addr in hop}
+    odds = shares(dict.fromkeys(ends, 1.0)) if len(ends) <= MOST_SUSPECTS else {}
+    return {"candidates": list(odds) or None, "odds": list(odds.values()) or None}
 
 
 def _all_slower(verdicts: pl.DataFrame, settings: DiagnosisSettings) -> bool:

@@ -134,8 +134,14 @@ def test_a_ring_that_is_slow_alike_names_nobody_but_its_group() -> None:
     assert rows.height == 1
     assert (row["kind"], row["subject_type"], row["subject"]) == ("cross_group", "dp_group", "a")
     assert (row["confidence"], row["peers"]) == (None, ["d", "g"])
+    assert (row["candidates"], sum(row["odds"])) == (["a", "b", "c"], 1)
     assert "The data-parallel group of a takes 2.00 times" in row["explanation"]
     assert "2 of 3 groups are not slower" in row["explanation"]
+
+
+def test_a_ring_of_many_nics_has_no_candidates() -> None:
+    rows = found(job(ring("abcd", 2), ring("efgh")))
+    assert rows.select("kind", "candidates", "odds").rows() == [("cross_group", None, None)]
 
 
 @pytest.mark.parametrize(("slow", "well", "names"), [("abcdef", "ghi", []), ("abc", "def", ["a"])])
