@@ -112,6 +112,7 @@ def find_first_stopped(
         or _between_idle(where, first, hosts)
         or _behind(where, hosts)
         or _ring_order(where, ends, hosts)
+        or (_quiet_before(where, hosts) if late else None)
     )
 
 
@@ -371,6 +372,28 @@ def _rings(towards: Mapping[str, str]) -> list[tuple[str, ...]]:
         if towards[order[-1]] == order[0]:
             rings.append(tuple(order))
     return rings
+
+
+def _quiet_before(where: StepProgress, hosts: Mapping[str, str]) -> FirstStopped | None:
+    """Return the NICs that sent their last before the widest silence, where they are of one or two hosts.
+
+    Where each exchanges data with all others, what is due says little, for the order of messages changes. The one that
+    stops sends nothing more, and the others go on until they need it.
+    """
+    sent = where.pairs.drop_nulls("last_ns").group_by(addr="src_addr").agg(pl.col("last_ns").max())
+    sent = sent.sort("last_ns", "addr")
+    gaps = np.diff(sent["last_ns"].to_numpy())
+    if not gaps.size or not gaps.max():
+        return None
+    addrs = sent["addr"].to_list()
+    first, rest = addrs[: int(gaps.argmax()) + 1], addrs[int(gaps.argmax()) + 1 :]
+    places = list(dict.fromkeys(hosts[addr] for addr in first))
+    others = [hosts[addr] for addr in (first + rest) if hosts[addr] != places[0]]
+    if len(places) > 2 or not others:
+        return None
+    mine = tuple(sorted(addr for addr in first if hosts[addr] == places[0]))
+    chance = LIKELIER if len(places) == 1 else EVEN
+    return FirstStopped(mine, others[0], "sent its last before the others did", chance)
 
 
 def _ring_order(where: StepProgress, ends: list[str], hosts: Mapping[str, str]) -> FirstStopped | None:

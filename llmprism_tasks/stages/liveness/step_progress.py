@@ -35,6 +35,9 @@ twice as much."""
 LOST = 0.25
 """Share of a pipeline's last messages whose records a poor collector may have lost: one of the four that a stage of
 four tensor-parallel ranks sends. Ranks in lock step have either all sent, or none has."""
+CHATTER = 0.01
+"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
+chats may have stopped to train."""
 SHOWN = 3
 """Steps that show a period, and present steps for which another one must have been seen."""
 SAME_RHYTHM = 2**0.5
@@ -57,7 +60,7 @@ class StepProgress:
         job that ends normally is, if its parameters are gathered in the next step
     level : whether all pairs with more to send are equally far in the step, as where the job stops on purpose
     pairs : pairs that take part in the steps: `src_addr`, `dst_addr`, `usual` (bytes per step), `sent` (bytes of the
-        unfinished step), `last_ns` (end of its last flow; NULL without one)
+        unfinished step), `last_ns` (end of its last flow that is no chatter; NULL without one)
     due : pairs with more to send: `src_addr`, `dst_addr`, `late_ns` (time for which the pair had been due when the job
         fell silent; negative if it was not due yet), `noise_ns` (robust deviation), `sent` (bytes of the unfinished
         step), `last_ns` (end of the pair's last flow of the step; NULL without one)
@@ -116,7 +119,9 @@ def step_progress_at(
     due = due if midway else due.clear()
     level = _is_even(due, pairs, settings)
     even = level or _at_pause(division.numbered, whole, settings)
-    last = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), last_ns=pl.col("flow_end_ns").max())
+    begun = begun.join(pairs, on=PAIR)
+    spoken = pl.col("flow_end_ns").filter(pl.col("bytes") >= CHATTER * pl.col("usual"))
+    last = begun.group_by(PAIR).agg(sent=pl.col("bytes").sum(), last_ns=spoken.max())
     pairs = pairs.join(last, on=PAIR, how="left").with_columns(pl.col("sent").fill_null(0)).sort(PAIR)
     return StepProgress(midway, ended_ns, silent_ns, period_ns, even, pairs, due, tuple(lengths_ns), level)
 

@@ -28,7 +28,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
 
     A job whose members all stopped at the same moment, or that has restarted since, is `stopped` with severity 0: it
     crashed or was cancelled, and its GPUs are free. If it restarted with other NICs in place of those of one host,
-    those NICs are the subject.
+    those NICs are the subject; else who stopped first, if others were overdue.
 
     No row is written if no member stopped before the others and all had come equally far, because the job may have
     ended there; nor if nothing else is seen any more, because the collector may be silent. If something shows who
@@ -42,7 +42,7 @@ def find(evidence: Evidence, settings: DiagnosisSettings) -> pl.DataFrame:
         first = find_first_stopped(silence.where, at, silence.stages, late=late)
         if not (silence.restarted or silence.alone or silence.where.level):
             first = confirm_by_return(first, silence.resumed, at)
-        quiet = _replaced(silence, at) if silence.restarted else first
+        quiet = (_replaced(silence, at) or (first if late else None)) if silence.restarted else first
         hangs = not silence.restarted and (silence.over or late or first is not None)
         if late or first is not None or quiet is not None or not (silence.where.even or silence.alone):
             unseen = silence.alone and not (late or silence.over)

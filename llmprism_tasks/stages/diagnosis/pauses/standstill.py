@@ -13,12 +13,8 @@ from llmprism_tasks.stages.diagnosis.evidence import Evidence, shares
 from llmprism_tasks.stages.liveness.first_stopped import LIKELIER, find_first_stopped, late_pairs
 from llmprism_tasks.stages.liveness.last_exchange import missing_sender
 from llmprism_tasks.stages.liveness.odd_rail import odd_nic
-from llmprism_tasks.stages.liveness.step_progress import step_progress_at
+from llmprism_tasks.stages.liveness.step_progress import CHATTER, step_progress_at
 from llmprism_tasks.stages.traffic import nic_pairs
-
-CHATTER = 0.01
-"""Share of what its pair moves in a step below which a record is no part of the step, but a heartbeat or a log: who
-chats may have stopped to train."""
 
 
 def stopped(

@@ -8,25 +8,44 @@ import polars as pl
 import pytest
 from handmade import Row, every, flows, messages, settings
 
-from llmprism_tasks.stages.liveness.step_progress import _are_micro_batches, _is_whole, beside, step_progress_at
+from llmprism_tasks.stages.liveness.step_progress import (
+    StepProgress,
+    _are_micro_batches,
+    _is_whole,
+    beside,
+    step_progress_at,
+)
 
 MB = 1_000_000
 STEPS = 12
 LAST = 1000 * STEPS
 
 
-def midway(*last: tuple[str, str, int]) -> bool:
-    """Twelve steps of a second in which `a` sends 8 MB to `b` and gets 8 MB back, and then what is told."""
+def steps_and(*last: tuple[str, str, int]) -> list[list[Row]]:
+    """Return twelve steps of a second in which `a` sends 8 MB to `b` and gets 8 MB back, and then what is told."""
     there, back = (messages(*ends, every(1000, count=STEPS, start=at), 8 * MB) for ends, at in (("ab", 0), ("ba", 300)))
-    then = (messages(src, dst, [LAST + 20 * at], size) for at, (src, dst, size) in enumerate(last))
-    return cut_off_midway(there, back, *then)
+    return [there, back, *(messages(src, dst, [LAST + 20 * at], size) for at, (src, dst, size) in enumerate(last))]
 
 
-def cut_off_midway(*rows: list[Row]) -> bool:
+def midway(*last: tuple[str, str, int]) -> bool:
+    return cut_off_midway(*steps_and(*last))
+
+
+def cut_off(*rows: list[Row]) -> StepProgress:
     bulk = flows(*rows).with_columns(job_id=pl.lit("j"))
     where = step_progress_at(bulk, int(bulk["flow_end_ns"].max()), settings())  # type: ignore[arg-type]
     assert where is not None
-    return where.midway
+    return where
+
+
+def cut_off_midway(*rows: list[Row]) -> bool:
+    return cut_off(*rows).midway
+
+
+@pytest.mark.parametrize(("size", "trains"), [(79_000, False), (81_000, True)])
+def test_a_hundredth_of_a_step_is_chatter_and_does_not_show_that_its_sender_trains(size: int, trains: bool) -> None:
+    pairs = cut_off(*steps_and(("a", "b", 4 * MB), ("b", "a", size))).pairs
+    assert pairs.filter(src_addr="b")["last_ns"].is_not_null().item() == trains
 
 
 @pytest.mark.parametrize(

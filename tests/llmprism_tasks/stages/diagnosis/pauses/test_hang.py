@@ -388,7 +388,43 @@ def test_who_alone_is_missing_from_the_last_exchange_stopped_first(
     assert named(evidence(due, hosts=OF_RAILS, even=True)) == named_
 
 
-def test_who_begins_anew_was_stopped_whoever_was_quiet_first() -> None:
+def all_to_all(last: Mapping[str, float], late: float = 300) -> list[Due]:
+    """Return what five NICs that send to each other have left to send, each as late as all others."""
+    return [(src, dst, late, 5, 1, last[src]) for src in "abcde" for dst in "abcde" if src != dst]
+
+
+@pytest.mark.parametrize(
+    ("last", "late", "told"),
+    [
+        ({"a": 100, "b": 50, "c": 95, "d": 99, "e": 98}, 300, {"host-b": 0.75, "host-c": 0.25}),
+        ({"a": 100, "b": 50, "c": 51, "d": 99, "e": 98}, 300, {"host-b": 0.5, "host-c": 0.5}),
+        ({"a": 100, "b": 50, "c": 51, "d": 52, "e": 98}, 300, None),
+        ({"a": 100, "b": 50, "c": 95, "d": 99, "e": 98}, 0, None),
+        ({"a": 100, "b": 100, "c": 100, "d": 100, "e": 100}, 300, None),
+    ],
+    ids=["one", "two", "three", "nobody was late", "all at once"],
+)
+def test_where_all_send_to_all_who_sent_its_last_before_the_widest_silence_stopped(
+    last: Mapping[str, float], late: float, told: Mapping[str, float] | None
+) -> None:
+    due = all_to_all({addr: 19_900 + at for addr, at in last.items()}, late)
+    (row,) = hang.find(evidence(due), DEFAULT).to_dicts()
+    assert row["candidates"] == (told and list(told))
+    assert row["odds"] == (told and list(told.values()))
+    assert row["subject"] == ("b" if told else "j")
+
+
+@pytest.mark.parametrize(("late", "subject"), [(300, ("addr", "b")), (0, ("job", "j"))])
+def test_who_stopped_first_in_a_crash_is_told_if_others_were_waiting(late: float, subject: tuple[str, str]) -> None:
+    due = all_to_all({"a": 20_000, "b": 19_950, "c": 19_995, "d": 19_999, "e": 19_998}, late)
+    (row,) = hang.find(evidence(due, over=True, restarted=True), DEFAULT).to_dicts()
+    assert (row["kind"], row["subject_type"], row["subject"]) == ("stopped", *subject)
+    assert row["explanation"].endswith(
+        "NIC b sent its last before the others did. It may also have been host host-c."
+    ) == bool(late)
+
+
+def test_who_begins_anew_was_stopped_with_all_others_if_nobody_was_late() -> None:
     (row,) = hang.find(evidence(IDLE_B, over=True, restarted=True), DEFAULT).to_dicts()
     assert (row["kind"], row["subject_type"], row["severity"]) == ("stopped", "job", 0)
     assert row["explanation"].endswith("was silent for 20 s until it restarted.")
