@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from empty_warehouse import empty_warehouse
+from empty_warehouse import copied, empty_warehouse
 from kept_windows import put
 from places import REAL
 
@@ -428,14 +428,22 @@ def test_a_query_is_given_up_when_it_is_asked_to(analyzed: str, asked: signal.Si
     assert "Traceback" not in err
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A minute of a simulated platform."""
+    folder = tmp_path_factory.mktemp("simulated")
+    assert cli.main(["simulate", "--out", str(folder), "--minutes", "1"]) == 0
+    return folder
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a worker is for a processor of its own")
 @pytest.mark.parametrize("whole_group", [False, True], ids=["as Kubernetes does", "as systemd does"])
 def test_asked_to_end_it_leaves_neither_a_process_nor_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_group: bool
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_group: bool
 ) -> None:
-    assert cli.main(["simulate", "--out", ".", "--minutes", "2"]) == 0
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    words = command("analyze", "--flows", "flows", "--topology", "topology.csv", "--warehouse", "w.duckdb")
+    words = command("analyze", "--flows", f"{simulated}/flows", "--topology", f"{simulated}/topology.csv")
+    words += ["--warehouse", "w.duckdb"]
     words[2] = f"from llmprism_tasks.execution.partitions import pool; pool.MIN_BYTES_FOR_POOL = 0; {words[2]}"
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as ran:
         worker = worker_at_work(ran)
@@ -495,12 +503,17 @@ assert not [finder for finder in sys.meta_path if finder not in finders and "llm
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = empty_warehouse(tmp_path_factory.mktemp("twelve") / "made.duckdb")
+    put(made, range(12))
+    return made
+
+
 @pytest.fixture
-def kept(tmp_path: Path) -> Warehouse:
+def kept(twelve: Warehouse, tmp_path: Path) -> Warehouse:
     """Twelve windows."""
-    warehouse = empty_warehouse(tmp_path / "kept.duckdb")
-    put(warehouse, range(12))
-    return warehouse
+    return copied(twelve, tmp_path / "kept.duckdb")
 
 
 def test_expire_says_what_goes_and_a_dry_run_keeps_it(kept: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,24 @@ LONG = "n" * 300
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pl.read_parquet(CAPTURE / "flows_coarse.parquet").head(100).write_parquet("few.parquet")
+    write_few(Path("few.parquet"))
+
+
+def write_few(path: Path) -> None:
+    """Write the first flows of a capture, of one minute."""
+    flows = pl.read_parquet(CAPTURE / "flows_coarse.parquet").head(100)
+    minute = pl.col("flow_start_ns") // 60_000_000_000
+    flows.filter(minute == minute.min()).write_parquet(path)
+
+
+@pytest.fixture(scope="module")
+def analyzed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A warehouse with those few flows, to be read."""
+    folder = tmp_path_factory.mktemp("analyzed")
+    write_few(folder / "few.parquet")
+    arguments = [str(folder / "few.parquet") if one == "few.parquet" else one for one in ANALYZE]
+    assert cli.main([*arguments, str(folder / "w.duckdb")]) == 0
+    return str(folder / "w.duckdb")
 
 
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str], *, code: int = PERMANENT) -> str:
@@ -57,23 +74,19 @@ def test_a_place_where_no_warehouse_can_be(place: str, sentence: str, capsys: py
         assert said(["report", "--warehouse", place], capsys)
 
 
-def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*ANALYZE, "w.duckdb"]) == 0
-    capsys.readouterr()
-    assert cli.main(["report", "--warehouse", "w.duckdb", "--picture", "/proc/x.svg"]) == PERMANENT
+def test_output_that_cannot_be_written(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "--warehouse", analyzed, "--picture", "/proc/x.svg"]) == PERMANENT
     assert capsys.readouterr().err.startswith("llmprism: /proc/x.svg: No such file or directory; expected a path")
     simulate = ["simulate", "--scenario", "small", "--minutes", "1", "--out"]
     assert "/proc/x: No such file or directory" in said([*simulate, "/proc/x"], capsys)
     assert "few.parquet" in said([*simulate, "few.parquet"], capsys)
 
 
-def test_a_full_disk_under_the_output_may_have_room_later(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*ANALYZE, "w.duckdb"]) == 0
-    capsys.readouterr()
-    assert cli.main(["report", "--warehouse", "w.duckdb", "--picture", "/dev/full"]) == TRY_LATER
+def test_a_full_disk_under_the_output_may_have_room_later(analyzed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "--warehouse", analyzed, "--picture", "/dev/full"]) == TRY_LATER
     assert "No space left on device; expected room to write. Make room there" in capsys.readouterr().err
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        command = [*COMMAND, "report", "--warehouse", "w.duckdb"]
+        command = [*COMMAND, "report", "--warehouse", analyzed]
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (TRY_LATER, 1)
     assert ran.stderr.startswith("llmprism: [Errno 28] No space left on device; expected room to write")
