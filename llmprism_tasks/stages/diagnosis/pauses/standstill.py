@@ -40,12 +40,13 @@ def stopped(
     order = np.argsort(starts[inside], kind="stable")
     until = np.maximum.accumulate(np.append(start_ns, ends[inside][order]))
     gaps = np.append(starts[inside][order], end_ns) - until
-    if gaps.max() < MAJORITY * (end_ns - start_ns - usual_ns):
+    least_ns = MAJORITY * (end_ns - start_ns - usual_ns)
+    if gaps.max() < least_ns:
         return {}
     since = int(until[gaps.argmax()])
     members = evidence.members.filter(pl.col("job_id") == job_id)
     hosts = dict(members.select("addr", "host").rows())
-    if awaited := _awaited(flows, since, since + int(gaps.max()), count, hosts):
+    if awaited := _awaited(flows, (since, since + int(gaps.max())), least_ns, count, hosts):
         return {"how": f". All others waited for host {awaited}", "candidates": [awaited], "odds": [1.0]}
     before = nic_pairs.named(flows.filter(pl.Series(trains & (starts <= since))))
     begun = pl.when(pl.col("flow_start_ns") >= start_ns).then("bytes")
@@ -68,17 +69,22 @@ def stopped(
     return {"how": how, "candidates": list(odds), "odds": list(odds.values())}
 
 
-def _awaited(flows: pl.DataFrame, since_ns: int, back_ns: int, count: int, hosts: dict[str, str]) -> str | None:
+def _awaited(
+    flows: pl.DataFrame, silence: tuple[int, int], least_ns: float, count: int, hosts: dict[str, str]
+) -> str | None:
     """Return the one host that sent nothing while its job stood still, where all others had begun; None if none did so.
 
-    A member of a ring that comes early fills the buffers of the next one, and waits.
+    A member of a ring that comes early fills the buffers of the next one, and waits. After a pause of all members one
+    of them is the last, too, but the others have not waited for it for long.
 
     Parameters
     ----------
     flows : of pairs that take part in the steps
-    since_ns, back_ns : the silence, but for what is too little for a part of a step
+    silence : its start and end, but for what is too little for a part of a step
+    least_ns : time for which the others must have waited
     count : how many steps were seen
     """
+    since_ns, back_ns = silence
     early = pl.col("flow_start_ns").is_between(since_ns, back_ns, closed="left")
     pairs = nic_pairs.named(
         flows.group_by(nic_pairs.PAIR).agg(
@@ -88,5 +94,7 @@ def _awaited(flows: pl.DataFrame, since_ns: int, back_ns: int, count: int, hosts
         )
     )
     silent_ns = pairs["last_ns"].max()
-    addrs = missing_sender(pairs, since_ns, silent_ns, hosts) if isinstance(silent_ns, int) else ()
+    if not isinstance(silent_ns, int) or back_ns - silent_ns < least_ns:
+        return None
+    addrs = missing_sender(pairs, since_ns, silent_ns, hosts)
     return hosts[addrs[0]] if addrs else None

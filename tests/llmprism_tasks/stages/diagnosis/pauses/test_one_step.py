@@ -125,12 +125,22 @@ def test_a_step_that_is_longer_in_all_its_parts_holds_longer_samples(later: str,
 
 
 @pytest.mark.parametrize(
-    ("rails", "begun", "candidates"),
-    [(2, "acd", ["host-b"]), (2, "abcd", None), (2, "ac", None), (1, "acd", None)],
-    ids=["one is missing", "none is", "two are", "of one NIC a record may be lost"],
+    ("rails", "begun", "at", "candidates"),
+    [
+        (2, "acd", 3600, ["host-b"]),
+        (2, "abcd", 3600, None),
+        (2, "ac", 3600, None),
+        (1, "acd", 3600, None),
+        (2, "acd", 8500, ["host-b"]),
+        (2, "acd", 8700, None),
+    ],
+    ids=["one is missing", "none is", "two are", "of one NIC a record may be lost", "for half of it", "for less"],
 )
-def test_whom_all_others_wait_for_is_a_candidate(rails: int, begun: str, candidates: list[str] | None) -> None:
-    """Who comes to the exchange sends a little ahead: less than a hundredth of what its pair moves in a step."""
+def test_whom_all_others_wait_for_is_a_candidate(
+    rails: int, begun: str, at: float, candidates: list[str] | None
+) -> None:
+    """Who comes to the exchange sends a little ahead: less than a hundredth of what its pair moves in a step. After a
+    pause of all members one is the last as well; the others must have waited for half of the ten seconds."""
     rings = {f"{src}{rail}": f"{dst}{rail}" for src, dst in RING.items() for rail in range(rails)}
     steps = history([*WELL, 14_000, *WELL[:5]], current=6)
     rows = []
@@ -138,7 +148,7 @@ def test_whom_all_others_wait_for_is_a_candidate(rails: int, begun: str, candida
         start, end = ((ns - WINDOW.start_ns) / MS for ns in (start_ns, end_ns))
         rows += [(end - 400, end - 1, src, dst, 150 * MB) for src, dst in rings.items()]
         if end - start > 2 * USUAL:
-            rows += [(start + 3600, start + 3601, src, dst, MB) for src, dst in rings.items() if src[0] in begun]
+            rows += [(start + at, start + at + 1, src, dst, MB) for src, dst in rings.items() if src[0] in begun]
     hosts = {addr: f"host-{addr[0]}" for addr in rings}
     well = working([{addr: [500.0] * 3 for addr in rings}], hosts=hosts)
     (row,) = told(dataclasses.replace(well, flows=kinds(dp=rows), history=steps, groups=groups(rings)))
