@@ -119,7 +119,7 @@ def pair_kinds(
     bulk: pl.DataFrame, job_members: pl.DataFrame, division: Division | None, settings: Settings
 ) -> pl.DataFrame:
     """Judge each pair that sends bulk data: `pair`, `job_id`, `src_addr`, `dst_addr`, `kind`, `distinct_sizes`,
-    `confidence`, `bytes_per_step`."""
+    `confidence`, `bytes_per_step`, `filling` (as `classifier.votes` returns it)."""
     if division is None:
         return _judged(nic_pairs.named(bulk.select("pair", *PAIR).head(0)))
     told, periods = undisturbed(division)
@@ -230,6 +230,7 @@ def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
             "distinct_sizes": pl.Int64,
             "confidence": pl.Float64,
             "bytes_per_step": pl.Float64,
+            "filling": pl.Float64,
         }
         return pairs.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in columns.items())
     agreement = (
@@ -241,6 +242,5 @@ def _judged(pairs: pl.DataFrame) -> pl.DataFrame:
         .then("filling")
         .otherwise(1 - pl.max_horizontal("pipeline", "expert"))
     )
-    return pairs.select(
-        "pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", confidence=pl.coalesce("posterior", agreement)
-    ).sort(PAIR)
+    known = "pair", *PAIR, "kind", "distinct_sizes", "bytes_per_step", "filling"
+    return pairs.select(known, confidence=pl.coalesce("posterior", agreement)).sort(PAIR)

@@ -6,6 +6,7 @@ of `dp` and of `cp`. What is left of the job is tensor parallelism, which stays 
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from llmprism_tasks.numerics.robust import MAJORITY
@@ -52,20 +53,43 @@ def likeliest(
     return told.with_columns(pl.when(~contrary).then(pl.col("tp", "dp", "ep"))).drop("asked"), seen
 
 
-def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame) -> pl.DataFrame:
-    """Keep `tp` and `dp` of jobs whose parameters are not gathered layer by layer, or whose `tp` is 1.
+def unless_sharded(laid: pl.DataFrame, sharded: pl.DataFrame, pairs: pl.DataFrame, same_bytes: float) -> pl.DataFrame:
+    """Keep `tp`, `dp` and `cp` of jobs whose parameters are not gathered layer by layer, or that surely share them.
 
     Replicas that share parameters meet in every layer, as tensor-parallel peers do. A ring through all GPUs of hosts
     leaves a host at the NIC where it came in, a channel at each NIC (NCCL_CROSS_NIC=0, NCCL user guide): what is seen
     is the same as one ring for each place in the hosts.
 
+    Where most bytes of a ring come in one burst, and it still goes on through the step, it may be one of gradients
+    along which blocks of context go; where as much goes one way round as the other, gathers and reductions do. Where
+    there are experts or stages, too, these say more of the job than its rings.
+
     Parameters
     ----------
     laid : as `degrees` returns
     sharded : `job_id`, `sharded`, as `job_profile.sharded` returns
+    pairs : `job_id`, `src_addr`, `dst_addr`, `kind`, `bytes_per_step`, `filling`
+    same_bytes : ratio by which the bytes of both directions may differ
     """
     gathered = pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
-    return laid.with_columns(pl.when(~(gathered & (pl.col("tp") > 1)).fill_null(value=False)).then(pl.col("tp", "dp")))
+    mixed = pl.col("job_id").is_in(pairs.filter(pl.col("kind").is_in(["ep", "pp"]))["job_id"].implode())
+    surely = pl.col("job_id").is_in(_gathering(pairs, same_bytes).implode())
+    peers = (gathered & (pl.col("tp") > 1)).fill_null(value=False)
+    blocks = gathered & ~mixed & ~surely
+    return laid.with_columns(
+        pl.when(~peers).then("tp"), pl.when(~peers & ~blocks).then("dp"), pl.when(~blocks).then("cp")
+    )
+
+
+def _gathering(pairs: pl.DataFrame, same_bytes: float) -> pl.Series:
+    """Return the jobs of which most gradients' pairs fill the step, or carry as much as the one that goes the other
+    way."""
+    reducing = pairs.filter(pl.col("kind") == "dp").select("job_id", *ENDS, "bytes_per_step", "filling")
+    back = reducing.select("job_id", src_addr="dst_addr", dst_addr="src_addr", back="bytes_per_step")
+    alike = ((pl.col("bytes_per_step") / pl.col("back")).log().abs() <= np.log1p(same_bytes)).fill_null(value=False)
+    most = [some.mean() >= MAJORITY for some in (pl.col("filling") >= MAJORITY, alike)]
+    answered = reducing.join(back, on=["job_id", *ENDS], how="left")
+    return answered.group_by("job_id").agg(most=pl.any_horizontal(most)).filter("most")["job_id"]
 
 
 def _frames(seen: Rings) -> tuple[pl.DataFrame, ...]:

@@ -80,7 +80,7 @@ def _in_steps(
         job_profile.brevity(flows, kinds, periods),
         job_profile.gradients(kinds, seen.groups, seen.nics),
     ]
-    laid = degrees.unless_sharded(laid, sharded)
+    laid = degrees.unless_sharded(laid, sharded, kinds, settings.rhythm.byte_tolerance)
     throughout = (pl.col("kind") == "dp") & pl.col("job_id").is_in(sharded.filter("sharded")["job_id"].implode())
     return laid, seen, measured, pp_stages(by_step, piped, kinds.filter(~throughout), laid, seen.groups, job_members)
 

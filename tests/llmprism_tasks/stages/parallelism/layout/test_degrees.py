@@ -161,15 +161,50 @@ def test_blocks_go_on_over_the_hops_of_a_ring_of_gradients_that_carry_as_much_mo
     assert degrees_of(pairs, placed(hosts), topology(hosts)).select("tp", "pp", "dp", "cp").row(0) == sizes
 
 
+def carrying(pairs: Iterable[Pair], carried: Iterable[float], filling: float = 0.0) -> pl.DataFrame:
+    return table(pairs).with_columns(bytes_per_step=pl.Series(carried, dtype=pl.Float64), filling=pl.lit(filling))
+
+
+def unless(tp: int, pairs: pl.DataFrame, *, sharded: bool | None = True) -> tuple[int | None, ...]:
+    """Return what is kept of `tp`, `dp` and `cp` of a job of four replicas."""
+    laid = pl.DataFrame({"job_id": ["j"], "tp": [tp], "pp": [1], "dp": [4], "cp": [1]})
+    told = pl.DataFrame({"job_id": ["j"], "sharded": [sharded]}, schema_overrides={"sharded": pl.Boolean})
+    return unless_sharded(laid, told, pairs, 0.1).select("tp", "dp", "cp").row(0)
+
+
 @pytest.mark.parametrize(
-    ("tp", "sharded", "known"), [(8, True, (None, None)), (8, False, (8, 4)), (1, True, (1, 4)), (8, None, (8, 4))]
+    ("tp", "sharded", "known"),
+    [(8, True, (None, None, 1)), (8, False, (8, 4, 1)), (1, True, (1, 4, 1)), (8, None, (8, 4, 1))],
 )
 def test_who_shares_parameters_in_every_layer_may_be_a_peer_or_a_replica(
-    tp: int, sharded: bool | None, known: tuple[int | None, int | None]
+    tp: int, sharded: bool | None, known: tuple[int | None, ...]
 ) -> None:
-    laid = pl.DataFrame({"job_id": ["j"], "tp": [tp], "pp": [1], "dp": [4]})
-    told = pl.DataFrame({"job_id": ["j"], "sharded": [sharded]}, schema_overrides={"sharded": pl.Boolean})
-    assert unless_sharded(laid, told).select("tp", "dp").row(0) == known
+    both_ways = carrying([*ring("abcd"), *ring("dcba")], [5.0] * 8)
+    assert unless(tp, both_ways, sharded=sharded) == known
+
+
+@pytest.mark.parametrize(("back", "told"), [(1.0, True), (1.08, True), (1.2, False), (1.9, False), (0.0, False)])
+def test_what_goes_round_one_way_may_be_blocks_of_context_and_gradients(back: float, *, told: bool) -> None:
+    """So it may where less goes round the other way."""
+    pairs = (
+        carrying([*ring("abcd"), *ring("dcba")], [back] * 4 + [1.0] * 4) if back else carrying(ring("abcd"), [1.0] * 4)
+    )
+    assert unless(1, pairs) == ((1, 4, 1) if told else (1, None, None))
+
+
+@pytest.mark.parametrize(("filling", "told"), [(0.6, True), (0.4, False)])
+def test_a_ring_that_fills_the_step_gathers_parameters(filling: float, *, told: bool) -> None:
+    assert unless(1, carrying(ring("abcd"), [1.0] * 4, filling)) == ((1, 4, 1) if told else (1, None, None))
+
+
+@pytest.mark.parametrize("sharded", [False, None])
+def test_a_ring_of_gradients_that_are_sent_at_once_is_told(*, sharded: bool | None) -> None:
+    assert unless(1, carrying(ring("abcd"), [1.0] * 4), sharded=sharded) == (1, 4, 1)
+
+
+@pytest.mark.parametrize("kind", ["ep", "pp"])
+def test_experts_and_stages_say_more_of_a_job_than_its_ring(kind: str) -> None:
+    assert unless(1, carrying([*ring("abcd"), ("a", "c", kind)], [1.0] * 5)) == (1, 4, 1)
 
 
 def test_experts_are_exchanged_within_the_dense_layers_group() -> None:
